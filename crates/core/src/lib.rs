@@ -1,0 +1,23 @@
+//! The pure part of primus: every protocol is a [machine], a plain value that turns one input into
+//! outputs. Nothing in this crate reads a clock, opens a socket, starts a thread, draws a random number or
+//! writes a log, so the same inputs always give the same outputs, bit for bit. Stories, seeded runs,
+//! exhaustive explorations and real servers drive the very same code.
+//!
+//! Start with [`machine`] for the contract, then read one election: [`election::bully`] or
+//! [`election::ring`].
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod election;
+pub mod ids;
+pub mod load;
+pub mod machine;
+pub mod planted;
+pub mod rank;
+pub mod trace;
+
+pub use ids::{NodeId, Round};
+pub use machine::{Delay, Input, Machine, Outbox, Output, Token};

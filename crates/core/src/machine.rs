@@ -1,0 +1,195 @@
+//! The contract between a protocol and whoever drives it.
+//!
+//! A [`Machine`] is a plain value. Its driver (a story, a simulated run, an exploration or a real server)
+//! feeds it one [`Input`] at a time and carries out the [`Output`]s that it finds in the [`Outbox`]. A machine
+//! never waits, never fails and never asks: what it wants to know arrives as an input, what it wants to happen
+//! leaves as an output. The idea of a sink with a few verbs is foca's; tokens for durability come from Raft's
+//! rule that a vote must be on disk before it is sent.
+
+use alloc::vec::Vec;
+use core::fmt::{Debug, Display};
+use core::hash::Hash;
+
+use crate::ids::NodeId;
+
+/// A protocol as a value: same inputs, same outputs.
+pub trait Machine: Sized + Clone + Eq + Hash + Debug {
+    /// What nodes say to each other.
+    type Message: Clone + Eq + Ord + Hash + Debug + Display;
+    /// What the owner of the machine tells it to do.
+    type Command: Clone + Eq + Ord + Hash + Debug + Display;
+    /// The names of its timers; at most one of each name runs.
+    type Timer: Copy + Eq + Ord + Hash + Debug + Display;
+    /// What must survive a crash.
+    type Record: Clone + Eq + Ord + Hash + Debug + Display;
+    /// What the owner is told.
+    type Notice: Clone + Eq + Ord + Hash + Debug + Display;
+
+    /// Takes one input and puts everything that follows from it into `out`.
+    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>);
+}
+
+/// Everything that can happen to a machine.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Input<M: Machine> {
+    /// A peer's message arrived.
+    Message {
+        /// Who sent it.
+        from: NodeId,
+        /// What it says.
+        message: M::Message,
+    },
+    /// A timer that the machine had set ran out.
+    Timer(M::Timer),
+    /// The owner wants something.
+    Command(M::Command),
+    /// A link to a peer came up.
+    LinkUp(NodeId),
+    /// A link to a peer was lost.
+    LinkDown(NodeId),
+    /// All records up to this token are durable.
+    Persisted(Token),
+}
+
+/// Everything that a machine can ask for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Output<M: Machine> {
+    /// Send a message now.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// What.
+        message: M::Message,
+    },
+    /// Make records durable, then answer with [`Input::Persisted`]. A driver may merge several tokens into one
+    /// write; it must not reorder them.
+    Persist {
+        /// Names this write.
+        token: Token,
+        /// What to write.
+        records: Vec<M::Record>,
+    },
+    /// Send a message once the token is durable, never before.
+    SendAfter {
+        /// The write that must come first.
+        token: Token,
+        /// To whom.
+        to: NodeId,
+        /// What.
+        message: M::Message,
+    },
+    /// Start a timer, or start it again if it runs.
+    Set {
+        /// Which one.
+        timer: M::Timer,
+        /// When it runs out.
+        delay: Delay,
+    },
+    /// Stop a timer.
+    Cancel(M::Timer),
+    /// Tell the owner.
+    Notify(M::Notice),
+    /// The input was stale or strange and changed nothing; drivers count these.
+    Ignore(&'static str),
+}
+
+/// Names one write to disk. Tokens of one machine grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Token(pub u64);
+
+/// How long a timer runs, in microseconds: a range, because a machine has no chance of its own. The driver
+/// draws one value from it; in an exploration the length does not matter at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Delay {
+    /// The shortest.
+    pub min_us: u64,
+    /// The longest.
+    pub max_us: u64,
+}
+
+impl Delay {
+    /// Always the same length.
+    #[must_use]
+    pub const fn exactly_ms(ms: u64) -> Self {
+        Self { min_us: ms * 1000, max_us: ms * 1000 }
+    }
+
+    /// Any length from `min` to `max`, both included.
+    #[must_use]
+    pub const fn between_ms(min: u64, max: u64) -> Self {
+        Self { min_us: min * 1000, max_us: max * 1000 }
+    }
+
+    /// The same range, `factor` times as long.
+    #[must_use]
+    pub const fn times(self, factor: u64) -> Self {
+        Self { min_us: self.min_us.saturating_mul(factor), max_us: self.max_us.saturating_mul(factor) }
+    }
+}
+
+/// Where a machine puts its outputs. The driver owns it, empties it after each step and uses it again, so that
+/// stepping allocates nothing.
+#[derive(Debug)]
+pub struct Outbox<M: Machine> {
+    outputs: Vec<Output<M>>,
+}
+
+impl<M: Machine> Outbox<M> {
+    /// An empty outbox.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { outputs: Vec::new() }
+    }
+
+    /// Sends a message now.
+    pub fn send(&mut self, to: NodeId, message: M::Message) {
+        self.outputs.push(Output::Send { to, message });
+    }
+
+    /// Makes records durable.
+    pub fn persist(&mut self, token: Token, records: Vec<M::Record>) {
+        self.outputs.push(Output::Persist { token, records });
+    }
+
+    /// Sends a message once `token` is durable.
+    pub fn send_after(&mut self, token: Token, to: NodeId, message: M::Message) {
+        self.outputs.push(Output::SendAfter { token, to, message });
+    }
+
+    /// Starts a timer.
+    pub fn set(&mut self, timer: M::Timer, delay: Delay) {
+        self.outputs.push(Output::Set { timer, delay });
+    }
+
+    /// Stops a timer.
+    pub fn cancel(&mut self, timer: M::Timer) {
+        self.outputs.push(Output::Cancel(timer));
+    }
+
+    /// Tells the owner.
+    pub fn notify(&mut self, notice: M::Notice) {
+        self.outputs.push(Output::Notify(notice));
+    }
+
+    /// Says why an input changed nothing.
+    pub fn ignore(&mut self, reason: &'static str) {
+        self.outputs.push(Output::Ignore(reason));
+    }
+
+    /// What has been put in since the last time, in order.
+    pub fn drain(&mut self) -> impl Iterator<Item = Output<M>> + '_ {
+        self.outputs.drain(..)
+    }
+
+    /// What has been put in, left where it is.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Output<M>] {
+        &self.outputs
+    }
+}
+
+impl<M: Machine> Default for Outbox<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,71 @@
+//! Known bugs, planted on purpose so that the laboratory can show that it finds them.
+//!
+//! Without the feature `planted-bugs` a [`Planted`] holds nothing and the compiler removes every trace of it.
+
+/// A mistake that real implementations have made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Bug {
+    /// "172.18.0.9" beats "172.18.0.10".
+    AddressesAsText,
+    /// Equal scores: each waits for the other, nobody leads.
+    TieElectsNobody,
+    /// A node that lost waits for its winner for ever.
+    LoserWithoutTimer,
+    /// The score is read again for every message of one round.
+    ScoreChangesInRound,
+    /// A winner that nobody can reach is asked again and again.
+    UnreachableWinnerNeverSkipped,
+    /// Ring: a token that died with its holder is missed by nobody.
+    LostTokenNotReplaced,
+    /// Ring: every larger id that passes makes a node send its own again (rule 3 as written).
+    OwnIdSentAgain,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::AddressesAsText,
+        Self::TieElectsNobody,
+        Self::LoserWithoutTimer,
+        Self::ScoreChangesInRound,
+        Self::UnreachableWinnerNeverSkipped,
+        Self::LostTokenNotReplaced,
+        Self::OwnIdSentAgain,
+    ];
+}
+
+/// Which bug is planted, if any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Planted {
+    #[cfg(feature = "planted-bugs")]
+    bug: Option<Bug>,
+}
+
+impl Planted {
+    /// No bug.
+    pub const NONE: Self = Self {
+        #[cfg(feature = "planted-bugs")]
+        bug: None,
+    };
+
+    /// This bug; only tests can say so.
+    #[cfg(feature = "planted-bugs")]
+    #[must_use]
+    pub const fn the(bug: Bug) -> Self {
+        Self { bug: Some(bug) }
+    }
+
+    /// Is this the planted bug?
+    #[cfg(feature = "planted-bugs")]
+    #[must_use]
+    pub fn is(self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Is this the planted bug? Without the feature, never.
+    #[cfg(not(feature = "planted-bugs"))]
+    #[must_use]
+    pub const fn is(self, _bug: Bug) -> bool {
+        false
+    }
+}

@@ -1,0 +1,222 @@
+//! What goes wrong in a run, drawn from its seed.
+//!
+//! Every kind of fault has a budget and is on in about half of the runs, so that some runs combine all of them and
+//! others stress one alone. All faults end at [`FAULTS_END_US`], save one kind: in a few runs a link stays cut in one
+//! direction or a pair stays apart for ever, and then only termination is judged.
+
+use primus_core::NodeId;
+use primus_core::election::Command;
+use primus_core::load::Score;
+use primus_core::machine::Delay;
+
+use crate::chance::Chance;
+use crate::simulate::{Happening, Network};
+
+/// When the last fault has ended.
+pub const FAULTS_END_US: u64 = 4_000_000;
+
+const CRASHES_MAX: u64 = 4;
+const PAUSES_MAX: u64 = 3;
+const PARTITIONS_MAX: u64 = 3;
+const COMMANDS_MAX: u64 = 4;
+const SCORE_CHANGES_MAX: u64 = 20;
+const SKEW_PPM_MAX: u64 = 50_000;
+
+/// All faults of one run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// What happens when.
+    pub schedule: Vec<(u64, Happening)>,
+    /// How messages travel meanwhile.
+    pub network: Network,
+    /// How wrong each clock runs.
+    pub clock_skew_ppm: Vec<i64>,
+    /// Do all faults end?
+    pub ends: bool,
+}
+
+/// Draws the faults of a run among these nodes.
+#[must_use]
+pub fn plan(nodes: &[NodeId], delay: Delay, chance: &mut Chance) -> Plan {
+    let mut draw = Draw { nodes, chance, schedule: Vec::new() };
+    let network = draw.network(delay);
+    let clock_skew_ppm = draw.clock_skew();
+    let ends = !draw.chance.happens(100_000) || !draw.lasting_partition();
+    draw.often(CRASHES_MAX, Draw::crash);
+    draw.often(PAUSES_MAX, Draw::pause);
+    draw.often(PARTITIONS_MAX, Draw::partition);
+    draw.often(COMMANDS_MAX, Draw::command);
+    draw.often(SCORE_CHANGES_MAX, Draw::score_change);
+    let mut schedule = draw.schedule;
+    keep_one_alive(&mut schedule, nodes);
+    Plan { schedule, network, clock_skew_ppm, ends }
+}
+
+struct Draw<'a> {
+    nodes: &'a [NodeId],
+    chance: &'a mut Chance,
+    schedule: Vec<(u64, Happening)>,
+}
+
+impl Draw<'_> {
+    fn is_on(&mut self) -> bool {
+        self.chance.happens(500_000)
+    }
+
+    /// Half of the runs have none of a kind, the others from one up to the budget.
+    fn often(&mut self, budget: u64, fault: impl Fn(&mut Self)) {
+        let times = if self.is_on() { self.chance.between(1, budget) } else { 0 };
+        (0..times).for_each(|_| fault(self));
+    }
+
+    fn node(&mut self) -> NodeId {
+        self.chance.pick(self.nodes)
+    }
+
+    fn moment(&mut self) -> u64 {
+        self.chance.below(FAULTS_END_US)
+    }
+
+    /// A moment and a later one, both before the end.
+    fn span(&mut self) -> (u64, u64) {
+        let from_us = self.moment();
+        let length_us = self.chance.between(10_000, 2_000_000);
+        (from_us, (from_us + length_us).min(FAULTS_END_US))
+    }
+
+    fn network(&mut self, delay: Delay) -> Network {
+        let mut share = |most: u64| if self.is_on() { self.chance.between(1, most) as u32 } else { 0 };
+        Network {
+            delay,
+            loss_ppm: share(300_000),
+            duplication_ppm: share(200_000),
+            lateness_ppm: share(200_000),
+            late_by: Delay { min_us: 1_000, max_us: 400_000 },
+            faulty_until_us: FAULTS_END_US,
+        }
+    }
+
+    fn clock_skew(&mut self) -> Vec<i64> {
+        if !self.is_on() {
+            return Vec::new();
+        }
+        let skew = |chance: &mut Chance| chance.between(0, 2 * SKEW_PPM_MAX) as i64 - SKEW_PPM_MAX as i64;
+        self.nodes.iter().map(|_| skew(self.chance)).collect()
+    }
+
+    fn crash(&mut self) {
+        let node = self.node();
+        let (down_us, up_us) = self.span();
+        self.schedule.push((down_us, Happening::Crash(node)));
+        if self.chance.happens(700_000) {
+            self.schedule.push((up_us, Happening::Restart(node)));
+        }
+    }
+
+    fn pause(&mut self) {
+        let node = self.node();
+        let (from_us, until_us) = self.span();
+        self.schedule.push((from_us, Happening::Pause(node)));
+        self.schedule.push((until_us, Happening::Resume(node)));
+    }
+
+    /// Whole (two sides), one-way (one side hears the other), or partial (some pairs only).
+    fn partition(&mut self) {
+        let (from_us, until_us) = self.span();
+        let sides: Vec<bool> = self.nodes.iter().map(|_| self.chance.happens(500_000)).collect();
+        let is_one_way = self.chance.happens(300_000);
+        let pairs_ppm = if self.chance.happens(300_000) { 400_000 } else { 1_000_000 };
+        for (from, to) in self.pairs() {
+            let is_across = sides[from] != sides[to];
+            let is_spared = is_one_way && sides[from];
+            if is_across && !is_spared && self.chance.happens(pairs_ppm) {
+                let (from, to) = (self.nodes[from], self.nodes[to]);
+                self.schedule.push((from_us, Happening::Cut(from, to)));
+                self.schedule.push((until_us, Happening::Mend(from, to)));
+            }
+        }
+    }
+
+    /// One node can be heard by one other node only, for ever: the partial partition in which Bully elections have been
+    /// seen to wait for a winner that nobody could reach. Impossible among fewer than three.
+    fn lasting_partition(&mut self) -> bool {
+        if self.nodes.len() < 3 {
+            return false;
+        }
+        let mut shuffled = self.nodes.to_vec();
+        self.chance.shuffle(&mut shuffled);
+        let (hidden, others) = (shuffled[0], &shuffled[2..]);
+        for other in others {
+            self.schedule.push((FAULTS_END_US, Happening::Cut(hidden, *other)));
+            self.schedule.push((FAULTS_END_US, Happening::Cut(*other, hidden)));
+        }
+        true
+    }
+
+    fn command(&mut self) {
+        let (at_us, node) = (self.moment(), self.node());
+        let command = if self.is_on() { Command::Start } else { Command::Resign };
+        self.schedule.push((at_us, Happening::Command(node, command)));
+    }
+
+    fn score_change(&mut self) {
+        let (at_us, node) = (self.moment(), self.node());
+        let score = Score::from_hundredths(self.chance.between(0, 10_000) as u32);
+        self.schedule.push((at_us, Happening::Command(node, Command::Score(score))));
+    }
+
+    fn pairs(&self) -> Vec<(usize, usize)> {
+        let all = 0..self.nodes.len();
+        all.clone().flat_map(|from| all.clone().map(move |to| (from, to))).filter(|(from, to)| from != to).collect()
+    }
+}
+
+/// An election among the dead proves nothing: the first node always comes back.
+fn keep_one_alive(schedule: &mut Vec<(u64, Happening)>, nodes: &[NodeId]) {
+    if let Some(first) = nodes.first() {
+        schedule.push((FAULTS_END_US, Happening::Restart(*first)));
+    }
+    schedule.sort_by_key(|(at_us, _)| *at_us);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plans() -> impl Iterator<Item = Plan> {
+        let nodes: Vec<NodeId> = (1..=5).map(NodeId).collect();
+        (0..300).map(move |seed| plan(&nodes, Delay::between_ms(1, 20), &mut Chance::new(seed)))
+    }
+
+    #[test]
+    fn every_kind_of_fault_occurs() {
+        let all: Vec<Happening> = plans().flat_map(|plan| plan.schedule).map(|(_, happening)| happening).collect();
+        let has = |wanted: fn(&Happening) -> bool| assert!(all.iter().any(wanted));
+        has(|h| matches!(h, Happening::Crash(_)));
+        has(|h| matches!(h, Happening::Restart(_)));
+        has(|h| matches!(h, Happening::Pause(_)));
+        has(|h| matches!(h, Happening::Cut(..)));
+        has(|h| matches!(h, Happening::Command(_, Command::Resign)));
+        has(|h| matches!(h, Happening::Command(_, Command::Start)));
+        has(|h| matches!(h, Happening::Command(_, Command::Score(_))));
+        assert!(plans().any(|plan| plan.network.loss_ppm > 0 && plan.network.duplication_ppm > 0));
+        assert!(plans().any(|plan| plan.network.lateness_ppm > 0 && !plan.clock_skew_ppm.is_empty()));
+        assert!(plans().any(|plan| !plan.ends));
+    }
+
+    #[test]
+    fn what_is_cut_is_mended_unless_the_plan_says_that_it_does_not_end() {
+        for plan in plans().filter(|plan| plan.ends) {
+            let mut cut = std::collections::BTreeSet::new();
+            for (at_us, happening) in plan.schedule {
+                assert!(at_us <= FAULTS_END_US);
+                match happening {
+                    Happening::Cut(from, to) => _ = cut.insert((from, to)),
+                    Happening::Mend(from, to) => _ = cut.remove(&(from, to)),
+                    _ => {}
+                }
+            }
+            assert!(cut.is_empty());
+        }
+    }
+}

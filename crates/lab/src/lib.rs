@@ -1,0 +1,19 @@
+//! The laboratory: it runs the machines of primus unchanged, attacks them, and judges what they do.
+//!
+//! - A *story* is a text file of commands and the trace that must follow ([`story`]).
+//! - A *run* is one simulation with a random seed, in virtual time, with faults ([`simulate`], [`faults`]).
+//! - An *exploration* visits every state that a small election can reach ([`explore`]).
+//!
+//! Stories and explorations share one hand-driven [`world`]; properties live in [`invariants`], one file each.
+
+pub mod chance;
+pub mod experiment;
+pub mod explore;
+pub mod faults;
+pub mod invariants;
+pub mod oracle;
+pub mod queue;
+pub mod simulate;
+pub mod story;
+pub mod tally;
+pub mod world;

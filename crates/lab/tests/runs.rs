@@ -1,0 +1,125 @@
+//! Seeded runs under all faults: nothing may be violated. `PRIMUS_RUNS` says how many seeds per machine,
+//! `PRIMUS_SEED_OFFSET` where they begin.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use primus_core::NodeId;
+use primus_core::election::bully::{self, Asking};
+use primus_core::election::ring::{self, Winner};
+use primus_core::rank::RankBy;
+use primus_lab::experiment::{Contest, DELAY, Experiment, Report, Starts, tuned_bully, tuned_ring};
+use primus_lab::invariants::repeatability::Fingerprint;
+use primus_lab::tally;
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let first = setting("PRIMUS_SEED_OFFSET", 0);
+    first..first + setting("PRIMUS_RUNS", 50)
+}
+
+fn ids(count: u64) -> impl Iterator<Item = NodeId> {
+    (1..=count).map(NodeId)
+}
+
+fn bully(rank_by: RankBy, nodes: u64, change: impl Fn(&mut bully::Rules)) -> Experiment {
+    let mut rules = match rank_by {
+        RankBy::Id => bully::Rules::by_id(ids(nodes)),
+        RankBy::Load => bully::Rules::by_load(ids(nodes)),
+        RankBy::Address => {
+            bully::Rules::by_address(ids(nodes).map(|id| (id, format!("172.18.0.{}", 7 + id.0).parse().unwrap())))
+        }
+    };
+    change(&mut rules);
+    let contest = Contest::Bully { rules: Arc::new(tuned_bully(rules, DELAY)), scores: BTreeMap::new() };
+    Experiment { all_faults: true, ..Experiment::new(contest, Starts::Cold) }
+}
+
+fn ring(winner: Winner, members: u64, change: impl Fn(&mut ring::Rules)) -> Experiment {
+    let members: Arc<[NodeId]> = ids(members).map(|id| NodeId(1 + id.0 * 37 % 101)).collect();
+    let mut rules = ring::Rules::new(winner, members.len());
+    change(&mut rules);
+    let rules = Arc::new(tuned_ring(rules, members.len(), DELAY));
+    Experiment { all_faults: true, ..Experiment::new(Contest::Ring { members, rules }, Starts::Cold) }
+}
+
+fn check(name: &str, experiment: &Experiment) {
+    for seed in seeds() {
+        let report = experiment.run(seed, &mut ());
+        assert!(
+            report.violation().is_none(),
+            "{name}, seed {seed}: {:?} violated\n{report:#?}",
+            report.violation()
+        );
+    }
+    tally::add("runs", seeds().count());
+}
+
+#[test]
+fn bully_by_id_survives_all_faults() {
+    check("bully by id", &bully(RankBy::Id, 5, |_| {}));
+}
+
+#[test]
+fn bully_by_address_survives_all_faults() {
+    check("bully by address", &bully(RankBy::Address, 4, |_| {}));
+}
+
+#[test]
+fn bully_by_load_survives_all_faults() {
+    check("bully by load", &bully(RankBy::Load, 5, |_| {}));
+}
+
+#[test]
+fn bully_by_load_with_preemption_survives_all_faults() {
+    check("bully by load, preempt", &bully(RankBy::Load, 4, |rules| rules.preempt = true));
+}
+
+#[test]
+fn bully_one_by_one_survives_all_faults() {
+    check("bully one by one", &bully(RankBy::Id, 4, |rules| rules.asking = Asking::OneByOne));
+}
+
+#[test]
+fn bully_without_preemption_survives_all_faults() {
+    check("bully, no preempt", &bully(RankBy::Id, 5, |rules| rules.preempt = false));
+}
+
+#[test]
+fn bully_of_ten_survives_all_faults() {
+    check("bully of ten", &bully(RankBy::Id, 10, |_| {}));
+}
+
+#[test]
+fn ring_of_the_lowest_survives_all_faults() {
+    check("ring lowest", &ring(Winner::Lowest, 5, |_| {}));
+}
+
+#[test]
+fn ring_of_the_highest_survives_all_faults() {
+    check("ring highest", &ring(Winner::Highest, 7, |_| {}));
+}
+
+#[test]
+fn ring_without_preemption_survives_all_faults() {
+    check("ring, no preempt", &ring(Winner::Lowest, 4, |rules| rules.preempt = false));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_bit_for_bit() {
+    for experiment in [bully(RankBy::Load, 5, |_| {}), ring(Winner::Lowest, 5, |_| {})] {
+        let fingerprint = |seed| -> (Report, u64) {
+            let mut fingerprint = Fingerprint::default();
+            let report = experiment.run(seed, &mut fingerprint);
+            (report, fingerprint.number())
+        };
+        for seed in seeds() {
+            assert_eq!(fingerprint(seed), fingerprint(seed), "seed {seed}");
+        }
+        assert_ne!(fingerprint(1).1, fingerprint(2).1, "different seeds give different runs");
+    }
+}
