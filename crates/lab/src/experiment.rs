@@ -235,7 +235,7 @@ impl Experiment {
         let mut clock_skew_ppm = Vec::new();
         let mut faults_ended = self.partitions.iter().all(|partition| partition.until_us.is_some());
         if self.all_faults {
-            let plan = faults::plan(&ids, self.delay, &mut chance);
+            let plan = faults::plan(&ids, self.delay, matches!(self.contest, Contest::Bully { .. }), &mut chance);
             schedule.extend(plan.schedule);
             (network, clock_skew_ppm) = (plan.network, plan.clock_skew_ppm);
             faults_ended &= plan.ends;

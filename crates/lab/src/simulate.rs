@@ -127,6 +127,8 @@ pub struct Outcome {
     pub settled: bool,
     /// What every live node takes for the leader, in the order of the nodes.
     pub table: Vec<(NodeId, Option<NodeId>)>,
+    /// How long the longest of those who know no leader has known none.
+    pub undefined_us: u64,
     /// Messages sent, by kind.
     pub messages: Counts,
     /// How many nodes led at the same time at most, and how often somebody began to lead.
@@ -189,6 +191,8 @@ struct Slot<M: Election> {
     timers: Vec<(Timer, u64)>,
     /// What waits while it is paused.
     backlog: Option<Vec<Event<M>>>,
+    /// When it last knew a leader.
+    last_defined_us: u64,
 }
 
 enum Event<M: Machine> {
@@ -245,7 +249,12 @@ impl Index {
 impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
     fn new(setup: Setup<M>, observer: &'a mut O) -> Self {
         let ids: Vec<NodeId> = setup.nodes.iter().map(Election::id).collect();
-        let slot = |machine: &M| Slot { machine: Some(machine.clone()), timers: Vec::new(), backlog: None };
+        let slot = |machine: &M| Slot {
+            machine: Some(machine.clone()),
+            timers: Vec::new(),
+            backlog: None,
+            last_defined_us: 0,
+        };
         let mut simulation = Self {
             slots: setup.nodes.iter().map(slot).collect(),
             index: Index::new(&ids),
@@ -345,8 +354,9 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         self.step(to, Input::Message { from, message });
     }
 
+    /// The cut, the crash or the bad luck behind it is the disturbance, not each message that it swallows: reminders to
+    /// a node that stays dead are lost for ever.
     fn lose(&mut self, from: usize, to: usize, message: &M::Message) {
-        self.disturb();
         let (from, to) = (self.setup.nodes[from].id(), self.setup.nodes[to].id());
         self.observer.on_loss(self.now_us, from, to, message);
     }
@@ -473,6 +483,9 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         machine.step(input.clone(), &mut outbox);
         let after = (machine.is_electing(), machine.leads());
         let id = machine.id();
+        if machine.leader().is_some() {
+            self.slots[slot].last_defined_us = self.now_us;
+        }
         if self.prologue.is_none() {
             self.observer.on_step(self.now_us, id, &input, outbox.as_slice());
         }
@@ -518,6 +531,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         let network = self.setup.network;
         if self.now_us < network.faulty_until_us {
             if self.chance.happens(network.loss_ppm) {
+                self.disturb();
                 return self.lose(from, to, &message);
             }
             if self.chance.happens(network.duplication_ppm) {
@@ -556,8 +570,10 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
     }
 
     fn outcome(mut self) -> Outcome {
-        let live = self.slots.iter().filter_map(|slot| slot.machine.as_ref());
-        self.outcome.table = live.map(|machine| (machine.id(), machine.leader())).collect();
+        let live = || self.slots.iter().filter_map(|slot| Some((slot.machine.as_ref()?, slot.last_defined_us)));
+        self.outcome.table = live().map(|(machine, _)| (machine.id(), machine.leader())).collect();
+        let undefined = live().filter(|(machine, _)| machine.leader().is_none());
+        self.outcome.undefined_us = undefined.map(|(_, last_us)| self.now_us - last_us).max().unwrap_or(0);
         self.outcome.virtual_us = self.now_us;
         self.outcome.disturbed = self.last_disturbance_us.is_some();
         self.outcome

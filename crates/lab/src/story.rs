@@ -163,11 +163,7 @@ fn is_comment(line: &str) -> bool {
 }
 
 /// A cluster sets the stage; everything else happens on it.
-fn perform(
-    command: &str,
-    stage: &mut Option<Box<dyn Stage>>,
-    printed: &mut Vec<String>,
-) -> Result<(), String> {
+fn perform(command: &str, stage: &mut Option<Box<dyn Stage>>, printed: &mut Vec<String>) -> Result<(), String> {
     let words: Vec<_> = command.split_whitespace().collect();
     match (words.as_slice(), stage) {
         (["cluster", description @ ..], stage) => {

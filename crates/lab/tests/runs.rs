@@ -1,14 +1,13 @@
 //! Seeded runs under all faults: nothing may be violated. `PRIMUS_RUNS` says how many seeds per machine,
 //! `PRIMUS_SEED_OFFSET` where they begin.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod common;
 
-use primus_core::NodeId;
-use primus_core::election::bully::{self, Asking};
-use primus_core::election::ring::{self, Winner};
+use common::{bully, ring};
+use primus_core::election::bully::Asking;
+use primus_core::election::ring::Winner;
 use primus_core::rank::RankBy;
-use primus_lab::experiment::{Contest, DELAY, Experiment, Report, Starts, tuned_bully, tuned_ring};
+use primus_lab::experiment::{Experiment, Report};
 use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::tally;
 
@@ -20,31 +19,6 @@ fn setting(name: &str, default: u64) -> u64 {
 fn seeds() -> std::ops::Range<u64> {
     let first = setting("PRIMUS_SEED_OFFSET", 0);
     first..first + setting("PRIMUS_RUNS", 50)
-}
-
-fn ids(count: u64) -> impl Iterator<Item = NodeId> {
-    (1..=count).map(NodeId)
-}
-
-fn bully(rank_by: RankBy, nodes: u64, change: impl Fn(&mut bully::Rules)) -> Experiment {
-    let mut rules = match rank_by {
-        RankBy::Id => bully::Rules::by_id(ids(nodes)),
-        RankBy::Load => bully::Rules::by_load(ids(nodes)),
-        RankBy::Address => {
-            bully::Rules::by_address(ids(nodes).map(|id| (id, format!("172.18.0.{}", 7 + id.0).parse().unwrap())))
-        }
-    };
-    change(&mut rules);
-    let contest = Contest::Bully { rules: Arc::new(tuned_bully(rules, DELAY)), scores: BTreeMap::new() };
-    Experiment { all_faults: true, ..Experiment::new(contest, Starts::Cold) }
-}
-
-fn ring(winner: Winner, members: u64, change: impl Fn(&mut ring::Rules)) -> Experiment {
-    let members: Arc<[NodeId]> = ids(members).map(|id| NodeId(1 + id.0 * 37 % 101)).collect();
-    let mut rules = ring::Rules::new(winner, members.len());
-    change(&mut rules);
-    let rules = Arc::new(tuned_ring(rules, members.len(), DELAY));
-    Experiment { all_faults: true, ..Experiment::new(Contest::Ring { members, rules }, Starts::Cold) }
 }
 
 fn check(name: &str, experiment: &Experiment) {

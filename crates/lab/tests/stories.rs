@@ -30,6 +30,10 @@ fn every_story_goes_as_written() {
 fn every_story_opens_with_what_must_happen_and_why() {
     for path in stories() {
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("# "), "{} must open with a comment: its source, what must happen, why", path.display());
+        assert!(
+            text.starts_with("# "),
+            "{} must open with a comment: its source, what must happen, why",
+            path.display()
+        );
     }
 }

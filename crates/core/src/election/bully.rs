@@ -57,8 +57,10 @@ enum Role {
         winner: Rank,
     },
     Leading,
+    /// It heard this leader announce itself in that round.
     Following {
         leader: Rank,
+        since: Round,
     },
 }
 
@@ -147,7 +149,7 @@ impl Election for Bully {
     fn leader(&self) -> Option<NodeId> {
         match self.role {
             Role::Leading => Some(self.id),
-            Role::Following { leader } => Some(leader.id),
+            Role::Following { leader, .. } => Some(leader.id),
             Role::Idle | Role::Asking(_) | Role::Waiting { .. } => None,
         }
     }
@@ -223,7 +225,7 @@ impl Bully {
     fn on_suspect(&mut self, peer: NodeId, out: &mut Outbox<Self>) {
         self.suspected.insert(peer);
         match self.role {
-            Role::Following { leader } if leader.id == peer => self.begin(out),
+            Role::Following { leader, .. } if leader.id == peer => self.begin(out),
             Role::Waiting { winner } if winner.id == peer => self.begin(out),
             Role::Asking(Some(asked)) if asked == peer => self.ask_next(out),
             Role::Asking(None) if self.best_to_ask().is_none() => self.win(out),
@@ -252,7 +254,7 @@ impl Bully {
             }
             Role::Waiting { winner } => self.on_no_victory(winner.id, out),
             Role::Leading => self.announce(out),
-            Role::Following { leader } => self.on_suspect(leader.id, out),
+            Role::Following { leader, .. } => self.on_suspect(leader.id, out),
         }
     }
 
@@ -288,7 +290,7 @@ impl Bully {
             self.skipped.insert(asker.id);
         }
         if !self.is_better(self.rank(), asker) {
-            return self.defer_to(asker, is_news, out);
+            return self.defer_to(asker, round, is_news, out);
         }
         if self.role == Role::Leading {
             // Leading already: that is the answer. In a new round everybody must hear it.
@@ -302,12 +304,15 @@ impl Bully {
     }
 
     /// Even the one that defers keeps a timer: the better asker may die before it leads.
-    fn defer_to(&mut self, asker: Rank, is_news: bool, out: &mut Outbox<Self>) {
+    fn defer_to(&mut self, asker: Rank, round: Round, is_news: bool, out: &mut Outbox<Self>) {
         match self.role {
-            Role::Idle => self.wait_for(asker, out),
             // The asker does not know the round: it has just started and never heard of this leader.
             Role::Leading if !is_news => self.tell(asker.id, Kind::Coordinator, out),
-            _ => {}
+            Role::Following { .. } => {}
+            _ if round < self.round => out.ignore("election of an older round"),
+            Role::Waiting { winner } if self.is_better(winner, asker) => {}
+            // Somebody better is there, whether its answer arrives or not.
+            _ => self.wait_for(asker, out),
         }
     }
 
@@ -341,9 +346,11 @@ impl Bully {
                 self.enter(round.next());
                 self.announce(out);
             }
-            Role::Following { leader: current } if round == self.round && self.is_better(current, leader) => {
+            Role::Following { leader: current, since } if round == since && self.is_better(current, leader) => {
                 out.ignore("coordinator that ranks worse than the leader of this round");
             }
+            // Asking in this very round: the sender missed the answer. Otherwise it is a leader, to be left in peace or not.
+            Role::Asking(_) if !is_better && round == self.round => self.begin(out),
             _ if !is_better && self.rules.preempt => {
                 self.round = round;
                 self.begin(out);
@@ -414,7 +421,7 @@ impl Bully {
             self.enter(round);
         }
         let is_news = self.leader() != Some(leader.id);
-        self.role = Role::Following { leader };
+        self.role = Role::Following { leader, since: round };
         match self.rules.reminders {
             Some(reminders) => self.armed.set(Timer::Silence, reminders.silence, out),
             None => self.armed.cancel(out),
@@ -480,7 +487,7 @@ impl Bully {
                 alloc::format!("{one}") > alloc::format!("{other}")
             }
             (Standing::Load(one), Standing::Load(other)) if self.rules.planted.is(Bug::TieElectsNobody) => {
-                one.bucket() < other.bucket()
+                one.bucket() <= other.bucket()
             }
             _ => one > other,
         }

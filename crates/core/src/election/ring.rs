@@ -112,8 +112,8 @@ impl Machine for Ring {
             Input::Message { from, message: Message::Election { round, candidate } } => {
                 self.on_election(from, round, candidate, out);
             }
-            Input::Message { message: Message::Elected { round, leader, lap }, .. } => {
-                self.on_elected(round, leader, lap, out);
+            Input::Message { from, message: Message::Elected { round, leader, lap } } => {
+                self.on_elected(from, round, leader, lap, out);
             }
             Input::Timer(timer) => self.on_timer(timer, out),
             Input::Command(command) => self.on_command(command, out),
@@ -252,7 +252,8 @@ impl Ring {
                 self.pass_on(out);
                 self.arm_reminder(out);
             }
-            Phase::Follower { leader, .. } => self.on_suspect(leader, out),
+            // Silence is no reason to skip the leader: only its owner's word takes a member out of the ring.
+            Phase::Follower { .. } => self.begin(true, out),
         }
     }
 
@@ -292,10 +293,13 @@ impl Ring {
     }
 
     /// Rules 5 and 6: take the leader, pass the news on; it stops where it started.
-    fn on_elected(&mut self, round: Round, leader: NodeId, lap: u64, out: &mut Outbox<Self>) {
+    fn on_elected(&mut self, from: NodeId, round: Round, leader: NodeId, lap: u64, out: &mut Outbox<Self>) {
         let round = if round == Round::UNKNOWN { self.round } else { round };
-        if self.position.is_none() || round < self.round {
-            return out.ignore("an announcement of an older round");
+        if self.position.is_none() {
+            return out.ignore("an announcement to a member that left");
+        }
+        if round < self.round {
+            return self.bring_up_to_date(from, out);
         }
         let is_same_round = round == self.round;
         match self.phase {
@@ -390,11 +394,11 @@ impl Ring {
         }
     }
 
-    /// Whoever sent a token of an older round has missed something.
+    /// Whoever sends something of an older round has missed something.
     fn bring_up_to_date(&self, from: NodeId, out: &mut Outbox<Self>) {
         match self.knowledge() {
             Some(news @ Message::Elected { .. }) if self.members.contains(&from) => out.send(from, news),
-            _ => out.ignore("a token of an older round"),
+            _ => out.ignore("what belongs to an older round"),
         }
     }
 

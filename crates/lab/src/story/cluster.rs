@@ -234,7 +234,11 @@ impl Recipe for RingRecipe {
 
     fn make(&self, node: NodeId) -> ring::Ring {
         let position = self.members.iter().position(|member| *member == node);
-        ring::Ring::new(position.expect("only members are made"), Arc::clone(&self.members), Arc::clone(&self.rules))
+        ring::Ring::new(
+            position.expect("only members are made"),
+            Arc::clone(&self.members),
+            Arc::clone(&self.rules),
+        )
     }
 
     fn is_better(&self, one: NodeId, other: NodeId) -> bool {
@@ -252,9 +256,7 @@ impl Recipe for RingRecipe {
     fn foreign(&self, words: &[&str]) -> Result<ring::Message, String> {
         let round = Round::UNKNOWN;
         match words {
-            ["election", candidate] => {
-                Ok(ring::Message::Election { round, candidate: Some(parse_id(candidate)?) })
-            }
+            ["election", candidate] => Ok(ring::Message::Election { round, candidate: Some(parse_id(candidate)?) }),
             ["elected", leader] => Ok(ring::Message::Elected { round, leader: parse_id(leader)?, lap: 0 }),
             _ => Err("a foreign message is election ID or elected ID".to_owned()),
         }

@@ -328,8 +328,10 @@ impl<R: Recipe> Cast<R> {
     fn find(&self, which: &[&str]) -> Result<usize, String> {
         let [from, to, words @ ..] = which else { return Err("say from whom and to whom".to_owned()) };
         let (from, to) = (self.node(from)?, self.node(to)?);
-        let says_so = |message: &Message<R>| message.to_string().split(' ').zip(words).all(|(said, word)| said == *word);
-        let is_it = |envelope: &Envelope<_>| (envelope.from, envelope.to) == (from, to) && says_so(&envelope.message);
+        let says_so =
+            |message: &Message<R>| message.to_string().split(' ').zip(words).all(|(said, word)| said == *word);
+        let is_it =
+            |envelope: &Envelope<_>| (envelope.from, envelope.to) == (from, to) && says_so(&envelope.message);
         let place = self.world.in_flight().iter().position(is_it);
         place.ok_or_else(|| format!("no such message is in flight from {from} to {to}"))
     }

@@ -1,0 +1,73 @@
+//! The tester tested: known bugs are planted, and the laboratory must find each within a bounded number of seeds. Without
+//! the bug the same seeds must all pass.
+
+mod common;
+
+use common::{bully, ring};
+use primus_core::election::ring::Winner;
+use primus_core::load::Score;
+use primus_core::planted::{Bug, Planted};
+use primus_core::rank::RankBy;
+use primus_lab::experiment::{Contest, Experiment};
+use primus_lab::invariants::Property;
+use primus_lab::tally;
+
+const SEEDS_MAX: u64 = 2000;
+
+/// The first seed that shows the bug, and what it violates.
+fn first_violation(experiment: &Experiment) -> Option<(u64, Property)> {
+    (0..SEEDS_MAX).find_map(|seed| Some((seed, experiment.run(seed, &mut ()).violation()?)))
+}
+
+fn must_find(bug: Bug, experiment: impl Fn(Planted) -> Experiment) {
+    assert_eq!(first_violation(&experiment(Planted::NONE)), None, "without {bug:?}");
+    let (seed, property) =
+        first_violation(&experiment(Planted::the(bug))).unwrap_or_else(|| panic!("{bug:?} was not found"));
+    println!("{bug:?} violates {} at seed {seed}", property.name());
+    tally::add("planted", 1);
+}
+
+fn calm(experiment: Experiment) -> Experiment {
+    Experiment { all_faults: false, ..experiment }
+}
+
+#[test]
+fn addresses_compared_as_text_are_found() {
+    must_find(Bug::AddressesAsText, |planted| calm(bully(RankBy::Address, 4, |rules| rules.planted = planted)));
+}
+
+#[test]
+fn a_tie_that_elects_nobody_is_found() {
+    must_find(Bug::TieElectsNobody, |planted| {
+        let mut experiment = calm(bully(RankBy::Load, 3, |rules| rules.planted = planted));
+        if let Contest::Bully { rules, scores } = &mut experiment.contest {
+            *scores = rules.ids().map(|id| (id, Score::from_percent(20.0))).collect();
+        }
+        experiment
+    });
+}
+
+#[test]
+fn a_loser_without_a_timer_is_found() {
+    must_find(Bug::LoserWithoutTimer, |planted| bully(RankBy::Id, 5, |rules| rules.planted = planted));
+}
+
+#[test]
+fn a_score_that_changes_during_the_round_is_found() {
+    must_find(Bug::ScoreChangesInRound, |planted| bully(RankBy::Load, 5, |rules| rules.planted = planted));
+}
+
+#[test]
+fn an_unreachable_winner_that_is_never_skipped_is_found() {
+    must_find(Bug::UnreachableWinnerNeverSkipped, |planted| bully(RankBy::Id, 5, |rules| rules.planted = planted));
+}
+
+#[test]
+fn a_lost_token_that_nobody_replaces_is_found() {
+    must_find(Bug::LostTokenNotReplaced, |planted| ring(Winner::Lowest, 5, |rules| rules.planted = planted));
+}
+
+#[test]
+fn an_own_id_sent_again_and_again_is_found() {
+    must_find(Bug::OwnIdSentAgain, |planted| calm(ring(Winner::Lowest, 7, |rules| rules.planted = planted)));
+}
