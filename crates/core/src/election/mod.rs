@@ -183,6 +183,12 @@ impl fmt::Display for Timer {
     }
 }
 
+impl Timer {
+    /// All timers.
+    pub const ALL: [Self; 6] =
+        [Self::Startup, Self::Answers, Self::Victory, Self::Round, Self::Remind, Self::Silence];
+}
+
 impl MessageKind {
     /// All kinds, in the order in which people list them.
     pub const ALL: [Self; 4] = [Self::Election, Self::Alive, Self::Coordinator, Self::Elected];
