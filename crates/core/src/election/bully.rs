@@ -337,12 +337,19 @@ impl Bully {
 
     /// The sender leads (all documents). Two leaders settle it between them: the worse yields.
     fn on_coordinator(&mut self, leader: Rank, round: Round, out: &mut Outbox<Self>) {
+        if round < self.round {
+            return match self.role {
+                Role::Leading => self.tell(leader.id, Kind::Coordinator, out),
+                _ => out.ignore("coordinator of an older round"),
+            };
+        }
+        let is_news = round > self.round;
+        if is_news {
+            self.enter(round);
+        }
         let is_better = self.is_better(leader, self.rank());
         match self.role {
-            Role::Leading if round < self.round => self.tell(leader.id, Kind::Coordinator, out),
-            _ if round < self.round => out.ignore("coordinator of an older round"),
-            Role::Leading if is_better => self.follow(leader, round, out),
-            Role::Leading => {
+            Role::Leading if !is_better => {
                 self.enter(round.next());
                 self.announce(out);
             }
@@ -350,12 +357,9 @@ impl Bully {
                 out.ignore("coordinator that ranks worse than the leader of this round");
             }
             // Asking in this very round: the sender missed the answer. Otherwise it is a leader, to be left in peace or not.
-            Role::Asking(_) if !is_better && round == self.round => self.begin(out),
-            _ if !is_better && self.rules.preempt => {
-                self.round = round;
-                self.begin(out);
-            }
-            _ => self.follow(leader, round, out),
+            Role::Asking(_) if !is_better && !is_news => self.begin(out),
+            _ if !is_better && self.rules.preempt => self.begin(out),
+            _ => self.follow(leader, out),
         }
     }
 
@@ -415,13 +419,10 @@ impl Bully {
         self.announce(out);
     }
 
-    fn follow(&mut self, leader: Rank, round: Round, out: &mut Outbox<Self>) {
+    fn follow(&mut self, leader: Rank, out: &mut Outbox<Self>) {
         self.skipped.clear();
-        if round > self.round {
-            self.enter(round);
-        }
         let is_news = self.leader() != Some(leader.id);
-        self.role = Role::Following { leader, since: round };
+        self.role = Role::Following { leader, since: self.round };
         match self.rules.reminders {
             Some(reminders) => self.armed.set(Timer::Silence, reminders.silence, out),
             None => self.armed.cancel(out),

@@ -1,0 +1,263 @@
+//! Arguments as typed. Nothing here is checked beyond its spelling: what the words mean is the business of
+//! [`crate::settings`], which can also say better what is wrong with them.
+
+mod guide;
+mod mistakes;
+mod replay;
+
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::output::failure::Failure;
+
+pub(crate) use guide::guide;
+
+/// Everything that was typed.
+#[derive(Debug, Clone, PartialEq, Parser)]
+#[command(name = "primus", version, about = guide::ABOUT, help_template = guide::TEMPLATE, after_help = guide::COMMANDS)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// How to print: text for people, json for scripts, mermaid where there is something to draw
+    #[arg(
+        short = 'o',
+        long = "output",
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        display_order = 900
+    )]
+    pub(crate) output: Format,
+}
+
+/// How output is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Format {
+    #[default]
+    Text,
+    Json,
+    Mermaid,
+}
+
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub(crate) enum Command {
+    /// A tour of elections that checks what it shows
+    #[command(after_help = guide::DEMO)]
+    Demo,
+    /// Run an election in virtual time and judge it
+    #[command(after_help = guide::SIMULATE)]
+    Simulate(SimulateArgs),
+    /// Measure how fast primus is here
+    #[command(after_help = guide::BENCH)]
+    Bench(BenchArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct SimulateArgs {
+    #[command(subcommand)]
+    pub(crate) algorithm: Algorithm,
+}
+
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub(crate) enum Algorithm {
+    /// A token travels round a ring; the lowest or the highest id wins
+    #[command(after_help = guide::RING)]
+    Ring(RingArgs),
+    /// The best-ranked live node wins: by id, address or load
+    #[command(after_help = guide::BULLY)]
+    Bully(BullyArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct RingArgs {
+    /// The ids of the nodes, in ring order
+    #[arg(long, value_name = "ID,ID,…", allow_hyphen_values = true)]
+    pub(crate) ids: String,
+    /// Which id wins
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
+    pub(crate) winner: WhichWins,
+    /// Who starts: positions in the ring from 1, or all [default: all, cold, at random moments]
+    #[arg(long, value_name = "POSITION,…", allow_hyphen_values = true)]
+    pub(crate) start: Vec<String>,
+    /// Who dies, by position in the ring, and when [default: at once]
+    #[arg(long, value_name = "POSITION[@2s],…", allow_hyphen_values = true)]
+    pub(crate) crash: Vec<String>,
+    /// Groups of positions that cannot talk to each other, and when [default: always]
+    #[arg(long, value_name = "1,2|3[@2s..5s]", allow_hyphen_values = true)]
+    pub(crate) partition: Vec<String>,
+    #[command(flatten)]
+    pub(crate) conditions: Conditions,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BullyArgs {
+    /// The names of the nodes: integers for rank id, addresses for rank address, any names for rank load
+    #[arg(long, value_name = "NAME,NAME,…", allow_hyphen_values = true)]
+    pub(crate) nodes: String,
+    /// What makes a node better: a higher id, a greater address or a lower load
+    #[arg(long, value_enum, default_value_t, value_name = "RANK")]
+    pub(crate) rank: RankedBy,
+    /// Their loads from 0 to 100, in the order of --nodes [default: drawn from the seed]
+    #[arg(long, value_name = "LOAD,LOAD,…", allow_hyphen_values = true)]
+    pub(crate) loads: Option<String>,
+    /// Who starts, by name, or all; after a crash, who notices first [default: all, cold, at random moments]
+    #[arg(long, value_name = "NAME,…", allow_hyphen_values = true)]
+    pub(crate) start: Vec<String>,
+    /// Who leads first and then dies, and when [default: at once]; further ones just die
+    #[arg(long, value_name = "NAME[@2s],…", allow_hyphen_values = true)]
+    pub(crate) crash: Vec<String>,
+    /// Groups of names that cannot talk to each other, and when [default: always]
+    #[arg(long, value_name = "1,2|3[@2s..5s]", allow_hyphen_values = true)]
+    pub(crate) partition: Vec<String>,
+    /// Does a better node take over from a live leader? [default: true, by load false]
+    #[arg(long, value_name = "true|false", value_parser = clap::value_parser!(bool))]
+    pub(crate) preempt: Option<bool>,
+    /// Are better nodes asked all at once, or one by one from the best down?
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub(crate) asking: HowToAsk,
+    #[command(flatten)]
+    pub(crate) conditions: Conditions,
+}
+
+/// What both algorithms are subjected to.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub(crate) struct Conditions {
+    /// Where all chance comes from; the same seed gives the same run [default: a fresh one]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seed: Option<String>,
+    /// Run this many seeds, from --seed or 0 on, and find the first that violates a property
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seeds: Option<String>,
+    /// The share of messages that get lost in the first 10 s, from 0 to 1
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    pub(crate) loss: Option<String>,
+    /// How long messages take [default: 1..20ms]
+    #[arg(long, value_name = "MIN..MAX", allow_hyphen_values = true)]
+    pub(crate) delay: Option<String>,
+    /// Faults of all kinds, drawn from the seed: loss, duplication, lateness, crashes, restarts, partitions, …
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
+    pub(crate) faults: WhichFaults,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum WhichWins {
+    #[default]
+    Lowest,
+    Highest,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum RankedBy {
+    #[default]
+    Id,
+    Address,
+    Load,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum HowToAsk {
+    #[default]
+    All,
+    OneByOne,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum WhichFaults {
+    #[default]
+    None,
+    All,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) what: Bench,
+}
+
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub(crate) enum Bench {
+    /// The simulator: a ring of a million nodes, and a Bully election of a thousand
+    #[command(after_help = guide::BENCH_SIMULATE)]
+    Simulate(BenchSimulateArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchSimulateArgs {
+    /// Let every node of the ring start, not just one
+    #[arg(long)]
+    pub(crate) all_initiators: bool,
+    /// How many nodes the ring has [default: 1000000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) nodes: Option<String>,
+    /// How often to measure [default: 3, fewer if they take too long]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) runs: Option<String>,
+}
+
+/// Why there is nothing to carry out.
+pub(crate) enum Early {
+    /// A help text or the version was asked for.
+    Text(String),
+    /// The words make no sense.
+    Mistake(Failure),
+}
+
+/// Reads a command line, program name first.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Early> {
+    let parsed = Cli::command().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Early::Text(error.render().ansi().to_string()),
+        _ => Early::Mistake(mistakes::explain(&error)),
+    })
+}
+
+/// The output format that was meant, as far as one can tell from words that make no sense otherwise.
+pub(crate) fn wanted_output(words: &[OsString]) -> Format {
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let asks_for_json = |pair: &[&str]| matches!(pair, ["-o" | "--output", "json"]);
+    let is_json = words.windows(2).any(asks_for_json)
+        || words.iter().any(|word| matches!(*word, "-ojson" | "-o=json" | "--output=json"));
+    if is_json { Format::Json } else { Format::Text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_definition_of_the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_the_list_and_ends_its_help_with_an_example() {
+        let mut open = vec![Cli::command()];
+        while let Some(command) = open.pop() {
+            for part in command.get_subcommands() {
+                let name = part.get_name().to_string();
+                let help = part.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("  primus "), "{name} has no example");
+                open.push(part.clone());
+            }
+        }
+        for command in Cli::command().get_subcommands() {
+            assert!(guide::COMMANDS.contains(&format!("  {} ", command.get_name())));
+        }
+    }
+
+    #[test]
+    fn json_is_recognised_even_in_a_line_that_makes_no_sense() {
+        for line in ["primus -o json nonsense", "primus x -ojson", "primus x --output=json", "primus --output json"]
+        {
+            assert_eq!(wanted_output(&words(line)), Format::Json, "{line}");
+        }
+        assert_eq!(wanted_output(&words("primus json -o text")), Format::Text);
+    }
+}

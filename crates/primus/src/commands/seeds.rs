@@ -1,0 +1,133 @@
+//! Many runs of one experiment, on all cores: how many held, and the first that did not.
+//!
+//! Seeds are handed out in small lots. Every run depends on its seed alone, so the result is the same however many
+//! cores there are.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use primus_lab::experiment::{Experiment, Report};
+use primus_lab::invariants::Property;
+
+const LOT: u64 = 16;
+
+/// What many runs came to.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Survey {
+    pub(crate) range: Range<u64>,
+    pub(crate) failed: u64,
+    /// The lowest seed that failed, and the first property that it violates.
+    pub(crate) first_failure: Option<(u64, Property)>,
+    pub(crate) runs_with_several_leaders: u64,
+    pub(crate) most_at_once: u32,
+    changes: u64,
+    pub(crate) seconds: f64,
+}
+
+/// Whether somebody watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// A bar on stderr, if that is a terminal.
+    OnTerminal,
+    Hidden,
+}
+
+/// Runs all these seeds.
+pub(crate) fn survey(experiment: &Experiment, range: Range<u64>, progress: Progress) -> Survey {
+    let started = Instant::now();
+    let bar = progress.bar(range.end - range.start);
+    // Lots are counted, not seeds: a count that several threads push past the end cannot wrap round that way.
+    let next_lot = AtomicU64::new(0);
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let parts: Vec<Survey> = thread::scope(|scope| {
+        let work = || survey_lots(experiment, &range, &next_lot, &bar);
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().expect("a run does not panic")).collect()
+    });
+    bar.finish_and_clear();
+    let mut whole = parts.into_iter().fold(Survey::new(range), Survey::merge);
+    whole.seconds = started.elapsed().as_secs_f64();
+    whole
+}
+
+fn survey_lots(experiment: &Experiment, range: &Range<u64>, next_lot: &AtomicU64, bar: &ProgressBar) -> Survey {
+    let mut part = Survey::new(range.clone());
+    let lots = (range.end - range.start).div_ceil(LOT);
+    loop {
+        let lot = next_lot.fetch_add(1, Ordering::Relaxed);
+        if lot >= lots {
+            return part;
+        }
+        let first = range.start + lot * LOT;
+        let end = first.saturating_add(LOT).min(range.end);
+        (first..end).for_each(|seed| part.add(&experiment.run(seed, &mut ())));
+        bar.inc(end - first);
+    }
+}
+
+impl Survey {
+    fn new(range: Range<u64>) -> Self {
+        Self {
+            range,
+            failed: 0,
+            first_failure: None,
+            runs_with_several_leaders: 0,
+            most_at_once: 0,
+            changes: 0,
+            seconds: 0.0,
+        }
+    }
+
+    fn add(&mut self, report: &Report) {
+        let leaders = report.outcome.leaders;
+        self.runs_with_several_leaders += u64::from(leaders.most_at_once > 1);
+        self.most_at_once = self.most_at_once.max(leaders.most_at_once);
+        self.changes += u64::from(leaders.changes);
+        if let Some(property) = report.violation() {
+            self.failed += 1;
+            self.note_failure(Some((report.seed, property)));
+        }
+    }
+
+    fn merge(mut self, other: Self) -> Self {
+        self.failed += other.failed;
+        self.note_failure(other.first_failure);
+        self.runs_with_several_leaders += other.runs_with_several_leaders;
+        self.most_at_once = self.most_at_once.max(other.most_at_once);
+        self.changes += other.changes;
+        self
+    }
+
+    fn note_failure(&mut self, failure: Option<(u64, Property)>) {
+        self.first_failure = self.first_failure.into_iter().chain(failure).min();
+    }
+
+    /// How many seeds were run.
+    pub(crate) fn seeds(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    pub(crate) fn runs_per_s(&self) -> f64 {
+        self.seeds() as f64 / self.seconds.max(1e-9)
+    }
+
+    /// How often somebody began to lead, on average.
+    pub(crate) fn mean_changes(&self) -> f64 {
+        self.changes as f64 / self.seeds() as f64
+    }
+}
+
+impl Progress {
+    fn bar(self, length: u64) -> ProgressBar {
+        if self == Self::Hidden {
+            return ProgressBar::hidden();
+        }
+        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {per_sec}, {eta} left");
+        let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr_with_hz(10));
+        bar.enable_steady_tick(Duration::from_millis(100));
+        style.map_or(bar.clone(), |style| bar.with_style(style))
+    }
+}

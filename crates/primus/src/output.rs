@@ -1,0 +1,8 @@
+//! What people and scripts see: text, JSON and diagrams on stdout, failures on stderr.
+
+pub(crate) mod diagram;
+pub(crate) mod failure;
+pub(crate) mod json;
+pub(crate) mod narration;
+pub(crate) mod screen;
+pub(crate) mod text;
