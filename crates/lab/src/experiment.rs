@@ -243,7 +243,7 @@ impl Experiment {
         let is_resignation =
             |(_, happening): &(u64, Happening)| matches!(happening, Happening::Command(_, Command::Resign));
         let best_must_lead = !schedule.iter().any(is_resignation);
-        let (detection, repair_us, patience_us) = (self.detection(), REPAIR_US, PATIENCE_US);
+        let (detection, repair_us, patience_us) = (self.detection(), self.repair_us(), PATIENCE_US);
         let setup =
             Setup { nodes, leader, network, schedule, clock_skew_ppm, detection, repair_us, patience_us, seed };
         Prepared { setup, faults_ended, best_must_lead }
@@ -262,10 +262,16 @@ impl Experiment {
         }
     }
 
+    /// Lost messages are repaired by reminders, and that takes a while. A crash alone loses nothing that anybody needs.
+    const fn repair_us(&self) -> u64 {
+        let may_lose = self.loss_ppm > 0 || !self.partitions.is_empty() || self.all_faults;
+        if may_lose { REPAIR_US } else { 0 }
+    }
+
     /// Where somebody is told to notice first, the others are slow to.
     fn detection(&self) -> Delay {
         match (&self.starts, self.crashes.is_empty()) {
-            (Starts::These(_), false) => Delay::between_ms(400, 500),
+            (Starts::These(_), false) => Delay::between_ms(150, 200),
             _ => Delay::between_ms(0, 50),
         }
     }
