@@ -95,6 +95,25 @@ pub fn check(path: &Path) -> Result<(), StoryError> {
     if rewritten == text { Ok(()) } else { std::fs::write(path, rewritten).map_err(failed) }
 }
 
+/// Plays commands that were found, not written, and compares with the story that this file keeps of them; with
+/// `PRIMUS_REWRITE=1` writes it instead.
+///
+/// # Errors
+/// If the file cannot be read or written, a command is wrong, or the story goes differently.
+pub fn check_found(path: &Path, commands: &str) -> Result<(), StoryError> {
+    let name = path.display().to_string();
+    let failed = |source| StoryError::File { name: name.clone(), source };
+    let now = Story::parse(&name, commands).play()?.to_string();
+    if is_rewriting() {
+        return std::fs::write(path, now).map_err(failed);
+    }
+    let written = std::fs::read_to_string(path).map_err(failed)?;
+    if written == now {
+        return Ok(());
+    }
+    Err(StoryError::Differs { name: name.clone(), line: 1, diff: diff(&written, &now) })
+}
+
 /// Does somebody want stories to be written anew?
 #[must_use]
 pub fn is_rewriting() -> bool {

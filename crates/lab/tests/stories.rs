@@ -6,8 +6,8 @@ use primus_lab::{story, tally};
 
 /// All text files below a folder, in order.
 fn find_stories(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap();
-    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    let entries = std::fs::read_dir(folder).expect("the folder of stories can be read");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("its entries can be read").path()).collect();
     paths.sort();
     paths.into_iter().flat_map(|path| if path.is_dir() { find_stories(&path) } else { vec![path] }).collect()
 }

@@ -210,7 +210,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Early> {
     let parsed = Cli::command().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Early::Text(error.render().ansi().to_string()),
-        _ => Early::Mistake(mistakes::explain(&error)),
+        _ => Early::Mistake(mistakes::explain(&error, words)),
     })
 }
 

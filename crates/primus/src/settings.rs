@@ -23,7 +23,7 @@ pub(crate) use amounts::number;
 /// More nodes in one ring than any command line can hold.
 const RING_MAX: usize = 100_000;
 /// A Bully election may need as many messages as the square of its nodes.
-const BULLY_MAX: usize = 2_000;
+const BULLY_MAX: usize = 1_000;
 const SEEDS_MAX: u64 = 1_000_000_000;
 const DELAY_MAX_US: u64 = 60_000_000;
 

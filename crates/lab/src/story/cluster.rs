@@ -52,6 +52,9 @@ pub trait Recipe: Clone {
     /// Of two nodes that take part in one election, does this one win?
     fn is_better(&self, one: NodeId, other: NodeId) -> bool;
 
+    /// Does a better node take over from a live leader?
+    fn preempts(&self) -> bool;
+
     /// The nodes are other ones from now on. False if this election cannot change its nodes.
     fn set_nodes(&mut self, nodes: Arc<[NodeId]>) -> bool;
 
@@ -173,6 +176,10 @@ impl Recipe for BullyRecipe {
         rank(one) > rank(other)
     }
 
+    fn preempts(&self) -> bool {
+        self.rules.preempt
+    }
+
     fn set_nodes(&mut self, _: Arc<[NodeId]>) -> bool {
         false
     }
@@ -243,6 +250,10 @@ impl Recipe for RingRecipe {
 
     fn is_better(&self, one: NodeId, other: NodeId) -> bool {
         self.rules.winner.is_better(one, other)
+    }
+
+    fn preempts(&self) -> bool {
+        self.rules.preempt
     }
 
     fn set_nodes(&mut self, nodes: Arc<[NodeId]>) -> bool {

@@ -32,8 +32,7 @@ use crate::world::{Delivery, Envelope, Taken, World};
 /// An election that takes longer than this will not end; a hundred nodes need far less.
 const SETTLE_STEPS_MAX: usize = 10_000;
 
-const TIMERS: [Timer; 6] =
-    [Timer::Startup, Timer::Answers, Timer::Victory, Timer::Round, Timer::Remind, Timer::Silence];
+const NO_SUCH_COMMAND: &str = "no such command";
 
 /// Where commands are carried out.
 pub trait Stage {
@@ -87,24 +86,21 @@ impl<R: Recipe> Stage for Cast<R> {
             ["members", members @ ..] => self.members(members, printed),
             ["crash", node] => self.crash(self.alive(node)?),
             ["restart", node] => self.restart(node, printed),
-            ["cut", from, to] => Ok(self.world.cut(self.node(from)?, self.node(to)?)),
+            ["cut", from, to] => self.cut(self.node(from)?, self.node(to)?),
             ["partition", sides] => self.partition(sides),
-            ["mend"] => Ok(self.world.mend()),
-            ["hold", from, to] => Ok(_ = self.held.insert((self.node(from)?, self.node(to)?))),
-            ["release"] => Ok(self.held.clear()),
-            ["deliver", which @ ..] => Ok(self.deliver(self.find(which)?, printed)),
-            ["drop", which @ ..] => Ok(self.drop(self.find(which)?, printed)),
-            ["duplicate", which @ ..] => Ok(self.duplicate(self.find(which)?, printed)),
+            ["mend"] => self.mend(),
+            ["hold", from, to] => self.hold(self.node(from)?, self.node(to)?),
+            ["release"] => self.release(),
+            ["deliver", which @ ..] => self.deliver(self.find(which)?, printed),
+            ["drop", which @ ..] => self.drop(self.find(which)?, printed),
+            ["duplicate", which @ ..] => self.duplicate(self.find(which)?, printed),
             ["foreign", from, to, message @ ..] => self.foreign(from, to, message),
             ["fire", node, timer] => self.fire(self.alive(node)?, timer, printed),
             ["deliver-all"] => self.repeat(printed, Self::deliver_next),
             ["settle"] => self.settle(printed),
             ["settle", "quietly"] => self.settle(&mut Vec::new()),
-            ["table"] => Ok(self.print_table(printed)),
-            ["leaders"] => Ok(self.print_leaders(printed)),
-            ["in-flight"] => Ok(self.print_in_flight(printed)),
-            ["counts"] => Ok(self.print_counts(printed)),
-            _ => Err("no such command".to_owned()),
+            [what] => self.show(what, printed),
+            _ => Err(NO_SUCH_COMMAND.to_owned()),
         }
     }
 }
@@ -211,24 +207,47 @@ impl<R: Recipe> Cast<R> {
         Ok(())
     }
 
-    fn deliver(&mut self, index: usize, printed: &mut Vec<String>) {
+    fn cut(&mut self, from: NodeId, to: NodeId) -> Result<(), String> {
+        self.world.cut(from, to);
+        Ok(())
+    }
+
+    fn mend(&mut self) -> Result<(), String> {
+        self.world.mend();
+        Ok(())
+    }
+
+    fn hold(&mut self, from: NodeId, to: NodeId) -> Result<(), String> {
+        self.held.insert((from, to));
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<(), String> {
+        self.held.clear();
+        Ok(())
+    }
+
+    fn deliver(&mut self, index: usize, printed: &mut Vec<String>) -> Result<(), String> {
         match self.world.deliver(index) {
             Delivery::Arrived(taken) => self.print(&taken, printed),
             Delivery::ToCrashed(envelope) => printed.push(format!("{envelope} lost: {} is crashed", envelope.to)),
             Delivery::Cut(envelope) => printed.push(format!("{envelope} lost: the link is cut")),
         }
+        Ok(())
     }
 
-    fn drop(&mut self, index: usize, printed: &mut Vec<String>) {
+    fn drop(&mut self, index: usize, printed: &mut Vec<String>) -> Result<(), String> {
         printed.push(format!("{} dropped", self.world.drop(index)));
+        Ok(())
     }
 
-    fn duplicate(&mut self, index: usize, printed: &mut Vec<String>) {
+    fn duplicate(&mut self, index: usize, printed: &mut Vec<String>) -> Result<(), String> {
         printed.push(format!("{} duplicated", self.world.duplicate(index)));
+        Ok(())
     }
 
     fn fire(&mut self, node: NodeId, word: &str, printed: &mut Vec<String>) -> Result<(), String> {
-        let timer = TIMERS.into_iter().find(|timer| timer.to_string() == word);
+        let timer = Timer::ALL.into_iter().find(|timer| timer.to_string() == word);
         let timer = timer.ok_or_else(|| format!("there is no timer {word}"))?;
         let place = self.due.iter().position(|due| due.node == node && due.timer == timer);
         self.fire_due(place.ok_or_else(|| format!("node {node} has not set its timer {timer}"))?, printed);
@@ -252,7 +271,7 @@ impl<R: Recipe> Cast<R> {
     fn deliver_next(&mut self, printed: &mut Vec<String>) -> bool {
         let is_free = |envelope: &Envelope<_>| !self.held.contains(&(envelope.from, envelope.to));
         let next = self.world.in_flight().iter().position(is_free);
-        next.map(|index| self.deliver(index, printed)).is_some()
+        next.is_some_and(|index| self.deliver(index, printed).is_ok())
     }
 
     /// The timer that is due first runs out. False if none but those of a finished election is set.
@@ -289,6 +308,17 @@ impl<R: Recipe> Cast<R> {
 
     fn forget(&mut self, node: NodeId, timer: Timer) {
         self.due.retain(|due| due.node != node || due.timer != timer);
+    }
+
+    fn show(&self, what: &str, printed: &mut Vec<String>) -> Result<(), String> {
+        match what {
+            "table" => self.print_table(printed),
+            "leaders" => self.print_leaders(printed),
+            "in-flight" => self.print_in_flight(printed),
+            "counts" => self.print_counts(printed),
+            _ => return Err(NO_SUCH_COMMAND.to_owned()),
+        }
+        Ok(())
     }
 
     fn print_table(&self, printed: &mut Vec<String>) {
@@ -328,8 +358,8 @@ impl<R: Recipe> Cast<R> {
     fn find(&self, which: &[&str]) -> Result<usize, String> {
         let [from, to, words @ ..] = which else { return Err("say from whom and to whom".to_owned()) };
         let (from, to) = (self.node(from)?, self.node(to)?);
-        let says_so =
-            |message: &Message<R>| message.to_string().split(' ').zip(words).all(|(said, word)| said == *word);
+        let text = words.concat();
+        let says_so = |message: &Message<R>| message.to_string().replace(' ', "").starts_with(&text);
         let is_it =
             |envelope: &Envelope<_>| (envelope.from, envelope.to) == (from, to) && says_so(&envelope.message);
         let place = self.world.in_flight().iter().position(is_it);

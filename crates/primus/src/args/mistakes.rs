@@ -1,13 +1,16 @@
 //! What clap found wrong, in our words: one sentence that says what is wrong, and one that says what to do.
 
-use clap::Error;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, Error};
+
+use super::Cli;
 use crate::output::failure::Failure;
 
-/// Explains an error of the command line's spelling.
-pub(super) fn explain(error: &Error) -> Failure {
-    let found = Found(error);
+/// Explains what is wrong with the spelling of these words.
+pub(super) fn explain(error: &Error, words: &[OsString]) -> Failure {
+    let found = Found { error, words };
     match error.kind() {
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => found.bad_value(),
         ErrorKind::UnknownArgument => found.unknown_argument(),
@@ -24,7 +27,10 @@ pub(super) fn explain(error: &Error) -> Failure {
     }
 }
 
-struct Found<'a>(&'a Error);
+struct Found<'a> {
+    error: &'a Error,
+    words: &'a [OsString],
+}
 
 impl Found<'_> {
     fn bad_value(&self) -> Failure {
@@ -38,56 +44,55 @@ impl Found<'_> {
     }
 
     fn unknown_argument(&self) -> Failure {
-        let argument = self.argument();
-        let hint = match self.text(ContextKind::SuggestedArg) {
-            Some(other) => format!("did you mean {other}?"),
-            None => self.see_help(),
-        };
-        Failure::usage(format!("'{argument}' means nothing here"), hint)
+        let hint = self.suggestion(ContextKind::SuggestedArg);
+        Failure::usage(format!("'{}' means nothing here", self.argument()), hint)
     }
 
     fn unknown_command(&self) -> Failure {
         let command = self.text(ContextKind::InvalidSubcommand).unwrap_or_default();
-        let hint = match self.list(ContextKind::SuggestedSubcommand).first() {
-            Some(other) => format!("did you mean {other}?"),
-            None => self.see_help(),
-        };
+        let hint = self.suggestion(ContextKind::SuggestedSubcommand);
         Failure::usage(format!("there is no command '{command}' here"), hint)
     }
 
     fn missing_command(&self) -> Failure {
-        let choices = match self.list(ContextKind::ValidSubcommand) {
-            choices if choices.is_empty() => self.see_help(),
-            choices => {
-                let choices: Vec<_> = choices.into_iter().filter(|choice| choice != "help").collect();
-                format!("add {}", choices.join(" or "))
-            }
-        };
-        Failure::usage("the command is not complete", choices)
+        let (path, command) = self.command();
+        let choices: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+        Failure::usage(format!("'{path}' is not complete"), format!("add {}", choices.join(" or ")))
     }
 
     fn missing_argument(&self) -> Failure {
-        let missing = self.list(ContextKind::InvalidArg).join(" and ");
-        Failure::usage(format!("{missing} is missing"), self.see_help())
+        let missing = self.list(ContextKind::InvalidArg);
+        let flags: Vec<&str> = missing.iter().map(|flag| flag_of(flag)).collect();
+        let hint = format!("add {} ({})", missing.join(" "), self.see_help());
+        Failure::usage(format!("{} is missing", flags.join(" and ")), hint)
+    }
+
+    fn suggestion(&self, kind: ContextKind) -> String {
+        self.text(kind).map_or_else(|| self.see_help(), |other| format!("did you mean {other}?"))
     }
 
     fn argument(&self) -> String {
-        let text = self.text(ContextKind::InvalidArg).unwrap_or_default();
-        // Clap shows how the value looks, too: `--rank <RANK>`.
-        text.split(' ').next().unwrap_or_default().to_string()
+        self.text(ContextKind::InvalidArg).as_deref().map(flag_of).unwrap_or_default().to_string()
     }
 
-    /// The usage names the command, its arguments follow.
     fn see_help(&self) -> String {
-        let usage = self.0.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
-        let words = usage.split_whitespace().skip_while(|word| *word != "primus");
-        let command: Vec<&str> = words.take_while(|word| word.chars().all(|c| c.is_ascii_lowercase())).collect();
-        let command = if command.is_empty() { "primus".to_string() } else { command.join(" ") };
-        format!("see {command} --help")
+        format!("see {} --help", self.command().0)
+    }
+
+    /// The command that was meant, as far as it was typed.
+    fn command(&self) -> (String, Command) {
+        let mut path = String::from("primus");
+        let mut command = Cli::command();
+        for word in self.words.iter().skip(1).filter_map(|word| word.to_str()) {
+            let Some(part) = command.find_subcommand(word).cloned() else { continue };
+            path = format!("{path} {word}");
+            command = part;
+        }
+        (path, command)
     }
 
     fn first_line(&self) -> String {
-        let text = self.0.render().to_string();
+        let text = self.error.render().to_string();
         let line = text.lines().next().unwrap_or_default();
         line.strip_prefix("error: ").unwrap_or(line).to_string()
     }
@@ -97,10 +102,15 @@ impl Found<'_> {
     }
 
     fn list(&self, kind: ContextKind) -> Vec<String> {
-        match self.0.get(kind) {
+        match self.error.get(kind) {
             Some(ContextValue::String(text)) => vec![text.clone()],
             Some(ContextValue::Strings(texts)) => texts.clone(),
             _ => Vec::new(),
         }
     }
+}
+
+/// Clap shows how the value looks, too: `--rank <RANK>`.
+fn flag_of(argument: &str) -> &str {
+    argument.split(' ').next().unwrap_or(argument)
 }

@@ -45,6 +45,8 @@ struct Figures {
     messages: u64,
     events: u64,
     events_per_s: f64,
+    /// Per second of processor time, which a busy host does not change; known on Linux only.
+    events_per_cpu_s: Option<f64>,
     peak_mb: Option<f64>,
     bully_1000_ms: f64,
     bully_1000_messages: u64,
@@ -68,44 +70,61 @@ pub(super) fn simulate(args: &BenchSimulateArgs, format: Format) -> Result<Verdi
 fn measure(nodes: u64, all_initiators: bool, runs: Option<u64>) -> Result<Figures, Failure> {
     let started = Instant::now();
     let members = shuffled(nodes);
-    let (first_ms, outcome) = timed(|| ring(&members, all_initiators));
+    let (first, outcome) = timed(|| ring(&members, all_initiators));
     check(&outcome, NodeId(1), "the ring")?;
-    let mut times = vec![first_ms];
-    let fits = || milliseconds(started) + first_ms < BUDGET_MS;
+    let mut times = vec![first];
+    let fits = || milliseconds(started) + first.ms < BUDGET_MS;
     while (times.len() as u64) < runs.unwrap_or(RUNS) && (runs.is_some() || fits()) {
         times.push(timed(|| ring(&members, all_initiators)).0);
     }
-    // The ring is by far the larger of the two, but its memory can be told apart only before the other runs.
+    // The memory of the ring can be told apart only before the other election runs.
     let peak_mb = peak_mb();
-    let (bully_ms, bully_outcome) = timed(bully);
+    let (bully, bully_outcome) = timed(bully);
     check(&bully_outcome, NodeId(BULLY_NODES - 1), "the Bully election")?;
-    let median_ms = quantile(&times, 0.5);
+    let (runs, cpu): (Vec<f64>, Vec<Option<f64>>) = times.iter().map(|time| (time.ms, time.cpu_ms)).unzip();
+    let cpu: Option<Vec<f64>> = cpu.into_iter().collect();
+    let per_s = |ms: f64| (outcome.events as f64 / ms * 1000.0).round();
     Ok(Figures {
         bench: "simulate",
         nodes,
         initiators: if all_initiators { nodes } else { 1 },
-        median_ms,
-        p90_ms: quantile(&times, 0.9),
-        max_ms: quantile(&times, 1.0),
-        runs: times,
+        median_ms: quantile(&runs, 0.5),
+        p90_ms: quantile(&runs, 0.9),
+        max_ms: quantile(&runs, 1.0),
         messages: outcome.messages.total(),
         events: outcome.events,
-        events_per_s: (outcome.events as f64 / median_ms * 1000.0).round(),
+        events_per_s: per_s(quantile(&runs, 0.5)),
+        events_per_cpu_s: cpu.map(|cpu| per_s(quantile(&cpu, 0.5))),
         peak_mb,
-        bully_1000_ms: bully_ms,
+        bully_1000_ms: bully.ms,
         bully_1000_messages: bully_outcome.messages.total(),
+        runs,
     })
 }
 
-/// How long it took, in milliseconds, and what it came to.
-fn timed(run: impl FnOnce() -> Outcome) -> (f64, Outcome) {
-    let started = Instant::now();
+/// How long something took.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    ms: f64,
+    cpu_ms: Option<f64>,
+}
+
+fn timed(run: impl FnOnce() -> Outcome) -> (Time, Outcome) {
+    let (started, cpu_before) = (Instant::now(), cpu_ms());
     let outcome = run();
-    (milliseconds(started), outcome)
+    let cpu_ms = cpu_ms().zip(cpu_before).map(|(after, before)| after - before).filter(|ms| *ms > 0.0);
+    (Time { ms: milliseconds(started), cpu_ms }, outcome)
 }
 
 fn milliseconds(since: Instant) -> f64 {
     rounded(since.elapsed().as_secs_f64() * 1000.0)
+}
+
+/// The processor time of this thread, where the system tells (Linux).
+fn cpu_ms() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds: f64 = text.split(' ').next()?.parse().ok()?;
+    Some(nanoseconds / 1_000_000.0)
 }
 
 fn shuffled(nodes: u64) -> Arc<[NodeId]> {
@@ -176,13 +195,16 @@ fn text(figures: &Figures) -> String {
     let all: Vec<String> = figures.runs.iter().map(|ms| format!("{:.2}", ms / 1000.0)).collect();
     let memory = figures.peak_mb.map_or_else(|| "unknown here".to_string(), |mb| format!("{mb} MB"));
     let initiators = if figures.initiators == 1 { "one initiator" } else { "all are initiators" };
+    let per_cpu = figures.events_per_cpu_s.map_or_else(String::new, |per_s| {
+        format!(", {:.2} million per second of processor time", per_s / 1_000_000.0)
+    });
     let debug = if cfg!(debug_assertions) { "\nThis is no release build: the figures mean little.\n" } else { "" };
     format!(
         "ring         {} nodes, {initiators}
 messages     {}
 events       {}
 time         {:.2} s, the median of {}: {}
-events/s     {:.2} million
+events/s     {:.2} million{per_cpu}
 peak memory  {memory}
 bully        {BULLY_NODES} nodes, the best one dies: {:.2} s, {} messages
 {debug}",

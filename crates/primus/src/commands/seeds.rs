@@ -12,6 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use primus_lab::experiment::{Experiment, Report};
 use primus_lab::invariants::Property;
 
+use crate::output::screen;
+
 const LOT: u64 = 16;
 
 /// What many runs came to.
@@ -63,8 +65,22 @@ fn survey_lots(experiment: &Experiment, range: &Range<u64>, next_lot: &AtomicU64
         }
         let first = range.start + lot * LOT;
         let end = first.saturating_add(LOT).min(range.end);
-        (first..end).for_each(|seed| part.add(&experiment.run(seed, &mut ())));
+        for seed in first..end {
+            let _witness = Witness(seed);
+            part.add(&experiment.run(seed, &mut ()));
+        }
         bar.inc(end - first);
+    }
+}
+
+/// Names the seed of a run that panics: without it nobody could look into the matter.
+struct Witness(u64);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            screen::complain(&format!("the run of seed {} broke off", self.0));
+        }
     }
 }
 
@@ -129,5 +145,44 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr_with_hz(10));
         bar.enable_steady_tick(Duration::from_millis(100));
         style.map_or(bar.clone(), |style| bar.with_style(style))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use primus_core::NodeId;
+    use primus_core::election::bully::Rules;
+    use primus_lab::experiment::{Contest, Starts};
+
+    use super::*;
+
+    /// Without repeated announcements, lost ones are never repaired: some seeds must fail.
+    fn fragile() -> Experiment {
+        let rules = Arc::new(Rules::by_id((1..=3).map(NodeId)));
+        let contest = Contest::Bully { rules, scores: BTreeMap::new() };
+        Experiment { loss_ppm: 200_000, ..Experiment::new(contest, Starts::Cold) }
+    }
+
+    #[test]
+    fn the_first_failure_is_the_lowest_seed_and_fails_again() {
+        let experiment = fragile();
+        let violation = |seed: u64| experiment.run(seed, &mut ()).violation();
+        let whole = survey(&experiment, 0..200, Progress::Hidden);
+        let failed: Vec<u64> = (0..200).filter(|seed| violation(*seed).is_some()).collect();
+        assert!(!failed.is_empty() && failed.len() < 200, "{failed:?}");
+        assert_eq!(whole.failed, failed.len() as u64);
+        assert_eq!(whole.first_failure, violation(failed[0]).map(|property| (failed[0], property)));
+    }
+
+    #[test]
+    fn every_seed_is_run_once() {
+        for range in [0..1, 5..21, 3..100, u64::MAX - 20..u64::MAX] {
+            let survey = survey(&fragile(), range.clone(), Progress::Hidden);
+            let failed = range.filter(|seed| fragile().run(*seed, &mut ()).violation().is_some()).count();
+            assert_eq!(survey.failed, failed as u64);
+        }
     }
 }

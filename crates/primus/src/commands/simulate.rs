@@ -15,7 +15,7 @@ use crate::settings::{Seeds, Simulation};
 
 /// Nobody reads more than this.
 const BEATS_MAX: usize = 300;
-/// In a large election the beginning says it all.
+/// In a large election the beginning says it nearly all.
 const NODES_LARGE: usize = 40;
 const BEATS_MAX_LARGE: usize = 40;
 

@@ -18,6 +18,7 @@ pub(crate) fn run(cast: &Cast, first_leader: Option<NodeId>, story: &Story, repo
     if story.left_out > 0 {
         lines.push(drawing.note_over_all(&format!("{} further steps are not shown", story.left_out)));
     }
+    lines.extend(story.last.iter().flat_map(|beat| drawing.beat(beat)));
     lines.push(drawing.note_over_all(&drawing.result(report)));
     let (first, rest) = lines.split_first().expect("there is a first line");
     let rest: String = rest.iter().map(|line| format!("    {line}\n")).collect();

@@ -1,10 +1,10 @@
 //! The story of a run as it is recorded: who did what and why, without the noise.
 //!
 //! Left out are repeated announcements and whatever changes nothing: a run may send thousands of those after its
-//! election is over. Long stories are cut; what was left out is counted. How a story is told is the business of
+//! election is over. Of a long story the middle is cut out; what was left out is counted. How a story is told is the business of
 //! [`super::text`] and [`super::diagram`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use primus_core::NodeId;
 use primus_core::election::bully::{self, Kind};
@@ -13,6 +13,9 @@ use primus_core::load::Score;
 use primus_core::machine::{Input, Output};
 use primus_core::rank::Standing;
 use primus_lab::simulate::{Happening, Observer};
+
+/// How much of the end of a long story is kept: whoever looks into a failure wants to see how it ended.
+const LAST_MAX: usize = 20;
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +90,7 @@ pub(crate) trait Spoken {
 pub(crate) struct Narrator {
     beats: Vec<Beat>,
     most: usize,
+    last: VecDeque<Beat>,
     left_out: usize,
     tells_loads: bool,
     /// Messages that were told of and have not arrived yet.
@@ -98,8 +102,10 @@ pub(crate) struct Narrator {
 #[derive(Debug)]
 pub(crate) struct Story {
     pub(crate) beats: Vec<Beat>,
-    /// How much more happened.
+    /// How much happened then.
     pub(crate) left_out: usize,
+    /// How a long story ended.
+    pub(crate) last: Vec<Beat>,
 }
 
 impl Beat {
@@ -120,17 +126,20 @@ impl Narrator {
     /// Keeps so much of the story; changes of load belong to it only where they matter.
     pub(crate) fn new(most: usize, tells_loads: bool) -> Self {
         let (under_way, suspicions) = (BTreeMap::new(), BTreeSet::new());
-        Self { beats: Vec::new(), most, left_out: 0, tells_loads, under_way, suspicions }
+        Self { beats: Vec::new(), most, last: VecDeque::new(), left_out: 0, tells_loads, under_way, suspicions }
     }
 
     pub(crate) fn story(self) -> Story {
-        Story { beats: self.beats, left_out: self.left_out }
+        Story { beats: self.beats, left_out: self.left_out, last: self.last.into() }
     }
 
     fn tell(&mut self, at_us: u64, event: Event) {
         if self.beats.len() < self.most {
-            self.beats.push(Beat { at_us, event });
-        } else {
+            return self.beats.push(Beat { at_us, event });
+        }
+        self.last.push_back(Beat { at_us, event });
+        if self.last.len() > LAST_MAX {
+            self.last.pop_front();
             self.left_out += 1;
         }
     }
@@ -170,7 +179,7 @@ impl Narrator {
 
     /// All links that change at one moment are told at once.
     fn link(&mut self, at_us: u64, pair: (NodeId, NodeId), is_cut: bool) {
-        let last = self.beats.last_mut().filter(|beat| beat.at_us == at_us && self.left_out == 0);
+        let last = self.last.back_mut().or(self.beats.last_mut()).filter(|beat| beat.at_us == at_us);
         match (last.map(|beat| &mut beat.event), is_cut) {
             (Some(Event::Cut(pairs)), true) | (Some(Event::Mended(pairs)), false) => pairs.push(pair),
             (_, true) => self.tell(at_us, Event::Cut(vec![pair])),

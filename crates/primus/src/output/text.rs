@@ -26,8 +26,9 @@ pub(crate) fn story_lines(cast: &Cast, first_leader: Option<NodeId>, story: &Sto
         first_leader.map(|leader| format!("{} leads", teller.node(leader))).into_iter().collect();
     lines.extend(story.beats.iter().flat_map(|beat| teller.beat(beat)));
     if story.left_out > 0 {
-        lines.push(styled(FAINT, &format!("… and {} further steps, not shown", story.left_out)));
+        lines.push(styled(FAINT, &format!("… {} further steps, not shown …", story.left_out)));
     }
+    lines.extend(story.last.iter().flat_map(|beat| teller.beat(beat)));
     lines
 }
 
@@ -54,8 +55,11 @@ fn leader(cast: &Cast, report: &Report) -> String {
     }
     let leaders: Vec<String> = report.outcome.leaders_at_end().map(|node| cast.full(node)).collect();
     let sign = if report.properties.contains_key(&Property::Agreement) { mark(false) } else { "–".to_string() };
-    let led =
-        if leaders.is_empty() { "nobody leads".to_string() } else { format!("{} lead", listed(leaders.iter())) };
+    let led = match leaders.as_slice() {
+        [] => "nobody leads".to_string(),
+        [leader] => format!("{leader} leads"),
+        leaders => format!("{} lead", listed(leaders.iter())),
+    };
     format!("{sign} leader: none that all agree on; {led}")
 }
 
@@ -66,12 +70,12 @@ fn verdict(cast: &Cast, property: Property, holds: bool) -> String {
         Property::Agreement => "all live nodes name the same leader",
         Property::Correctness if cast.is_ring() => "the leader has the best id",
         Property::Correctness => "the leader is the best-ranked live node",
-        Property::MessageBound => "no more messages than the algorithm needs",
+        Property::MessageBound => "it took no more messages than the algorithm needs",
         Property::FixedRank => "no rank changed within a round",
     };
     let name = property.name().replace('_', " ");
-    let is = if holds { "" } else { " is violated; it says that" };
-    format!("{} {name}{is}: {}", mark(holds), styled(FAINT, meaning))
+    let but = if holds { "" } else { "it is not so that " };
+    format!("{} {name}: {but}{}", mark(holds), styled(FAINT, meaning))
 }
 
 /// `13 (8 election, 5 elected)`.

@@ -171,7 +171,7 @@ pub(super) fn names(flag: &str, text: &str, most: usize) -> Result<Vec<String>, 
         let message = format!("{flag} lists {} nodes", names.len());
         return Err(Failure::usage(
             message,
-            format!("at most {most} fit; larger rings: primus bench simulate --nodes"),
+            format!("at most {most} take part here; primus bench simulate runs larger rings"),
         ));
     }
     match names.iter().find(|name| !is_name(name)) {

@@ -1,0 +1,197 @@
+//! Visits every state of small elections: three nodes, and four where that ends within seconds.
+//!
+//! In synchronous time everything must hold. In asynchronous time two leaders must be found; the way there is kept as
+//! a story, which `PRIMUS_REWRITE=1` writes anew.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use primus_core::election::MessageKind::{self, Alive, Coordinator, Elected, Election};
+use primus_lab::explore::Milestone::{DeathInElection, Duplicate, GaveUp, MessageDied, Return, SecondStart};
+use primus_lab::explore::{Budget, Exploration, Milestone, Scene, Time};
+use primus_lab::story::cluster::{BullyRecipe, Cluster, Recipe, RingRecipe};
+use primus_lab::{story, tally};
+
+const NOTHING: Budget =
+    Budget { starts: 0, crashes: 0, restarts: 0, duplicates: 0, losses: 0, doubts: 0, resignations: 0, loads: 0 };
+
+/// A Bully among these nodes. Deaths are noticed in two ticks, so that T passes before or after that.
+fn bully(nodes: &str) -> Exploration<BullyRecipe> {
+    let Ok(Cluster::Bully(cluster)) = parse("bully", nodes) else { panic!("{nodes} is no Bully") };
+    in_time(cluster.recipe, Time::Synchronous { notice_ticks: 2 })
+}
+
+/// A ring of these members. Deaths are noticed in six ticks, so that a round ends before or after that.
+fn ring(members: &str) -> Exploration<RingRecipe> {
+    let Ok(Cluster::Ring(cluster)) = parse("ring", members) else { panic!("{members} is no ring") };
+    in_time(cluster.recipe, Time::Synchronous { notice_ticks: 6 })
+}
+
+fn parse(election: &str, nodes: &str) -> Result<Cluster, String> {
+    let words: Vec<_> = std::iter::once(election).chain(nodes.split_whitespace()).collect();
+    Cluster::parse(&words)
+}
+
+fn in_time<R>(recipe: R, time: Time) -> Exploration<R> {
+    Exploration { recipe, time, budget: NOTHING, milestones: &[], bounds: BTreeMap::new() }
+}
+
+fn visit<R: Recipe + Send + Sync + 'static>(name: impl Display, exploration: &Exploration<R>)
+where
+    Scene<R::Machine>: Send + Sync,
+{
+    let states = exploration.visit().unwrap_or_else(|broken| panic!("{name}: {broken}"));
+    println!("{name}: {states} states");
+    tally::add("states", states);
+}
+
+fn visit_bully(nodes: &str, budget: Budget, milestones: &'static [Milestone]) {
+    visit(format_args!("bully {nodes}"), &Exploration { budget, milestones, ..bully(nodes) });
+}
+
+fn visit_ring(members: &str, budget: Budget, milestones: &'static [Milestone]) {
+    visit(format_args!("ring {members}"), &Exploration { budget, milestones, ..ring(members) });
+}
+
+#[test]
+fn explore_bully_by_id() {
+    for options in ["", "preempt=false", "asking=one-by-one"] {
+        let nodes = format!("1 2 3 {options}");
+        visit_bully(
+            &nodes,
+            Budget { starts: 2, crashes: 1, ..NOTHING },
+            &[SecondStart, DeathInElection, MessageDied],
+        );
+        visit_bully(&nodes, Budget { starts: 2, crashes: 2, ..NOTHING }, &[GaveUp]);
+        visit_bully(&nodes, Budget { starts: 1, crashes: 1, restarts: 1, ..NOTHING }, &[Return]);
+    }
+}
+
+#[test]
+fn explore_bully_by_load() {
+    for options in ["scores=20,20,20", "scores=7,43,20", "scores=20,20,7 preempt=true", "scores=20,24.9,7 known"] {
+        let nodes = format!("1 2 3 rank=load {options}");
+        visit_bully(&nodes, Budget { starts: 2, crashes: 2, ..NOTHING }, &[SecondStart, DeathInElection, GaveUp]);
+        visit_bully(&nodes, Budget { starts: 1, crashes: 1, restarts: 1, ..NOTHING }, &[Return]);
+    }
+}
+
+#[test]
+fn explore_bully_of_four() {
+    visit_bully("1 2 3 4", Budget { starts: 1, crashes: 1, ..NOTHING }, &[DeathInElection]);
+    visit_bully("1 2 3 4 asking=one-by-one", Budget { starts: 2, crashes: 2, ..NOTHING }, &[SecondStart, GaveUp]);
+    visit_bully("1 2 3 4 rank=load scores=20,20,7,43", Budget { starts: 2, ..NOTHING }, &[SecondStart]);
+    visit_bully("1 2 3 4 rank=load scores=20,7,7,43 known", Budget { starts: 1, crashes: 1, ..NOTHING }, &[]);
+}
+
+#[test]
+fn explore_ring_of_three() {
+    for options in ["winner=lowest", "winner=highest", "winner=lowest preempt=false"] {
+        let members = format!("2 1 3 {options}");
+        visit_ring(&members, Budget { starts: 3, crashes: 1, ..NOTHING }, &[SecondStart, DeathInElection, GaveUp]);
+        visit_ring(&members, Budget { starts: 2, crashes: 2, ..NOTHING }, &[MessageDied]);
+        visit_ring(&members, Budget { starts: 1, crashes: 1, restarts: 1, ..NOTHING }, &[Return]);
+    }
+}
+
+#[test]
+fn explore_ring_of_four() {
+    visit_ring("1 2 3 4", Budget { starts: 1, crashes: 2, ..NOTHING }, &[DeathInElection, MessageDied]);
+    visit_ring("3 1 4 2 winner=highest", Budget { starts: 2, crashes: 1, ..NOTHING }, &[SecondStart]);
+}
+
+/// Messages that arrive twice, leaders that step down, and loads that change at any moment.
+#[test]
+fn explore_what_else_may_happen() {
+    visit_bully("1 2 3", Budget { starts: 2, crashes: 1, duplicates: 1, ..NOTHING }, &[Duplicate]);
+    visit_ring("1 2 3", Budget { starts: 2, crashes: 1, duplicates: 1, ..NOTHING }, &[Duplicate]);
+    visit_bully("1 2 3", Budget { starts: 1, resignations: 1, ..NOTHING }, &[]);
+    visit_bully("1 2 3 rank=load", Budget { starts: 1, crashes: 1, resignations: 1, ..NOTHING }, &[]);
+    visit_ring("1 2 3", Budget { starts: 1, crashes: 1, resignations: 2, ..NOTHING }, &[]);
+    for options in ["preempt=false", "preempt=true"] {
+        let nodes = format!("1 2 3 rank=load scores=20,43,7 {options}");
+        visit_bully(&nodes, Budget { starts: 2, loads: 2, ..NOTHING }, &[]);
+        visit_bully(&nodes, Budget { starts: 2, crashes: 1, loads: 1, ..NOTHING }, &[]);
+    }
+}
+
+/// One election without faults takes so many messages, whoever starts it and in whatever order they arrive.
+#[test]
+fn explore_message_bounds() {
+    let count =
+        |bounds: &[(MessageKind, RangeInclusive<usize>)]| bounds.iter().cloned().collect::<BTreeMap<_, _>>();
+    for (members, n) in [("1 2 3", 3), ("3 1 4 2", 4), ("4 3 2 1", 4), ("1 2 3 4 5", 5)] {
+        let one = count(&[(Election, n..=2 * n - 1), (Elected, n..=n)]);
+        let budget = Budget { starts: 1, ..NOTHING };
+        visit(format_args!("ring {members}"), &Exploration { budget, bounds: one, ..ring(members) });
+        let any = count(&[(Election, n..=n * (n + 1) / 2), (Elected, n..=n)]);
+        let budget = Budget { starts: n as u8, ..NOTHING };
+        visit(format_args!("ring {members}"), &Exploration { budget, bounds: any, ..ring(members) });
+    }
+    for (nodes, asked) in [("1 2 3", 3), ("1 2 3 rank=load scores=20,20,7", 6)] {
+        let bounds = count(&[(Election, 0..=asked), (Alive, 0..=3), (Coordinator, 2..=4)]);
+        let budget = Budget { starts: 3, ..NOTHING };
+        visit(format_args!("bully {nodes}"), &Exploration { budget, bounds, ..bully(nodes) });
+    }
+}
+
+/// Nothing happens in circles, so every way ends; and where it ends, the other explorations have found it good.
+#[test]
+fn explore_every_way_ends() {
+    let budget = Budget { starts: 2, crashes: 2, ..NOTHING };
+    for nodes in ["1 2 3", "1 2 3 asking=one-by-one", "1 2 3 rank=load scores=20,20,7"] {
+        assert_eq!(Exploration { budget, ..bully(nodes) }.find_circle(), None, "bully {nodes}");
+    }
+    assert_eq!(Exploration { budget, ..ring("1 2 3") }.find_circle(), None);
+    let budget = Budget { starts: 1, crashes: 1, restarts: 1, ..NOTHING };
+    assert_eq!(Exploration { budget, ..bully("1 2 3 rank=load scores=7,43,20 preempt=true") }.find_circle(), None);
+    assert_eq!(Exploration { budget, ..ring("1 2 3") }.find_circle(), None);
+}
+
+/// Writes the way to two leaders as a story and compares it with the one that is kept.
+fn keep(path: &str, opening: &str, cluster: &str, way: &[String], end: &str) {
+    let commands = format!("{opening}cluster {cluster}\n\n{}\ntable\nleaders\n\n{end}", way.join("\n"));
+    story::check_found(Path::new(path), &commands).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// No way to two leaders is longer than this.
+const DEPTH_MAX: usize = 20;
+
+#[test]
+fn explore_bully_in_asynchrony_elects_two() {
+    let budget = Budget { starts: 2, losses: 1, ..NOTHING };
+    let exploration = Exploration { budget, time: Time::Asynchronous, ..bully("1 2 3") };
+    let way = exploration.find_two_leaders(DEPTH_MAX).expect("asynchrony elects two");
+    let opening = "\
+# Found by exploration, not written: the shortest way to two leaders in asynchronous time. Election theory's Bully is
+# safe only if T is long enough. Here it runs out before the answer arrives, so the worse node leads, too.
+";
+    let end = "# What is in flight arrives: the worse one yields.\nsettle\ntable\nleaders\n";
+    keep("stories/bully/asynchrony_elects_two.txt", opening, "bully 1 2 3", &way, end);
+}
+
+#[test]
+fn explore_ring_in_asynchrony_elects_two() {
+    let budget = Budget { starts: 1, losses: 1, doubts: 1, ..NOTHING };
+    let exploration = Exploration { budget, time: Time::Asynchronous, ..ring("1 2 3") };
+    let way = exploration.find_two_leaders(DEPTH_MAX).expect("asynchrony elects two");
+    let opening = "\
+# Found by exploration, not written: the shortest way to two leaders in asynchronous time. Slow is taken for dead: a
+# member that leads and lives is suspected and left out of the ring, and the others elect another one.
+";
+    let end = "\
+# What is in flight arrives. Member 1 hears that 2 leads and, being better, starts a round; but it is still left out
+# of the ring, so its token never comes back.
+deliver-all
+table
+
+# The suspicion ends: the better one leads, alone.
+trust 3 1
+settle
+table
+leaders
+";
+    keep("stories/ring/asynchrony_elects_two.txt", opening, "ring 1 2 3", &way, end);
+}
