@@ -20,12 +20,10 @@ use crate::{faults, oracle};
 
 /// How long messages take unless somebody says otherwise.
 pub const DELAY: Delay = Delay::between_ms(1, 20);
-/// How long a network whose only fault is loss stays faulty.
+/// How long a network whose only fault is loss stays faulty, at least.
 pub const LOSS_ENDS_US: u64 = 10_000_000;
 
 const T_PROCESS_US: u64 = 10_000;
-const REPAIR_US: u64 = 4_000_000;
-const PATIENCE_US: u64 = 60_000_000;
 
 /// One election to be tried, with any number of seeds.
 #[derive(Debug, Clone)]
@@ -230,8 +228,8 @@ impl Experiment {
         let mut schedule = self.beginnings(&ids);
         schedule.extend(self.crashes.iter().map(|(node, at_us)| (*at_us, Happening::Crash(*node))));
         schedule.extend(self.partitions.iter().flat_map(Partition::happenings));
-        let mut network =
-            Network { loss_ppm: self.loss_ppm, faulty_until_us: LOSS_ENDS_US, ..Network::reliable(self.delay) };
+        let faulty_until_us = LOSS_ENDS_US.max(10 * self.silence_us());
+        let mut network = Network { loss_ppm: self.loss_ppm, faulty_until_us, ..Network::reliable(self.delay) };
         let mut clock_skew_ppm = Vec::new();
         let mut faults_ended = self.partitions.iter().all(|partition| partition.until_us.is_some());
         if self.all_faults {
@@ -243,7 +241,7 @@ impl Experiment {
         let is_resignation =
             |(_, happening): &(u64, Happening)| matches!(happening, Happening::Command(_, Command::Resign));
         let best_must_lead = !schedule.iter().any(is_resignation);
-        let (detection, repair_us, patience_us) = (self.detection(), self.repair_us(), PATIENCE_US);
+        let (detection, repair_us, patience_us) = (self.detection(), self.repair_us(), 60 * self.silence_us());
         let setup =
             Setup { nodes, leader, network, schedule, clock_skew_ppm, detection, repair_us, patience_us, seed };
         Prepared { setup, faults_ended, best_must_lead }
@@ -263,9 +261,19 @@ impl Experiment {
     }
 
     /// Lost messages are repaired by reminders, and that takes a while. A crash alone loses nothing that anybody needs.
-    const fn repair_us(&self) -> u64 {
+    fn repair_us(&self) -> u64 {
         let may_lose = self.loss_ppm > 0 || !self.partitions.is_empty() || self.all_faults;
-        if may_lose { REPAIR_US } else { 0 }
+        if may_lose { 4 * self.silence_us() } else { 0 }
+    }
+
+    /// After this long without a word from its leader a follower acts: the slowest of all repairs, and so the measure of
+    /// all times here. It grows with the delay of messages and with the size of a ring.
+    fn silence_us(&self) -> u64 {
+        let reminders = match &self.contest {
+            Contest::Bully { rules, .. } => rules.reminders,
+            Contest::Ring { rules, .. } => rules.reminders,
+        };
+        reminders.map_or(1_000_000, |reminders| reminders.silence.max_us)
     }
 
     /// Where somebody is told to notice first, the others are slow to.

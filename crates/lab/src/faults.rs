@@ -148,8 +148,9 @@ impl Draw<'_> {
         self.chance.shuffle(&mut shuffled);
         let (hidden, others) = (shuffled[0], &shuffled[2..]);
         for other in others {
-            self.schedule.push((FAULTS_END_US, Happening::Cut(hidden, *other)));
-            self.schedule.push((FAULTS_END_US, Happening::Cut(*other, hidden)));
+            // After everything else has been mended.
+            self.schedule.push((FAULTS_END_US + 1, Happening::Cut(hidden, *other)));
+            self.schedule.push((FAULTS_END_US + 1, Happening::Cut(*other, hidden)));
         }
         true
     }

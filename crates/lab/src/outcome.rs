@@ -14,6 +14,8 @@ pub struct Outcome {
     pub undefined_us: u64,
     /// Messages sent, by kind.
     pub messages: Counts,
+    /// Announcements that a leader repeated; they are not among the messages.
+    pub reminders: u64,
     /// How many nodes led at the same time at most, and how often somebody began to lead.
     pub leaders: Leaders,
     /// When it ended.

@@ -107,6 +107,8 @@ struct Simulation<'a, M: Election, O> {
     electing: usize,
     leading: u32,
     last_disturbance_us: Option<u64>,
+    /// Is a leader just repeating itself? That is no part of the election and is counted apart.
+    is_reminding: bool,
     /// Messages of the time before the run, unseen and uncounted.
     prologue: Option<VecDeque<(NodeId, u32, M::Message)>>,
     outcome: Outcome,
@@ -158,6 +160,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
             messages_under_way: 0,
             happenings_to_come: 0,
             last_disturbance_us: None,
+            is_reminding: false,
             prologue: None,
             outcome: Outcome::default(),
             observer,
@@ -379,6 +382,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
     fn step(&mut self, slot: u32, input: Input<M>) {
         let Slot { machine: Some(machine), last_defined_us, .. } = &mut self.slots[slot as usize] else { return };
         self.outcome.events += 1;
+        self.is_reminding = matches!(input, Input::Timer(Timer::Remind));
         let before = (machine.is_electing(), machine.leads());
         let mut outbox = std::mem::take(&mut self.outbox);
         // Cloning an input costs nothing for an observer that sees nothing: the compiler removes it.
@@ -431,7 +435,11 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         if let Some(prologue) = &mut self.prologue {
             return prologue.push_back((from, to, message));
         }
-        self.outcome.messages.add(M::kind_of(&message));
+        if self.is_reminding {
+            self.outcome.reminders += 1;
+        } else {
+            self.outcome.messages.add(M::kind_of(&message));
+        }
         let network = self.setup.network;
         if self.now_us < network.faulty_until_us {
             if self.chance.happens(network.loss_ppm) {

@@ -310,6 +310,7 @@ impl Bully {
             Role::Leading if !is_news => self.tell(asker.id, Kind::Coordinator, out),
             Role::Following { .. } => {}
             _ if round < self.round => out.ignore("election of an older round"),
+            _ if self.skipped.contains(&asker.id) => out.ignore("election of one that was waited for in vain"),
             Role::Waiting { winner } if self.is_better(winner, asker) => {}
             // Somebody better is there, whether its answer arrives or not.
             _ => self.wait_for(asker, out),
@@ -322,6 +323,7 @@ impl Bully {
             return out.ignore("alive of an older round");
         }
         let is_best_so_far = match self.role {
+            _ if self.skipped.contains(&answerer.id) => false,
             Role::Asking(_) => self.is_better(answerer, self.rank()),
             Role::Waiting { winner } => self.is_better(answerer, winner),
             Role::Idle | Role::Leading | Role::Following { .. } => false,

@@ -49,12 +49,11 @@ fn is_within(bound: Bound, sent: &Counts) -> bool {
             sent.of(Election) == 0 && sent.of(Alive) == 0 && sent.of(Coordinator) == n - 1
         }
         Bound::Bully { n, ranks_known, one_by_one, .. } => {
-            let questions = if one_by_one {
-                n - 1
-            } else if ranks_known {
-                n * (n - 1) / 2
-            } else {
-                n * (n - 1)
+            // Who knows all ranks asks the best alone, or those that rank better; who does not may have to ask everybody.
+            let questions = match (ranks_known, one_by_one) {
+                (true, true) => n - 1,
+                (true, false) => n * (n - 1) / 2,
+                (false, _) => n * (n - 1),
             };
             // Each question gets one answer at most; a leader answers by announcing itself once more.
             let answers = sent.of(Alive) + sent.of(Coordinator).saturating_sub(n - 1);
