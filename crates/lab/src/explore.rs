@@ -6,8 +6,8 @@
 //! may be lost and the living may be suspected. Then no election without a quorum is safe: an exploration finds two
 //! leaders, and the way there is kept as a story.
 //!
-//! Uniqueness, agreement and correctness are judged where an election has settled: while a better node takes over,
-//! the old leader has not heard of it yet.
+//! The properties are those of [`crate::invariants`], judged where an election has settled: while a better node takes
+//! over, the old leader has not heard of it yet.
 //!
 //! Termination is not stateright's `eventually`, which is sound on acyclic spaces only. Instead, a state in which
 //! nothing is left to happen by itself must be a good one, and [`Exploration::find_circle`] shows that nothing happens
@@ -16,13 +16,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::RangeInclusive;
 
 use primus_core::election::{Command, Election, MessageKind, Timer};
 use primus_core::load::Score;
 use primus_core::{Delay, Machine, NodeId, Output};
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 
+use crate::invariants::message_bound::Bound;
+use crate::invariants::{Evidence, agreement, correctness, message_bound, termination, uniqueness};
+use crate::outcome::{Counts, Outcome};
 use crate::story::cluster::Recipe;
 use crate::world::{Delivery, Envelope, Taken, World};
 
@@ -37,9 +39,9 @@ pub struct Exploration<R> {
     pub budget: Budget,
     /// What must be reached, lest everything hold for want of cases.
     pub milestones: &'static [Milestone],
-    /// How many messages of each kind one election takes; kinds that are not named, none. If this is empty, nothing
-    /// is counted. If it is not, only those start who have taken no part yet, so that there is one election.
-    pub bounds: BTreeMap<MessageKind, RangeInclusive<usize>>,
+    /// How many messages one election takes. If this is given, only those start who have taken no part yet, so that
+    /// there is one election.
+    pub bound: Option<Bound>,
 }
 
 /// When timers run out.
@@ -163,12 +165,7 @@ pub struct Broken {
     pub way: Option<Vec<String>>,
 }
 
-const ONE_LEADER: &str = "settled: one leader";
-const ALL_AGREE: &str = "settled: all agree";
-const BEST_LEADS: &str = "settled: the best leads";
-const WITHIN_BOUNDS: &str = "messages within bounds";
 const AT_MOST_ONE: &str = "at most one leader";
-const SETTLES: &str = "settles";
 
 type Message<R> = <<R as Recipe>::Machine as Machine>::Message;
 type Steps<R> = Vec<Action<Message<R>>>;
@@ -216,15 +213,17 @@ where
     pub fn visit(&self) -> Result<usize, Broken> {
         let checker = self.clone().checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
         let discoveries = checker.discoveries();
-        for property in self.properties() {
-            let is_broken = property.expectation.discovery_is_failure() == discoveries.contains_key(property.name);
-            if is_broken {
-                let depth = discoveries.get(property.name).map(|_| checker.max_depth());
-                let way = depth.and_then(|depth| self.shortest_way(property.name, depth));
-                return Err(Broken { property: property.name, way });
-            }
+        // A broken property ends the visit early, so what was not reached by then says nothing.
+        let (always, sometimes): (Vec<_>, Vec<_>) =
+            self.properties().into_iter().partition(|property| property.expectation.discovery_is_failure());
+        if let Some(Property { name, .. }) = always.iter().find(|property| discoveries.contains_key(property.name))
+        {
+            return Err(Broken { property: name, way: self.shortest_way(name, checker.max_depth()) });
         }
-        Ok(checker.unique_state_count())
+        match sometimes.iter().find(|property| !discoveries.contains_key(property.name)) {
+            Some(Property { name, .. }) => Err(Broken { property: name, way: None }),
+            None => Ok(checker.unique_state_count()),
+        }
     }
 
     /// The shortest way to more than one leader at a time, as commands of a story.
@@ -320,7 +319,7 @@ impl<R: Recipe> Exploration<R> {
     }
 
     fn may_start(&self, scene: &Scene<R::Machine>, node: NodeId) -> bool {
-        self.bounds.is_empty() || scene.world.machine(node).is_some_and(|machine| !takes_part(machine))
+        self.bound.is_none() || scene.world.machine(node).is_some_and(|machine| !takes_part(machine))
     }
 
     fn act(&self, scene: &mut Scene<R::Machine>, action: Action<Message<R>>) {
@@ -436,7 +435,7 @@ impl<R: Recipe> Exploration<R> {
         let Some(taken) = taken else { return };
         for output in &taken.outputs {
             match output {
-                Output::Send { message, .. } if !self.bounds.is_empty() => {
+                Output::Send { message, .. } if self.bound.is_some() => {
                     *scene.sent.entry(R::Machine::kind_of(message)).or_default() += 1;
                 }
                 Output::Set { timer, delay } if self.keeps_time(*timer) => {
@@ -460,21 +459,34 @@ impl<R: Recipe> Exploration<R> {
         }
     }
 
-    /// What must hold in synchronous time, and what must be reached. A property that does not apply is left out.
+    /// What must hold in synchronous time, and what must be reached.
     fn guarantees(&self) -> Vec<Property<Self>> {
-        let mut properties = vec![
-            Property::sometimes(SETTLES, |_, scene: &Scene<R::Machine>| scene.has_settled()),
-            Property::always(ONE_LEADER, Self::has_one_leader),
-            Property::always(ALL_AGREE, Self::all_agree),
+        let always = [
+            Property::always("termination", |model: &Self, scene| model.holds(scene, termination::holds)),
+            Property::always("uniqueness", |model: &Self, scene| model.holds(scene, uniqueness::holds)),
+            Property::always("agreement", |model: &Self, scene| model.holds(scene, agreement::holds)),
+            Property::always("correctness", |model: &Self, scene| model.holds(scene, correctness::holds)),
+            Property::always("message_bound", |model: &Self, scene| model.holds(scene, message_bound::holds)),
         ];
-        if self.is_won_by_the_best() {
-            properties.push(Property::always(BEST_LEADS, Self::the_best_leads));
+        let settles = Property::sometimes("settles", |_, scene: &Scene<R::Machine>| scene.has_settled());
+        let milestones = self.milestones.iter().map(|milestone| milestone.property());
+        always.into_iter().chain([settles]).chain(milestones).collect()
+    }
+
+    /// Judges a state in which the election has settled; in all others it is too early.
+    fn holds(&self, scene: &Scene<R::Machine>, property: fn(&Evidence<'_>) -> Option<bool>) -> bool {
+        if !scene.has_settled() {
+            return true;
         }
-        if !self.bounds.is_empty() {
-            properties.push(Property::always(WITHIN_BOUNDS, Self::is_within_bounds));
-        }
-        properties.extend(self.milestones.iter().map(|milestone| milestone.property()));
-        properties
+        let outcome = scene.outcome();
+        let best = self.best(scene).filter(|_| self.is_won_by_the_best());
+        let (bound, changed_ranks) = (self.bound, None);
+        property(&Evidence { outcome: &outcome, faults_ended: true, best, bound, changed_ranks }) != Some(false)
+    }
+
+    fn best(&self, scene: &Scene<R::Machine>) -> Option<NodeId> {
+        let alive = scene.world.alive().map(|(node, _)| node);
+        alive.reduce(|best, node| if self.recipe.is_better(node, best) { node } else { best })
     }
 
     /// Without preemption a better node that comes back follows whoever leads. Whoever resigned may be the best. Which
@@ -483,55 +495,26 @@ impl<R: Recipe> Exploration<R> {
         let Budget { restarts, resignations, loads, .. } = self.budget;
         (self.recipe.preempts() || restarts == 0) && resignations == 0 && loads == 0
     }
-
-    fn has_one_leader(&self, scene: &Scene<R::Machine>) -> bool {
-        !scene.has_settled() || scene.world.leaders().count() == 1
-    }
-
-    fn all_agree(&self, scene: &Scene<R::Machine>) -> bool {
-        let leader = scene.world.leaders().next();
-        !scene.has_settled() || scene.world.alive().all(|(_, machine)| machine.leader() == leader)
-    }
-
-    fn the_best_leads(&self, scene: &Scene<R::Machine>) -> bool {
-        let alive = scene.world.alive().map(|(node, _)| node);
-        let best = alive.reduce(|best, node| if self.recipe.is_better(node, best) { node } else { best });
-        !scene.has_settled() || scene.world.leaders().all(|leader| Some(leader) == best)
-    }
-
-    fn is_within_bounds(&self, scene: &Scene<R::Machine>) -> bool {
-        MessageKind::ALL.iter().all(|kind| {
-            let sent = scene.sent.get(kind).copied().unwrap_or_default();
-            let bound = self.bounds.get(kind).cloned().unwrap_or(0..=0);
-            sent <= *bound.end() && (!scene.has_settled() || sent >= *bound.start())
-        })
-    }
 }
 
 impl Milestone {
     fn property<R: Recipe>(self) -> Property<Exploration<R>> {
-        type Seen<R> = Scene<<R as Recipe>::Machine>;
+        let sometimes = Property::<Exploration<R>>::sometimes;
         match self {
-            Self::SecondStart => Property::sometimes("settles after two starts", |_, scene: &Seen<R>| {
-                scene.settled_after(Self::SecondStart)
-            }),
-            Self::DeathInElection => {
-                Property::sometimes("settles after a death on the way", |_, scene: &Seen<R>| {
-                    scene.settled_after(Self::DeathInElection)
-                })
+            Self::SecondStart => {
+                sometimes("settles after two starts", |_, scene| scene.settled_after(Self::SecondStart))
             }
-            Self::MessageDied => Property::sometimes("settles after a message died", |_, scene: &Seen<R>| {
-                scene.settled_after(Self::MessageDied)
-            }),
-            Self::GaveUp => Property::sometimes("settles after giving up", |_, scene: &Seen<R>| {
-                scene.settled_after(Self::GaveUp)
-            }),
-            Self::Return => Property::sometimes("settles after a return", |_, scene: &Seen<R>| {
-                scene.settled_after(Self::Return)
-            }),
-            Self::Duplicate => Property::sometimes("settles after a duplicate", |_, scene: &Seen<R>| {
-                scene.settled_after(Self::Duplicate)
-            }),
+            Self::DeathInElection => {
+                sometimes("settles after a death on the way", |_, scene| scene.settled_after(Self::DeathInElection))
+            }
+            Self::MessageDied => {
+                sometimes("settles after a message died", |_, scene| scene.settled_after(Self::MessageDied))
+            }
+            Self::GaveUp => sometimes("settles after giving up", |_, scene| scene.settled_after(Self::GaveUp)),
+            Self::Return => sometimes("settles after a return", |_, scene| scene.settled_after(Self::Return)),
+            Self::Duplicate => {
+                sometimes("settles after a duplicate", |_, scene| scene.settled_after(Self::Duplicate))
+            }
         }
     }
 }
@@ -552,6 +535,15 @@ impl<M: Election> Scene<M> {
     /// Somebody who is alive took part in an election, and nothing is left to happen by itself.
     fn has_settled(&self) -> bool {
         self.is_quiet() && self.world.alive().any(|(_, machine)| takes_part(machine))
+    }
+
+    fn outcome(&self) -> Outcome {
+        let table = self.world.alive().map(|(node, machine)| (node, machine.leader())).collect();
+        let mut messages = Counts::default();
+        for (kind, count) in &self.sent {
+            (0..*count).for_each(|_| messages.add(*kind));
+        }
+        Outcome { settled: true, table, messages, ..Outcome::default() }
     }
 
     fn settled_after(&self, milestone: Milestone) -> bool {

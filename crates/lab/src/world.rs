@@ -5,7 +5,7 @@
 //! [`primus_core::machine`] is honoured here in full: a message that waits for a write leaves only after it, and
 //! a crash loses what was not durable.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use primus_core::election::Election;
@@ -15,7 +15,8 @@ use primus_core::{Input, Machine, NodeId, Outbox, Output, Token};
 /// Nodes and what is between them. A plain value: copy it to remember it, compare it to recognise it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World<M: Machine> {
-    nodes: BTreeMap<NodeId, Node<M>>,
+    /// By id. A vector, because explorations copy worlds all the time.
+    nodes: Vec<(NodeId, Node<M>)>,
     /// In the order in which they were sent, until [`World::forget_order`].
     in_flight: Vec<Envelope<M::Message>>,
     /// From whom to whom nothing arrives.
@@ -81,7 +82,8 @@ impl<M: Machine> World<M> {
     /// These nodes, alive, with nothing between them.
     #[must_use]
     pub fn new(machines: impl IntoIterator<Item = (NodeId, M)>) -> Self {
-        let nodes = machines.into_iter().map(|(id, machine)| (id, Node::new(machine))).collect();
+        let mut nodes: Vec<_> = machines.into_iter().map(|(id, machine)| (id, Node::new(machine))).collect();
+        nodes.sort_by_key(|(id, _)| *id);
         Self { nodes, in_flight: Vec::new(), cut: BTreeSet::new() }
     }
 
@@ -128,14 +130,14 @@ impl<M: Machine> World<M> {
 
     /// A timer runs out. `None` if it is not set.
     pub fn fire(&mut self, node: NodeId, timer: M::Timer) -> Option<Taken<M>> {
-        let was_set = self.nodes.get_mut(&node)?.timers.remove(&timer);
+        let was_set = self.node_mut(node)?.timers.remove(&timer);
         if was_set { self.step(node, Input::Timer(timer)) } else { None }
     }
 
     /// The oldest write of a node reaches its disk, and the messages that waited for it leave. `None` if there is
     /// no such write.
     pub fn persisted(&mut self, node: NodeId) -> Option<Taken<M>> {
-        let writer = self.nodes.get_mut(&node)?;
+        let writer = self.node_mut(node)?;
         if writer.pending.is_empty() {
             return None;
         }
@@ -151,7 +153,7 @@ impl<M: Machine> World<M> {
     /// The process dies: its state, its timers and what was not durable are gone. What it has sent stays on its
     /// way. False if it was not alive.
     pub fn crash(&mut self, node: NodeId) -> bool {
-        let Some(victim) = self.nodes.get_mut(&node) else { return false };
+        let Some(victim) = self.node_mut(node) else { return false };
         let was_alive = victim.machine.is_some();
         *victim = Node { machine: None, disk: std::mem::take(&mut victim.disk), ..Node::empty() };
         was_alive
@@ -163,9 +165,13 @@ impl<M: Machine> World<M> {
     /// # Panics
     /// If the node is alive.
     pub fn restart(&mut self, node: NodeId, machine: M) {
-        let place = self.nodes.entry(node).or_insert_with(Node::empty);
-        assert!(place.machine.is_none(), "node {node} is alive: only a crashed one can be restarted");
-        place.machine = Some(machine);
+        let place = self.place_of(node).unwrap_or_else(|place| {
+            self.nodes.insert(place, (node, Node::empty()));
+            place
+        });
+        let home = &mut self.nodes[place].1;
+        assert!(home.machine.is_none(), "node {node} is alive: only a crashed one can be restarted");
+        home.machine = Some(machine);
     }
 
     /// From now on nothing that `from` sends reaches `to`; the other way stays open.
@@ -186,7 +192,8 @@ impl<M: Machine> World<M> {
 
     /// Hands one input to a machine and carries out what it asks for.
     fn step(&mut self, node: NodeId, input: Input<M>) -> Option<Taken<M>> {
-        let actor = self.nodes.get_mut(&node)?;
+        let place = self.place_of(node).ok()?;
+        let actor = &mut self.nodes[place].1;
         let mut outbox = Outbox::new();
         actor.machine.as_mut()?.step(input.clone(), &mut outbox);
         let outputs: Vec<_> = outbox.drain().collect();
@@ -198,7 +205,7 @@ impl<M: Machine> World<M> {
 
     /// All nodes that ever were, in order.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.nodes.keys().copied()
+        self.nodes.iter().map(|(id, _)| *id)
     }
 
     /// The machines of the nodes that are alive, in order.
@@ -209,7 +216,7 @@ impl<M: Machine> World<M> {
     /// The machine of a node, if it is alive.
     #[must_use]
     pub fn machine(&self, node: NodeId) -> Option<&M> {
-        self.nodes.get(&node)?.machine.as_ref()
+        self.node(node)?.machine.as_ref()
     }
 
     /// What is on its way.
@@ -226,7 +233,20 @@ impl<M: Machine> World<M> {
     /// What a node has on its disk.
     #[must_use]
     pub fn disk(&self, node: NodeId) -> &[M::Record] {
-        self.nodes.get(&node).map_or(&[], |node| &node.disk)
+        self.node(node).map_or(&[], |node| &node.disk)
+    }
+
+    fn node(&self, id: NodeId) -> Option<&Node<M>> {
+        self.place_of(id).ok().map(|place| &self.nodes[place].1)
+    }
+
+    fn node_mut(&mut self, id: NodeId) -> Option<&mut Node<M>> {
+        self.place_of(id).ok().map(|place| &mut self.nodes[place].1)
+    }
+
+    /// Where a node is, or where it would be.
+    fn place_of(&self, id: NodeId) -> Result<usize, usize> {
+        self.nodes.binary_search_by_key(&id, |(id, _)| *id)
     }
 
     /// Is the link from one node to another cut?

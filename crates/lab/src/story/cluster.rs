@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use primus_core::election::{Command, Election, Reminders, bully, ring};
 use primus_core::load::Score;
-use primus_core::rank::{Address, RankBy};
+use primus_core::rank::Address;
 use primus_core::{Delay, Input, Machine, NodeId, Outbox, Round};
 
 /// What a line describes.
@@ -138,7 +138,7 @@ impl BullyRecipe {
 
 impl Description<BullyRecipe> {
     fn set(&mut self, option: &str) -> Result<(), String> {
-        let rules = Arc::make_mut(&mut self.recipe.rules);
+        let rules = self.recipe.rules_mut();
         match option.split_once('=').unwrap_or((option, "")) {
             ("rank", "id" | "address" | "load") | ("known", "") => {}
             ("preempt", value) => rules.preempt = parse_flag(value)?,
@@ -198,10 +198,9 @@ impl BullyRecipe {
         self.scores.get(&node).copied().unwrap_or_default()
     }
 
-    /// What the nodes are ranked by.
-    #[must_use]
-    pub fn rank_by(&self) -> RankBy {
-        self.rules.rank_by()
+    /// The rules, to change them before any node is made.
+    pub fn rules_mut(&mut self) -> &mut bully::Rules {
+        Arc::make_mut(&mut self.rules)
     }
 }
 
@@ -217,9 +216,16 @@ impl RingRecipe {
     }
 }
 
+impl RingRecipe {
+    /// The rules, to change them before any member is made.
+    pub fn rules_mut(&mut self) -> &mut ring::Rules {
+        Arc::make_mut(&mut self.rules)
+    }
+}
+
 impl Description<RingRecipe> {
     fn set(&mut self, option: &str) -> Result<(), String> {
-        let rules = Arc::make_mut(&mut self.recipe.rules);
+        let rules = self.recipe.rules_mut();
         match option.split_once('=').unwrap_or((option, "")) {
             ("winner", "lowest") => rules.winner = ring::Winner::Lowest,
             ("winner", "highest") => rules.winner = ring::Winner::Highest,
