@@ -311,7 +311,8 @@ impl Bully {
             Role::Following { .. } => {}
             _ if round < self.round => out.ignore("election of an older round"),
             _ if self.skipped.contains(&asker.id) => out.ignore("election of one that was waited for in vain"),
-            Role::Waiting { winner } if self.is_better(winner, asker) => {}
+            // In a new round nobody waits any more for the winner of the old one.
+            Role::Waiting { winner } if !is_news && self.is_better(winner, asker) => {}
             // Somebody better is there, whether its answer arrives or not.
             _ => self.wait_for(asker, out),
         }

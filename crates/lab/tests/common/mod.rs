@@ -12,7 +12,7 @@ use primus_lab::experiment::{Contest, DELAY, Experiment, Starts, tuned_bully, tu
 /// A cold start of this many nodes under all faults. By address they are 172.18.0.8, .9, .10, …
 pub(crate) fn bully(rank_by: RankBy, nodes: u64, change: impl Fn(&mut bully::Rules)) -> Experiment {
     let ids = (1..=nodes).map(NodeId);
-    let address = |id: NodeId| (id, format!("172.18.0.{}", 7 + id.0).parse().unwrap());
+    let address = |id: NodeId| (id, format!("172.18.0.{}", 7 + id.0).parse().expect("an address"));
     let mut rules = match rank_by {
         RankBy::Id => bully::Rules::by_id(ids),
         RankBy::Load => bully::Rules::by_load(ids),
