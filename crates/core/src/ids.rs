@@ -4,12 +4,14 @@ use core::fmt;
 
 /// A node of an election, and at the same time the identifier that elections by id compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NodeId(pub u64);
 
 /// The number of an election. It only grows; a message of an older round is stale.
 ///
 /// Rounds are not terms: nobody ratifies them, and two sides of a partition may count to different numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Round(pub u64);
 
 impl Round {

@@ -10,6 +10,7 @@ use crate::rank::BUCKET_HUNDREDTHS;
 
 /// A load score in hundredths: 4300 is 43.00.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Score(u32);
 
 /// What was measured on a host.

@@ -13,7 +13,7 @@ use core::hash::Hash;
 use crate::ids::NodeId;
 
 /// A protocol as a value: same inputs, same outputs.
-pub trait Machine: Sized + Clone + Eq + Hash + Debug {
+pub trait Machine: Sized + Debug {
     /// What nodes say to each other.
     type Message: Clone + Eq + Ord + Hash + Debug + Display;
     /// What the owner of the machine tells it to do.
@@ -30,7 +30,7 @@ pub trait Machine: Sized + Clone + Eq + Hash + Debug {
 }
 
 /// Everything that can happen to a machine.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Input<M: Machine> {
     /// A peer's message arrived.
     Message {
@@ -49,6 +49,20 @@ pub enum Input<M: Machine> {
     LinkDown(NodeId),
     /// All records up to this token are durable.
     Persisted(Token),
+}
+
+// Deriving it would ask for machines that can be cloned, and the Raft engine cannot.
+impl<M: Machine> Clone for Input<M> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Message { from, message } => Self::Message { from: *from, message: message.clone() },
+            Self::Timer(timer) => Self::Timer(*timer),
+            Self::Command(command) => Self::Command(command.clone()),
+            Self::LinkUp(peer) => Self::LinkUp(*peer),
+            Self::LinkDown(peer) => Self::LinkDown(*peer),
+            Self::Persisted(token) => Self::Persisted(*token),
+        }
+    }
 }
 
 /// Everything that a machine can ask for.

@@ -36,6 +36,7 @@ pub struct Rank {
 
 /// The part of a rank that is compared first. The derived order serves collections only: elections compare ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Standing {
     /// It gave up leadership in this round: worse than everybody else.
     Resigned,
@@ -49,6 +50,7 @@ pub enum Standing {
 
 /// An address as an election sees it: a number, then the port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Address {
     ip: IpAddr,
     port: Option<u16>,
@@ -119,12 +121,18 @@ impl Address {
     }
 }
 
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::new(address.ip(), Some(address.port()))
+    }
+}
+
 impl FromStr for Address {
     type Err = core::net::AddrParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.parse::<SocketAddr>() {
-            Ok(address) => Ok(Self::new(address.ip(), Some(address.port()))),
+            Ok(address) => Ok(address.into()),
             Err(_) => text.parse().map(|ip| Self::new(ip, None)),
         }
     }

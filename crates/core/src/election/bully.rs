@@ -96,6 +96,7 @@ pub enum Asking {
 
 /// What nodes say to each other. Everything carries the sender's round and its standing in that round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Message {
     /// What is said.
     pub kind: Kind,
@@ -107,6 +108,7 @@ pub struct Message {
 
 /// The three things that nodes say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Kind {
     /// I want to lead; is anybody better there?
     Election,
@@ -199,6 +201,7 @@ impl Bully {
             Command::Trust(peer) => self.on_trust(peer, out),
             Command::Score(score) => self.score = score,
             Command::PeerScore(peer, score) => _ = self.peer_scores.insert(peer, score),
+            Command::Ratified(leader) => self.on_ratified(leader, out),
             Command::Members(_) => out.ignore("members: a Bully's roster is fixed"),
         }
     }
@@ -239,6 +242,17 @@ impl Bully {
         if self.role == Role::Leading {
             self.tell(peer, Kind::Coordinator, out);
         }
+    }
+
+    /// The quorum has the last word: whoever it chose leads, and the election is over.
+    fn on_ratified(&mut self, leader: NodeId, out: &mut Outbox<Self>) {
+        self.skipped.clear();
+        self.armed.cancel(out);
+        let score = self.peer_scores.get(&leader).copied().unwrap_or_default();
+        let rank = self.rules.rank_of(leader, score);
+        let role =
+            if leader == self.id { Role::Leading } else { Role::Following { leader: rank, since: self.round } };
+        self.become_role(role, out);
     }
 
     fn on_timer(&mut self, timer: Timer, out: &mut Outbox<Self>) {

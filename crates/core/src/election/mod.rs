@@ -9,13 +9,14 @@ pub mod ring;
 
 use alloc::sync::Arc;
 use core::fmt;
+use core::hash::Hash;
 
 use crate::ids::NodeId;
 use crate::load::Score;
 use crate::machine::{Delay, Machine};
 
 /// An election algorithm, as laboratories and servers drive it.
-pub trait Election: Machine<Command = Command, Notice = Notice, Timer = Timer> {
+pub trait Election: Machine<Command = Command, Notice = Notice, Timer = Timer> + Clone + Eq + Hash {
     /// Who this is.
     fn id(&self) -> NodeId;
 
@@ -54,6 +55,8 @@ pub enum Command {
     PeerScore(NodeId, Score),
     /// The members, in ring order, from now on.
     Members(Arc<[NodeId]>),
+    /// A quorum has made this node the leader, whatever the election thought: it is over.
+    Ratified(NodeId),
 }
 
 /// What an election tells its owner.
@@ -155,6 +158,7 @@ impl fmt::Display for Command {
                 f.write_str("members")?;
                 members.iter().try_for_each(|member| write!(f, " {member}"))
             }
+            Self::Ratified(leader) => write!(f, "ratified {leader}"),
         }
     }
 }

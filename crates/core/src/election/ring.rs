@@ -81,6 +81,7 @@ pub enum Winner {
 
 /// What members say to their successors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Message {
     /// The best id that this token has met; nobody's when a leader that resigned has just sent it off.
     Election {
@@ -179,6 +180,7 @@ impl Ring {
             Command::Suspect(peer) => self.on_suspect(peer, out),
             Command::Trust(peer) => self.on_trust(peer, out),
             Command::Members(members) => self.on_members(members, out),
+            Command::Ratified(leader) => self.on_ratified(leader, out),
             Command::Score(_) | Command::PeerScore(..) => out.ignore("scores: a ring compares ids"),
         }
     }
@@ -239,6 +241,13 @@ impl Ring {
             // The own successor may be new.
             _ => self.pass_on(out),
         }
+    }
+
+    /// The quorum has the last word: whoever it chose leads, and the round is over.
+    fn on_ratified(&mut self, leader: NodeId, out: &mut Outbox<Self>) {
+        self.armed.cancel(out);
+        let is_self = leader == self.id;
+        self.become_phase(if is_self { Phase::Leader { lap: 0 } } else { Phase::Follower { leader, lap: 0 } }, out);
     }
 
     fn on_timer(&mut self, timer: Timer, out: &mut Outbox<Self>) {

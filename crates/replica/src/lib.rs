@@ -1,0 +1,13 @@
+//! The replicated log: the Raft engine inside TiKV, wrapped as a machine.
+//!
+//! The engine is sans-IO, but it reads its log through a trait and hands out work in `Ready` batches. Here it becomes a
+//! machine like any other: messages, ticks and commands in; sends, records to persist and notices out. What a message
+//! promises (a vote, an acknowledgement) leaves only once the records behind it are durable.
+//!
+//! Start with [`replica`]; [`log`] is what the engine reads, [`message`] what travels.
+
+pub mod log;
+pub mod message;
+pub mod replica;
+
+pub use replica::{Command, Notice, Replica, Role, Settings, Term};

@@ -1,0 +1,402 @@
+//! One replica: the engine as a machine.
+//!
+//! It decides nothing about *who should* lead. Its owner tells it to campaign, because an election named it, and to forget
+//! a leader that is suspected, because voters refuse everybody while they believe in one. The engine's own clock is only
+//! the backstop. Pre-vote still protects a leader that is alive for a majority.
+
+use std::fmt;
+
+use bytes::Bytes;
+use primus_core::NodeId;
+use primus_core::machine::{Delay, Input, Machine, Outbox, Token};
+use raft::{Config, RawNode, ReadOnlyOption, Ready, StateRole};
+use slog::{Discard, Logger, o};
+
+use crate::log::Log;
+use crate::message::{Entry, HardState, Kind, Message, Record, Snapshot};
+
+/// The number of a leadership. At most one leader has it.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+pub struct Term(pub u64);
+
+/// How a replica behaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Who this is.
+    pub id: NodeId,
+    /// Everybody who votes, this one included.
+    pub voters: Vec<NodeId>,
+    /// How often the engine's clock ticks. A leader that is told to also sends its heartbeats then.
+    pub tick: Delay,
+    /// After how many ticks without a leader the engine campaigns by itself. It should be different for every replica.
+    pub backstop_ticks: usize,
+    /// How many entries behind a snapshot stay in memory for followers that are a little late.
+    pub keep_entries: u64,
+}
+
+/// What its owner can tell a replica.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Command {
+    /// Start the clock.
+    Boot,
+    /// Ask for votes: an election named this replica.
+    Campaign,
+    /// The leader is suspected: vote for others from now on. Term and vote stay, so this is as safe as a restart.
+    ForgetLeader,
+    /// Append this, if this replica leads.
+    Propose(Bytes),
+    /// Find out up to where a read must wait to be linearizable.
+    Read(u64),
+    /// Let another replica lead.
+    Transfer(NodeId),
+    /// The owner's state up to this index; what it covers can be forgotten.
+    Compact(u64, Bytes),
+    /// A message to this peer was lost: send again what it may miss.
+    Unreachable(NodeId),
+}
+
+/// What its owner is told.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Notice {
+    /// The role, the leader or the term has changed.
+    Changed(Role, Option<NodeId>, Term),
+    /// These entries are committed, in this order.
+    Committed(Vec<Entry>),
+    /// A read of this number is linearizable once the index has been applied.
+    Readable(u64, u64),
+    /// The whole state came from the leader.
+    Restored(Snapshot),
+    /// What was proposed was not taken, for this reason; it will never be committed.
+    Refused(Refusal, Bytes),
+}
+
+/// Why a proposal was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// Another replica leads, or none.
+    NotLeading,
+    /// Leadership is being handed over, or too much is under way.
+    Busy,
+}
+
+/// What a replica is at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Role {
+    /// It follows, or waits for somebody to follow.
+    #[default]
+    Follower,
+    /// It asks for votes.
+    Candidate,
+    /// A majority voted for it.
+    Leader,
+}
+
+/// The one timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tick;
+
+/// One replica.
+pub struct Replica {
+    settings: Settings,
+    voters: Vec<u64>,
+    node: RawNode<Log>,
+    /// The last write that is not known to be durable.
+    writing: Option<u64>,
+    /// The write that holds a state from elsewhere; until it is durable nothing counts as applied.
+    restoring: Option<u64>,
+    known: (Role, Option<NodeId>, Term),
+}
+
+impl Replica {
+    /// A replica with what it had on disk.
+    ///
+    /// # Panics
+    /// If the settings make no sense: a replica that does not vote, or a backstop of no ticks.
+    #[must_use]
+    pub fn new(settings: Settings, records: impl IntoIterator<Item = Record>) -> Self {
+        assert!(settings.voters.contains(&settings.id), "a replica is one of the voters");
+        let voters: Vec<u64> = settings.voters.iter().map(|id| id.0).collect();
+        let log = Log::new(voters.clone(), records);
+        let config = config(&settings, log.snapshot().map_or(0, |snapshot| snapshot.index));
+        let node =
+            RawNode::new(&config, log, &Logger::root(Discard, o!())).expect("the settings have been checked");
+        Self { settings, voters, node, writing: None, restoring: None, known: (Role::Follower, None, Term(0)) }
+    }
+
+    /// Its role, whom it takes for the leader, and the term.
+    #[must_use]
+    pub const fn view(&self) -> (Role, Option<NodeId>, Term) {
+        self.known
+    }
+
+    /// May it serve reads: does it lead, and has an entry of its own term been committed?
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.node.raft.state == StateRole::Leader && self.node.raft.commit_to_current_term()
+    }
+
+    /// Everybody else who votes.
+    pub fn peers(&self) -> impl Iterator<Item = NodeId> + use<> {
+        let id = self.settings.id;
+        self.settings.voters.clone().into_iter().filter(move |voter| *voter != id)
+    }
+
+    /// Has it asked for real votes and waits for them? Asking again would only start over.
+    #[must_use]
+    pub fn is_voting(&self) -> bool {
+        self.node.raft.state == StateRole::Candidate
+    }
+
+    /// How far each peer has the log, if this replica leads.
+    #[must_use]
+    pub fn matched(&self, peer: NodeId) -> Option<u64> {
+        let progress = self.node.raft.prs().get(peer.0).filter(|_| self.known.0 == Role::Leader);
+        progress.map(|progress| progress.matched)
+    }
+
+    /// The index of the last entry, and of the last committed one.
+    #[must_use]
+    pub fn extent(&self) -> (u64, u64) {
+        (self.node.raft.raft_log.last_index(), self.node.raft.raft_log.committed)
+    }
+
+    /// The log as it is in memory.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        self.node.store()
+    }
+
+    fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
+        match command {
+            Command::Boot => out.set(Tick, self.settings.tick),
+            Command::Campaign => self.campaign(),
+            Command::ForgetLeader => self.forget_leader(),
+            Command::Propose(data) => self.propose(data, out),
+            Command::Read(number) => self.node.read_index(number.to_be_bytes().to_vec()),
+            Command::Transfer(to) => self.node.transfer_leader(to.0),
+            Command::Compact(index, data) => self.compact(index, data, out),
+            Command::Unreachable(peer) => self.node.report_unreachable(peer.0),
+        }
+    }
+
+    /// The engine refuses only a leader or a removed voter, and both have nothing to campaign for.
+    fn campaign(&mut self) {
+        self.forget_leader();
+        _ = self.node.campaign();
+    }
+
+    fn forget_leader(&mut self) {
+        if self.node.raft.state != StateRole::Leader {
+            self.node.raft.leader_id = 0;
+        }
+    }
+
+    fn propose(&mut self, data: Bytes, out: &mut Outbox<Self>) {
+        if self.node.raft.state != StateRole::Leader {
+            // The engine would forward it silently, and nobody could say whether it was taken.
+            return out.notify(Notice::Refused(Refusal::NotLeading, data));
+        }
+        if self.node.propose(Vec::new(), data.to_vec()).is_err() {
+            out.notify(Notice::Refused(Refusal::Busy, data));
+        }
+    }
+
+    fn compact(&mut self, index: u64, data: Bytes, out: &mut Outbox<Self>) {
+        use raft::Storage;
+        let Ok(term) = self.node.store().term(index) else { return out.ignore("a snapshot of what is gone") };
+        let snapshot = Snapshot { index, term, data };
+        self.node.mut_store().compact(snapshot.clone(), self.settings.keep_entries);
+        // It rides on the next token: losing it loses only time.
+        out.persist(Token(self.writing.unwrap_or(0)), vec![Record::Snapshot(snapshot)]);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
+        // The engine obeys anybody who tells it to campaign at once.
+        let is_order = message.kind == Kind::TimeoutNow;
+        let (_, leader, term) = self.known;
+        if !self.voters.contains(&from.0) || is_order && (leader != Some(from) || term.0 != message.term) {
+            return out.ignore("a message that nobody may send");
+        }
+        // An error means that the message came too late for the role or the log; Raft repairs that by itself.
+        _ = self.node.step(message.into_engine(from.0, self.settings.id.0, &self.voters));
+    }
+
+    /// Carries out everything that the engine wants, in the order that keeps its promises.
+    fn settle(&mut self, out: &mut Outbox<Self>) {
+        while self.node.has_ready() {
+            let mut ready = self.node.ready();
+            self.send(ready.take_messages(), None, out);
+            let records = self.take_records(&mut ready, out);
+            let token = Token(ready.number());
+            // What was committed before needs no disk; what promises something waits for it.
+            let waits = !records.is_empty() || self.writing.is_some();
+            self.send(ready.take_persisted_messages(), waits.then_some(token), out);
+            self.tell(&mut ready, out);
+            self.node.advance_append_async(ready);
+            if waits {
+                self.writing = Some(token.0);
+                out.persist(token, records);
+            } else {
+                self.node.on_persist_ready(token.0);
+            }
+            if self.restoring.is_none() {
+                self.node.advance_apply();
+            }
+        }
+        self.note_change(out);
+    }
+
+    fn send(&self, messages: Vec<raft::eraftpb::Message>, after: Option<Token>, out: &mut Outbox<Self>) {
+        for (to, message) in messages.into_iter().filter_map(Message::from_engine) {
+            match after {
+                Some(token) => out.send_after(token, NodeId(to), message),
+                None => out.send(NodeId(to), message),
+            }
+        }
+    }
+
+    /// The log in memory changes at once; the same goes to the disk. A commit index alone need not be durable.
+    fn take_records(&mut self, ready: &mut Ready, out: &mut Outbox<Self>) -> Vec<Record> {
+        let mut records = Vec::new();
+        if !ready.snapshot().is_empty() {
+            let snapshot = Snapshot::from_engine(ready.snapshot().clone());
+            self.node.mut_store().restore(snapshot.clone());
+            self.restoring = Some(ready.number());
+            out.notify(Notice::Restored(snapshot.clone()));
+            records.push(Record::Snapshot(snapshot));
+        }
+        for entry in ready.take_entries() {
+            self.node.mut_store().append(entry.clone());
+            records.push(Record::Append(Entry::from_engine(entry)));
+        }
+        if let Some(state) = ready.hs().map(HardState::from_engine) {
+            self.node.mut_store().set_hard_state(state);
+            if ready.must_sync() {
+                records.push(Record::HardState(state));
+            }
+        }
+        records
+    }
+
+    fn tell(&mut self, ready: &mut Ready, out: &mut Outbox<Self>) {
+        for read in ready.take_read_states() {
+            if let Some(number) = read.request_ctx.first_chunk() {
+                out.notify(Notice::Readable(u64::from_be_bytes(*number), read.index));
+            }
+        }
+        let committed: Vec<Entry> = ready.take_committed_entries().into_iter().map(Entry::from_engine).collect();
+        if !committed.is_empty() {
+            out.notify(Notice::Committed(committed));
+        }
+    }
+
+    fn note_change(&mut self, out: &mut Outbox<Self>) {
+        let raft = &self.node.raft;
+        let role = match raft.state {
+            StateRole::Leader => Role::Leader,
+            StateRole::Follower => Role::Follower,
+            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+        };
+        let now = (role, Some(NodeId(raft.leader_id)).filter(|id| id.0 != 0), Term(raft.term));
+        if self.known != now {
+            self.known = now;
+            out.notify(Notice::Changed(now.0, now.1, now.2));
+        }
+    }
+}
+
+impl Machine for Replica {
+    type Message = Message;
+    type Command = Command;
+    type Timer = Tick;
+    type Record = Record;
+    type Notice = Notice;
+
+    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+        match input {
+            Input::Message { from, message } => self.on_message(from, message, out),
+            Input::Timer(Tick) => {
+                self.node.tick();
+                self.node.ping();
+                out.set(Tick, self.settings.tick);
+            }
+            Input::Command(command) => self.on_command(command, out),
+            Input::LinkUp(_) | Input::LinkDown(_) => out.ignore("links: the owner says who is unreachable"),
+            Input::Persisted(token) => {
+                self.node.on_persist_ready(token.0);
+                self.writing = self.writing.filter(|last| *last > token.0);
+                self.restoring = self.restoring.filter(|last| *last > token.0);
+            }
+        }
+        self.settle(out);
+    }
+}
+
+fn config(settings: &Settings, applied: u64) -> Config {
+    Config {
+        id: settings.id.0,
+        election_tick: settings.backstop_ticks,
+        // One more than the least removes the engine's only randomness.
+        min_election_tick: settings.backstop_ticks,
+        max_election_tick: settings.backstop_ticks + 1,
+        // Heartbeats are sent with every tick, by `ping`; the engine's own are the backstop.
+        heartbeat_tick: settings.backstop_ticks.div_ceil(4).max(1),
+        applied,
+        max_size_per_msg: 512 * 1024,
+        max_inflight_msgs: 256,
+        max_uncommitted_size: 256 << 20,
+        check_quorum: true,
+        pre_vote: true,
+        read_only_option: ReadOnlyOption::Safe,
+        ..Config::default()
+    }
+}
+
+impl fmt::Debug for Replica {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (role, leader, term) = self.known;
+        f.debug_struct("Replica")
+            .field("id", &self.settings.id)
+            .field("role", &role)
+            .field("leader", &leader)
+            .field("term", &term)
+            .field("extent", &self.extent())
+            .finish()
+    }
+}
+
+impl fmt::Display for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tick")
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boot => f.write_str("boot"),
+            Self::Campaign => f.write_str("campaign"),
+            Self::ForgetLeader => f.write_str("forget leader"),
+            Self::Propose(data) => write!(f, "propose {} bytes", data.len()),
+            Self::Read(number) => write!(f, "read {number}"),
+            Self::Transfer(to) => write!(f, "transfer to {to}"),
+            Self::Compact(index, _) => write!(f, "compact to {index}"),
+            Self::Unreachable(peer) => write!(f, "unreachable {peer}"),
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Changed(role, Some(leader), term) => write!(f, "{role:?} of {leader} in term {}", term.0),
+            Self::Changed(role, None, term) => write!(f, "{role:?} in term {}", term.0),
+            Self::Committed(entries) => write!(f, "committed {}", entries.last().map_or(0, |entry| entry.index)),
+            Self::Readable(number, index) => write!(f, "read {number} at {index}"),
+            Self::Restored(snapshot) => write!(f, "restored {}", snapshot.index),
+            Self::Refused(refusal, _) => write!(f, "refused {refusal:?}"),
+        }
+    }
+}

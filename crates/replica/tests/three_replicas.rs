@@ -1,0 +1,271 @@
+//! Three replicas in one process: messages in order, disks that are slow on purpose.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use primus_core::NodeId;
+use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
+use primus_replica::message::{Entry, Kind, Message, Record};
+use primus_replica::replica::Tick;
+use primus_replica::{Command, Notice, Replica, Role, Settings};
+
+/// A replica with its disk.
+struct Host {
+    replica: Option<Replica>,
+    /// What is durable, and what is still being written.
+    disk: Vec<Record>,
+    writing: VecDeque<(Token, Vec<Record>)>,
+    waiting: Vec<(Token, NodeId, Message)>,
+    committed: Vec<Bytes>,
+    notices: Vec<Notice>,
+}
+
+struct World {
+    hosts: Vec<Host>,
+    under_way: VecDeque<(NodeId, NodeId, Message)>,
+    /// Does the disk finish its writes by itself?
+    is_disk_fast: bool,
+}
+
+impl World {
+    fn new(count: u64) -> Self {
+        let hosts = (1..=count).map(|id| Host {
+            replica: Some(Replica::new(settings(id, count), [])),
+            disk: Vec::new(),
+            writing: VecDeque::new(),
+            waiting: Vec::new(),
+            committed: Vec::new(),
+            notices: Vec::new(),
+        });
+        Self { hosts: hosts.collect(), under_way: VecDeque::new(), is_disk_fast: true }
+    }
+
+    fn host(&mut self, id: u64) -> &mut Host {
+        &mut self.hosts[id as usize - 1]
+    }
+
+    fn step(&mut self, id: u64, input: Input<Replica>) {
+        let Some(replica) = self.host(id).replica.as_mut() else { return };
+        let mut out = Outbox::new();
+        replica.step(input, &mut out);
+        for output in out.drain() {
+            let from = NodeId(id);
+            match output {
+                Output::Send { to, message } => self.under_way.push_back((from, to, message)),
+                Output::SendAfter { token, to, message } => self.host(id).waiting.push((token, to, message)),
+                Output::Persist { token, records } => self.host(id).writing.push_back((token, records)),
+                Output::Notify(Notice::Committed(entries)) => {
+                    let data = entries.into_iter().map(|entry: Entry| entry.data).filter(|data| !data.is_empty());
+                    self.host(id).committed.extend(data);
+                }
+                Output::Notify(notice) => self.host(id).notices.push(notice),
+                Output::Set { .. } | Output::Cancel(_) | Output::Ignore(_) => {}
+            }
+        }
+    }
+
+    fn command(&mut self, id: u64, command: Command) {
+        self.step(id, Input::Command(command));
+        self.settle();
+    }
+
+    fn sync(&mut self, id: u64) -> bool {
+        let Some((token, records)) = self.host(id).writing.pop_front() else { return false };
+        self.host(id).disk.extend(records);
+        let (ready, waiting) =
+            std::mem::take(&mut self.host(id).waiting).into_iter().partition(|(t, ..)| *t <= token);
+        self.host(id).waiting = waiting;
+        let ready: Vec<_> = ready;
+        self.under_way.extend(ready.into_iter().map(|(_, to, message)| (NodeId(id), to, message)));
+        self.step(id, Input::Persisted(token));
+        true
+    }
+
+    fn settle(&mut self) {
+        loop {
+            let mut is_busy = false;
+            while let Some((from, message_to, message)) = self.under_way.pop_front() {
+                is_busy = true;
+                self.step(message_to.0, Input::Message { from, message });
+            }
+            for id in 1..=self.hosts.len() as u64 {
+                is_busy |= self.is_disk_fast && self.sync(id);
+            }
+            if !is_busy {
+                return;
+            }
+        }
+    }
+
+    /// What was not durable is gone, and so is everything that waited for it.
+    fn crash(&mut self, id: u64) {
+        let host = self.host(id);
+        host.replica = None;
+        host.writing.clear();
+        host.waiting.clear();
+    }
+
+    fn restart(&mut self, id: u64) {
+        let count = self.hosts.len() as u64;
+        let host = self.host(id);
+        host.replica = Some(Replica::new(settings(id, count), host.disk.clone()));
+        host.committed.clear();
+    }
+
+    fn leaders(&self) -> Vec<u64> {
+        let view = |host: &Host| host.replica.as_ref().map(|replica| replica.view().0);
+        let leads = (1..).zip(&self.hosts).filter(|(_, host)| view(host) == Some(Role::Leader));
+        leads.map(|(id, _)| id).collect()
+    }
+}
+
+fn settings(id: u64, count: u64) -> Settings {
+    Settings {
+        id: NodeId(id),
+        voters: (1..=count).map(NodeId).collect(),
+        tick: Delay::exactly_ms(25),
+        backstop_ticks: 40 + 4 * id as usize,
+        keep_entries: 2,
+    }
+}
+
+fn text(words: &[&'static str]) -> Vec<Bytes> {
+    words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect()
+}
+
+fn propose(world: &mut World, id: u64, word: &'static str) {
+    world.command(id, Command::Propose(Bytes::from_static(word.as_bytes())));
+}
+
+#[test]
+fn the_one_that_is_told_to_campaign_leads_and_replicates() {
+    let mut world = World::new(3);
+    world.command(2, Command::Campaign);
+    assert_eq!(world.leaders(), [2]);
+    propose(&mut world, 2, "a");
+    propose(&mut world, 2, "b");
+    world.step(2, Input::Timer(Tick));
+    world.settle();
+    for id in 1..=3 {
+        assert_eq!(world.host(id).committed, text(&["a", "b"]), "replica {id}");
+    }
+}
+
+#[test]
+fn a_vote_waits_for_the_disk() {
+    let mut world = World::new(3);
+    world.is_disk_fast = false;
+    world.command(2, Command::Campaign);
+    // Pre-votes promise nothing and need no disk; the candidate's own vote does.
+    assert!(world.leaders().is_empty());
+    while world.sync(2) {}
+    world.settle();
+    assert!(world.leaders().is_empty(), "the others' votes are not durable yet");
+    assert!(world.host(1).waiting.iter().any(|(_, _, message)| message.kind == Kind::RequestVoteResponse));
+    while world.sync(1) {
+        world.settle();
+    }
+    assert_eq!(world.leaders(), [2]);
+}
+
+#[test]
+fn voters_that_believe_in_a_leader_refuse_until_they_forget_it() {
+    let mut world = World::new(3);
+    world.command(3, Command::Campaign);
+    world.crash(3);
+    world.command(2, Command::Campaign);
+    assert!(world.leaders().is_empty(), "1 still believes in 3");
+    world.command(1, Command::ForgetLeader);
+    world.command(2, Command::Campaign);
+    assert_eq!(world.leaders(), [2]);
+    assert_eq!(world.host(2).replica.as_ref().unwrap().view().2.0, 2, "the next term, not the one after");
+}
+
+#[test]
+fn an_entry_that_a_majority_has_on_disk_survives_any_crash() {
+    let mut world = World::new(3);
+    world.command(3, Command::Campaign);
+    propose(&mut world, 3, "kept");
+    for id in 1..=3 {
+        world.crash(id);
+    }
+    for id in 1..=3 {
+        world.restart(id);
+    }
+    world.command(1, Command::Campaign);
+    assert_eq!(world.leaders(), [1]);
+    assert_eq!(world.host(1).committed, text(&["kept"]));
+}
+
+#[test]
+fn a_candidate_with_a_shorter_log_loses() {
+    let mut world = World::new(3);
+    world.command(3, Command::Campaign);
+    world.crash(1);
+    propose(&mut world, 3, "unknown to 1");
+    world.crash(3);
+    world.restart(1);
+    world.command(2, Command::ForgetLeader);
+    world.command(1, Command::Campaign);
+    assert!(world.leaders().is_empty());
+    world.command(2, Command::Campaign);
+    assert_eq!(world.leaders(), [2]);
+    assert_eq!(world.host(1).committed, text(&["unknown to 1"]));
+}
+
+#[test]
+fn reads_and_transfers_go_through_the_leader() {
+    let mut world = World::new(3);
+    world.command(3, Command::Campaign);
+    world.command(3, Command::Read(7));
+    let readable = world.host(3).notices.iter().any(|notice| matches!(notice, Notice::Readable(7, 1)));
+    assert!(readable, "{:?}", world.host(3).notices);
+    world.command(3, Command::Transfer(NodeId(1)));
+    assert_eq!(world.leaders(), [1]);
+}
+
+#[test]
+fn only_the_leader_may_order_a_campaign() {
+    let mut world = World::new(3);
+    world.command(3, Command::Campaign);
+    let order = Message {
+        kind: Kind::TimeoutNow,
+        term: 1,
+        log_term: 0,
+        index: 0,
+        entries: Vec::new(),
+        commit: 0,
+        commit_term: 0,
+        snapshot: None,
+        request_snapshot: 0,
+        reject: false,
+        reject_hint: 0,
+        context: Bytes::new(),
+    };
+    world.step(1, Input::Message { from: NodeId(2), message: order });
+    world.settle();
+    assert_eq!(world.leaders(), [3]);
+}
+
+#[test]
+fn a_follower_that_is_too_far_behind_gets_the_whole_state() {
+    let mut world = World::new(3);
+    world.command(3, Command::Campaign);
+    world.crash(1);
+    for word in ["a", "b", "c", "d", "e", "f"] {
+        propose(&mut world, 3, word);
+    }
+    world.command(3, Command::Compact(7, Bytes::from_static(b"abcdef")));
+    world.restart(1);
+    for _ in 0..4 {
+        world.step(3, Input::Timer(Tick));
+        world.settle();
+    }
+    let restored = world.host(1).notices.iter().find_map(|notice| match notice {
+        Notice::Restored(snapshot) => Some(snapshot.data.clone()),
+        _ => None,
+    });
+    assert_eq!(restored, Some(Bytes::from_static(b"abcdef")));
+    propose(&mut world, 3, "g");
+    assert!(world.host(1).replica.as_ref().unwrap().log().last() >= 8);
+}

@@ -1,0 +1,128 @@
+//! A small replicated register: keys and values that a cluster agrees on. The first client of the log.
+//!
+//! `apply` is deterministic and total: the same entries give the same register everywhere, and bytes that make no sense
+//! change nothing.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Keys, values, and where in the log they were set last.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Register {
+    values: BTreeMap<String, (Bytes, u64)>,
+}
+
+/// What is written to the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// The process that proposed it.
+    pub origin: u64,
+    /// Which of its proposals this is.
+    pub number: u64,
+    /// What is to change.
+    pub change: Change,
+}
+
+/// A change of the register.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// Give a key this value.
+    Put(String, Bytes),
+    /// Forget a key.
+    Delete(String),
+}
+
+impl Register {
+    /// Applies what is at this index. Gives the proposal back, so that whoever waits for it can be told.
+    pub fn apply(&mut self, index: u64, data: &[u8]) -> Option<Proposal> {
+        let proposal = Proposal::from_bytes(data)?;
+        match &proposal.change {
+            Change::Put(key, value) => _ = self.values.insert(key.clone(), (value.clone(), index)),
+            Change::Delete(key) => _ = self.values.remove(key),
+        }
+        Some(proposal)
+    }
+
+    /// The value of a key, and where it was set.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<(Bytes, u64)> {
+        self.values.get(key).cloned()
+    }
+
+    /// All keys that begin so, with their values.
+    pub fn list<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Bytes, u64)> + 'a {
+        let from = self.values.range(prefix.to_owned()..);
+        let found = from.take_while(move |(key, _)| key.starts_with(prefix));
+        found.map(|(key, (value, index))| (key.as_str(), value, *index))
+    }
+
+    /// The whole register, for a snapshot.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        postcard::to_stdvec(self).expect("a register can always be written").into()
+    }
+
+    /// A register from a snapshot.
+    #[must_use]
+    pub fn from_bytes(data: &[u8]) -> Option<Self> {
+        postcard::from_bytes(data).ok()
+    }
+}
+
+impl Proposal {
+    /// As the log holds it.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        postcard::to_stdvec(self).expect("a proposal can always be written").into()
+    }
+
+    /// From the log.
+    #[must_use]
+    pub fn from_bytes(data: &[u8]) -> Option<Self> {
+        postcard::from_bytes(data).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(key: &str, value: &'static str) -> Bytes {
+        let change = Change::Put(key.to_owned(), Bytes::from_static(value.as_bytes()));
+        Proposal { origin: 1, number: 2, change }.to_bytes()
+    }
+
+    #[test]
+    fn what_is_put_can_be_got_and_listed() {
+        let mut register = Register::default();
+        register.apply(3, &put("a/1", "x"));
+        register.apply(4, &put("a/2", "y"));
+        register.apply(5, &put("b", "z"));
+        register.apply(6, &put("a/1", "w"));
+        assert_eq!(register.get("a/1"), Some((Bytes::from_static(b"w"), 6)));
+        assert_eq!(register.list("a/").map(|(key, ..)| key).collect::<Vec<_>>(), ["a/1", "a/2"]);
+        let gone = Proposal { origin: 1, number: 3, change: Change::Delete("b".to_owned()) };
+        assert_eq!(register.apply(7, &gone.to_bytes()), Some(gone));
+        assert_eq!(register.get("b"), None);
+    }
+
+    #[test]
+    fn bytes_that_make_no_sense_change_nothing() {
+        let mut register = Register::default();
+        register.apply(1, &put("a", "x"));
+        let before = register.clone();
+        for garbage in [&[][..], &[0xff; 40], &[1, 2, 0, 200]] {
+            assert_eq!(register.apply(2, garbage), None);
+        }
+        assert_eq!(register, before);
+    }
+
+    #[test]
+    fn a_snapshot_gives_the_same_register() {
+        let mut register = Register::default();
+        register.apply(1, &put("a", "x"));
+        assert_eq!(Register::from_bytes(&register.to_bytes()), Some(register));
+    }
+}
