@@ -1,0 +1,102 @@
+//! What has happened on a server, numbered, so that whoever was away can read on from where it left off.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use serde::Serialize;
+use tokio::sync::watch;
+
+/// How many are kept.
+const EVENTS_MAX: usize = 1000;
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// Its number; the next one has the next.
+    pub index: u64,
+    /// When.
+    pub time: SystemTime,
+    /// What.
+    pub kind: Kind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Kind {
+    /// Another server leads.
+    LeaderChanged {
+        /// Who leads now.
+        leader: u64,
+        /// Who led before.
+        previous: Option<u64>,
+        /// In which term.
+        term: u64,
+        /// Why.
+        reason: &'static str,
+        /// How long there was nobody, as far as this server knows.
+        took_ms: f64,
+    },
+    /// Nobody is known to lead any more.
+    LeaderLost {
+        /// Who led.
+        previous: Option<u64>,
+        /// In which term.
+        term: u64,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A peer is suspected.
+    Suspected {
+        /// Who.
+        peer: u64,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A link was refused.
+    LinkRefused {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The last events of a server.
+#[derive(Debug)]
+pub struct History {
+    events: Mutex<VecDeque<Event>>,
+    newest: watch::Sender<u64>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { events: Mutex::default(), newest: watch::Sender::new(0) }
+    }
+}
+
+impl History {
+    /// Adds what has just happened.
+    pub fn add(&self, kind: Kind) {
+        let index = *self.newest.borrow() + 1;
+        let mut events = self.events.lock().expect("nobody panics while holding this");
+        if events.len() == EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(Event { index, time: SystemTime::now(), kind });
+        drop(events);
+        self.newest.send_replace(index);
+    }
+
+    /// What happened after the event of this number, as far as it is kept.
+    #[must_use]
+    pub fn after(&self, index: u64) -> Vec<Event> {
+        let events = self.events.lock().expect("nobody panics while holding this");
+        events.iter().filter(|event| event.index > index).cloned().collect()
+    }
+
+    /// Announces the number of the newest event.
+    #[must_use]
+    pub fn newest(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+}

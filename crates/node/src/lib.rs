@@ -1,0 +1,10 @@
+//! The shell: where the machines meet disks, sockets and clocks.
+//!
+//! Nothing here decides anything about elections or the log; machines do. The shell carries out their outputs and brings
+//! them their inputs. Start with [`node`], the loop; [`links`] connects servers, [`store`] keeps the log on disk.
+
+pub mod disk;
+pub mod events;
+pub mod links;
+pub mod node;
+pub mod store;

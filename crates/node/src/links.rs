@@ -1,0 +1,344 @@
+//! Links to the other servers: TCP, one per direction. A server dials each peer and writes there; it reads what it accepts.
+//!
+//! A read stays pending on every dialled link, because only that shows at once that the peer is gone. Then the link is
+//! dialled again without delay, and only a *refusal* says that the process is dead: a time-out or a lack of files says
+//! nothing. Every stage has a time limit, every queue a bound; what does not fit is dropped, and Raft sends it again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use primus_core::NodeId;
+use primus_wire::native::{self, Answer, Hello};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::time::{sleep, timeout};
+
+/// How many messages may wait for one peer.
+const QUEUE_LEN_MAX: usize = 8192;
+/// How many strangers may be half-way through their hello.
+const STRANGERS_MAX: usize = 256;
+const HELLO_TIME: Duration = Duration::from_secs(2);
+const DIAL_TIME: Duration = Duration::from_secs(1);
+const WRITE_TIME: Duration = Duration::from_secs(5);
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+const BACKOFF_MAX: Duration = Duration::from_millis(500);
+/// How long whoever was refused waits.
+const REFUSED_TIME: Duration = Duration::from_secs(2);
+const WRITE_LEN_MAX: usize = 1 << 20;
+
+/// Who this server is, as it says in its hello.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster's name.
+    pub cluster: String,
+    /// This server.
+    pub server: NodeId,
+    /// Its disk.
+    pub store: [u8; 16],
+    /// Its process.
+    pub incarnation: u64,
+}
+
+/// What happens on links.
+#[derive(Debug)]
+pub enum LinkEvent<T> {
+    /// A peer can be written to.
+    Up(NodeId, Peer),
+    /// The link to a peer is lost; it may be back soon.
+    Down(NodeId),
+    /// A peer's process is dead, or another one has taken its place.
+    Gone(NodeId),
+    /// A peer sent something.
+    Message(NodeId, T),
+    /// A link was refused, by them or by us.
+    Refused(String),
+}
+
+/// What a peer said of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Its disk.
+    pub store: [u8; 16],
+    /// Its process.
+    pub incarnation: u64,
+}
+
+/// The links of a server.
+#[derive(Debug)]
+pub struct Links<T> {
+    outgoing: BTreeMap<NodeId, mpsc::Sender<T>>,
+    cut: Arc<RwLock<BTreeSet<NodeId>>>,
+}
+
+/// What all tasks of a server's links share.
+#[derive(Debug)]
+struct Shared<T> {
+    identity: Identity,
+    events: mpsc::UnboundedSender<LinkEvent<T>>,
+    cut: Arc<RwLock<BTreeSet<NodeId>>>,
+    /// A peer that dials us is there: time to dial it.
+    wake: BTreeMap<NodeId, Notify>,
+    /// The disks of the peers, as far as they are known.
+    stores: RwLock<BTreeMap<NodeId, [u8; 16]>>,
+    strangers: Semaphore,
+}
+
+/// What can be said on a link.
+pub trait Words: Serialize + DeserializeOwned + Send + 'static {}
+impl<T: Serialize + DeserializeOwned + Send + 'static> Words for T {}
+
+impl<T: Words> Links<T> {
+    /// Starts dialling the peers and accepting them. Must be called inside a runtime.
+    #[must_use]
+    pub fn start(
+        identity: Identity,
+        listener: TcpListener,
+        peers: &BTreeMap<NodeId, SocketAddr>,
+        stores: BTreeMap<NodeId, [u8; 16]>,
+    ) -> (Self, mpsc::UnboundedReceiver<LinkEvent<T>>) {
+        let (events, received) = mpsc::unbounded_channel();
+        let cut = Arc::default();
+        let shared = Arc::new(Shared {
+            identity,
+            events,
+            cut: Arc::clone(&cut),
+            wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
+            stores: RwLock::new(stores),
+            strangers: Semaphore::new(STRANGERS_MAX),
+        });
+        tokio::spawn(accept(listener, Arc::clone(&shared)));
+        let dial = |(peer, address): (&NodeId, &SocketAddr)| {
+            let (sender, queue) = mpsc::channel(QUEUE_LEN_MAX);
+            tokio::spawn(
+                Dialler { peer: *peer, address: *address, queue, shared: Arc::clone(&shared), known: None }.run(),
+            );
+            (*peer, sender)
+        };
+        (Self { outgoing: peers.iter().map(dial).collect(), cut }, received)
+    }
+
+    /// Sends, or drops what does not fit: whoever needs it will ask again.
+    pub fn send(&self, to: NodeId, message: T) {
+        if let Some(queue) = self.outgoing.get(&to) {
+            _ = queue.try_send(message);
+        }
+    }
+
+    /// From now on nothing is sent to or taken from these peers. The links stay, as in a network that drops packets.
+    pub fn cut(&self, peers: BTreeSet<NodeId>) {
+        *self.cut.write().expect("nobody panics while holding this") = peers;
+    }
+}
+
+impl<T> Shared<T> {
+    fn tell(&self, event: LinkEvent<T>) {
+        // Nobody listens any more only when the server is about to end.
+        _ = self.events.send(event);
+    }
+
+    fn is_cut(&self, peer: NodeId) -> bool {
+        self.cut.read().expect("nobody panics while holding this").contains(&peer)
+    }
+
+    /// Why a server with this disk is not who it says it is; nothing if it is, or if it is new.
+    fn other_disk(&self, server: NodeId, store: [u8; 16]) -> Option<String> {
+        let mut stores = self.stores.write().expect("nobody panics while holding this");
+        (*stores.entry(server).or_insert(store) != store).then(|| {
+            format!(
+                "server {server} came back with another disk, so its votes are forgotten: restore its data directory, \
+                 or give the new server an id that was never used"
+            )
+        })
+    }
+
+    fn hello(&self, to: NodeId) -> Hello {
+        let Identity { cluster, server, store, incarnation } = self.identity.clone();
+        Hello::new(cluster, server, to, store, incarnation)
+    }
+}
+
+/// Keeps the link to one peer.
+struct Dialler<T> {
+    peer: NodeId,
+    address: SocketAddr,
+    queue: mpsc::Receiver<T>,
+    shared: Arc<Shared<T>>,
+    /// The peer's process as far as we know: dead, or this one.
+    known: Option<Result<u64, Dead>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Dead;
+
+impl<T: Words> Dialler<T> {
+    async fn run(mut self) {
+        let mut backoff = BACKOFF_MIN;
+        loop {
+            match self.dial().await {
+                Ok(stream) => {
+                    backoff = BACKOFF_MIN;
+                    if self.write(stream).await.is_none() {
+                        return;
+                    }
+                    self.shared.tell(LinkEvent::Down(self.peer));
+                    // Again at once: a refusal now is the fastest sign of death.
+                    continue;
+                }
+                Err(error) => self.on_failure(&error),
+            }
+            let wake = self.shared.wake.get(&self.peer).expect("every peer can be woken");
+            _ = timeout(backoff, wake.notified()).await;
+            backoff = (backoff * 2).min(BACKOFF_MAX);
+        }
+    }
+
+    fn on_failure(&mut self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::ConnectionRefused && self.known != Some(Err(Dead)) {
+            self.known = Some(Err(Dead));
+            self.shared.tell(LinkEvent::Gone(self.peer));
+        }
+    }
+
+    async fn dial(&mut self) -> io::Result<TcpStream> {
+        let mut stream = timeout(DIAL_TIME, TcpStream::connect(self.address)).await??;
+        stream.set_nodelay(true)?;
+        // A dead port in the ephemeral range can connect to itself.
+        if stream.local_addr()? == stream.peer_addr()? {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        match timeout(HELLO_TIME, greet(&mut stream, &self.shared.hello(self.peer))).await?? {
+            Answer::Welcome(hello) => match self.shared.other_disk(self.peer, hello.store) {
+                None => self.on_welcome(&hello),
+                Some(objection) => return self.give_up(objection).await,
+            },
+            Answer::Refused(reason) => {
+                return self.give_up(format!("server {} refuses: {reason}", self.peer)).await;
+            }
+        }
+        Ok(stream)
+    }
+
+    /// Trying again soon would only fill the history.
+    async fn give_up(&self, reason: String) -> io::Result<TcpStream> {
+        self.shared.tell(LinkEvent::Refused(reason.clone()));
+        sleep(REFUSED_TIME).await;
+        Err(io::Error::other(reason))
+    }
+
+    fn on_welcome(&mut self, hello: &Hello) {
+        // Another process in its place means that the one we knew is dead.
+        if matches!(self.known, Some(Ok(before)) if before != hello.incarnation) {
+            self.shared.tell(LinkEvent::Gone(self.peer));
+        }
+        self.known = Some(Ok(hello.incarnation));
+        self.shared.tell(LinkEvent::Up(self.peer, Peer { store: hello.store, incarnation: hello.incarnation }));
+    }
+
+    /// Writes until the link is lost; nothing if the server ends.
+    async fn write(&mut self, mut stream: TcpStream) -> Option<()> {
+        let (mut reader, mut writer) = stream.split();
+        let mut buffer = BytesMut::new();
+        let mut ignored = [0; 64];
+        loop {
+            tokio::select! {
+                message = self.queue.recv() => self.fill(message?, &mut buffer),
+                // Nothing comes on this link but its end.
+                read = reader.read(&mut ignored) => if !matches!(read, Ok(1..)) { return Some(()) },
+            }
+            if !matches!(timeout(WRITE_TIME, writer.write_all(&buffer)).await, Ok(Ok(()))) {
+                return Some(());
+            }
+            buffer.clear();
+        }
+    }
+
+    /// Everything that waits goes out together.
+    fn fill(&mut self, first: T, buffer: &mut BytesMut) {
+        let mut next = Some(first);
+        while let Some(message) = next {
+            // What is too long for a frame cannot be sent; the sender sees to it that nothing is.
+            if !self.shared.is_cut(self.peer) {
+                _ = native::put(buffer, &message);
+            }
+            next = if buffer.len() < WRITE_LEN_MAX { self.queue.try_recv().ok() } else { None };
+        }
+    }
+}
+
+async fn greet(stream: &mut TcpStream, hello: &Hello) -> io::Result<Answer> {
+    say(stream, hello).await?;
+    let mut arrived = BytesMut::new();
+    hear(stream, &mut arrived).await
+}
+
+async fn say<M: Serialize>(stream: &mut TcpStream, message: &M) -> io::Result<()> {
+    let mut buffer = BytesMut::new();
+    native::put(&mut buffer, message).map_err(io::Error::other)?;
+    stream.write_all(&buffer).await
+}
+
+async fn hear<M: DeserializeOwned>(stream: &mut TcpStream, arrived: &mut BytesMut) -> io::Result<M> {
+    loop {
+        if let Some(message) = native::take(arrived).map_err(io::Error::other)? {
+            return Ok(message);
+        }
+        if stream.read_buf(arrived).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+async fn accept<T: Words>(listener: TcpListener, shared: Arc<Shared<T>>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => _ = tokio::spawn(serve(stream, Arc::clone(&shared))),
+            // Out of files, most likely: others may end meanwhile.
+            Err(_) => sleep(BACKOFF_MIN).await,
+        }
+    }
+}
+
+/// Reads one accepted link until its end.
+async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
+    _ = stream.set_nodelay(true);
+    let mut arrived = BytesMut::new();
+    let Some(peer) = welcome(&mut stream, &mut arrived, &shared).await else { return };
+    loop {
+        match hear(&mut stream, &mut arrived).await {
+            Ok(message) if !shared.is_cut(peer) => shared.tell(LinkEvent::Message(peer, message)),
+            Ok(_) => {}
+            Err(error) => {
+                if error.kind() == io::ErrorKind::Other {
+                    shared.tell(LinkEvent::Refused(format!("closed a link from server {peer}: {error}")));
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Finds out who is there; nothing if it is nobody to talk to.
+async fn welcome<T>(stream: &mut TcpStream, arrived: &mut BytesMut, shared: &Shared<T>) -> Option<NodeId> {
+    let _place = shared.strangers.try_acquire().ok()?;
+    let hello: Hello = timeout(HELLO_TIME, hear(stream, arrived)).await.ok()?.ok()?;
+    let me = shared.identity.server;
+    let objection = hello.objection(&shared.identity.cluster, me);
+    let unknown = || format!("server {} is not among the peers of server {me}", hello.server);
+    let objection = objection.or_else(|| (!shared.wake.contains_key(&hello.server)).then(unknown));
+    let objection = objection.or_else(|| shared.other_disk(hello.server, hello.store));
+    if let Some(reason) = objection {
+        shared.tell(LinkEvent::Refused(format!("refused a link: {reason}")));
+        _ = timeout(HELLO_TIME, say(stream, &Answer::Refused(reason))).await;
+        return None;
+    }
+    timeout(HELLO_TIME, say(stream, &Answer::Welcome(shared.hello(hello.server)))).await.ok()?.ok()?;
+    shared.wake.get(&hello.server)?.notify_one();
+    Some(hello.server)
+}

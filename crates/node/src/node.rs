@@ -1,0 +1,614 @@
+//! A running server: the loop in which the control machine meets links, a disk and a clock.
+//!
+//! One thread runs the loop and the links, another one the disk, so that a slow fsync makes nobody late. The loop takes
+//! everything that has arrived before it looks at its timers: after a pause of one's own the leader is not judged silent
+//! before its messages have been read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use primus_core::NodeId;
+use primus_core::election::bully::{Bully, Rules};
+use primus_core::load::Score;
+use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
+use primus_core::rank::{Address, RankBy};
+use primus_replica::message::{Entry, Record, Snapshot};
+use primus_replica::replica::{Refusal, Replica, Settings};
+use primus_replica::{Role, Term};
+use primus_server::control::{Command, Control, Message, Notice, Reason, Timer, Times};
+use primus_server::register::{Change, Proposal, Register};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until};
+
+use crate::disk::{self, Disk};
+use crate::events::{History, Kind};
+use crate::links::{LinkEvent, Links, Peer};
+use crate::store::{Opened, StoreId};
+
+type Server = Control<Bully>;
+type Words = Message<<Bully as Machine>::Message>;
+/// Where an answer goes.
+pub type Reply<T> = oneshot::Sender<Result<T, Unable>>;
+/// Values with the places in the log where they were set.
+pub type Values = Vec<(String, Bytes, u64)>;
+
+/// How often the log is cut short.
+const SNAPSHOT_EVERY: u64 = 10_000;
+/// How much later than due a timer may fire before it counts as a pause of one's own.
+const OWN_PAUSE: Duration = Duration::from_millis(25);
+/// How many inputs are taken before timers are looked at, at most.
+const INPUTS_MAX: usize = 1024;
+
+/// What a server is told when it starts.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The cluster's name.
+    pub cluster: String,
+    /// This server.
+    pub id: NodeId,
+    /// All servers, this one included, and where they listen for each other.
+    pub servers: BTreeMap<NodeId, SocketAddr>,
+    /// Where the data is kept.
+    pub dir: PathBuf,
+    /// What elections compare.
+    pub rank: RankBy,
+    /// How often a leader shows itself.
+    pub heartbeat: Duration,
+    /// How long it may be silent.
+    pub silence: Duration,
+}
+
+/// What a server looks like from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// This server.
+    pub id: NodeId,
+    /// What it is.
+    pub role: Role,
+    /// Who leads, as far as it knows.
+    pub leader: Option<NodeId>,
+    /// In which term.
+    pub term: Term,
+    /// Since when.
+    pub since: SystemTime,
+    /// Why.
+    pub reason: Reason,
+    /// How far the log is applied here.
+    pub applied: u64,
+    /// How far it reaches.
+    pub last: u64,
+    /// Its own load.
+    pub score: Score,
+    /// Who can be written to, and, at the leader, how far each is behind.
+    pub peers: BTreeMap<NodeId, PeerView>,
+    /// How often somebody was suspected.
+    pub suspicions: u64,
+    /// The longest turn of the loop.
+    pub longest_turn: Duration,
+}
+
+/// A peer as a server sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PeerView {
+    /// Can it be written to?
+    pub is_up: bool,
+    /// How much of the log it has, if this server leads.
+    pub matched: Option<u64>,
+    /// Its load, as last heard.
+    pub score: Option<Score>,
+}
+
+/// What can be asked of a server.
+#[derive(Debug)]
+pub enum Request {
+    /// Change the register.
+    Change(Change, Reply<u64>),
+    /// Read a key, linearizably.
+    Get(String, Reply<Option<(Bytes, u64)>>),
+    /// Read all keys that begin so, linearizably.
+    List(String, Reply<Values>),
+    /// Let another server lead.
+    Transfer(Option<NodeId>, Reason),
+    /// Hold an election.
+    Elect,
+    /// Cut the links to these peers.
+    Cut(BTreeSet<NodeId>),
+    /// The load has been measured.
+    Load(Score),
+}
+
+/// Why a request could not be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unable {
+    /// Another server leads.
+    #[error("server {0} leads, not this one")]
+    NotLeading(NodeId),
+    /// Nobody leads.
+    #[error("no server leads at the moment")]
+    NoLeader,
+    /// Too much is under way.
+    #[error("the leader is busy")]
+    Busy,
+    /// Leadership was lost while the request was under way.
+    #[error("leadership was lost; whether the write took place is unknown")]
+    Unknown,
+}
+
+/// A way to talk to a running server.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    requests: mpsc::UnboundedSender<Request>,
+    /// What the server looks like; changes are announced.
+    pub view: watch::Receiver<View>,
+    /// What has happened.
+    pub history: Arc<History>,
+}
+
+impl Handle {
+    /// Asks for something. Nothing is answered once the server has ended.
+    pub fn ask(&self, request: Request) {
+        _ = self.requests.send(request);
+    }
+}
+
+/// Runs a server until its process ends. `listener` is bound to its address already; `ready` gets a handle.
+///
+/// # Errors
+/// If the disk fails: a server that cannot write must not go on.
+pub async fn run(
+    config: Config,
+    listener: TcpListener,
+    opened: Opened,
+    ready: oneshot::Sender<Handle>,
+) -> Result<(), crate::store::WriteError> {
+    let (requests, received) = mpsc::unbounded_channel();
+    let incarnation = incarnation();
+    let mut running = Running::new(config, listener, opened, incarnation);
+    let history = Arc::clone(&running.history);
+    _ = ready.send(Handle { requests, view: running.view.subscribe(), history });
+    running.step(Input::Command(Command::Boot));
+    running.turn(received).await
+}
+
+fn incarnation() -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).expect("the system has randomness");
+    u64::from_be_bytes(bytes)
+}
+
+/// The loop's state.
+struct Running {
+    config: Config,
+    server: Server,
+    outbox: Outbox<Server>,
+    links: Links<Words>,
+    link_events: mpsc::UnboundedReceiver<LinkEvent<Words>>,
+    disk: Disk,
+    /// Messages that wait for the disk.
+    waiting: Vec<(Token, NodeId, Words)>,
+    timers: Timers,
+    register: Register,
+    snapshot_at: u64,
+    origin: u64,
+    next_number: u64,
+    writes: BTreeMap<u64, Reply<u64>>,
+    reads: BTreeMap<u64, Read>,
+    /// Reads that wait for the register to reach an index.
+    late_reads: BTreeMap<u64, Vec<Read>>,
+    state: View,
+    /// Who led last, and since when nobody does.
+    last_leader: Option<NodeId>,
+    leaderless: Option<Instant>,
+    view: watch::Sender<View>,
+    history: Arc<History>,
+}
+
+/// A read under way.
+enum Read {
+    Get(String, Reply<Option<(Bytes, u64)>>),
+    List(String, Reply<Values>),
+}
+
+impl Running {
+    fn new(config: Config, listener: TcpListener, opened: Opened, incarnation: u64) -> Self {
+        let StoreId(store) = opened.store_id;
+        let identity =
+            crate::links::Identity { cluster: config.cluster.clone(), server: config.id, store, incarnation };
+        let peers = config.servers.iter().filter(|(id, _)| **id != config.id).map(|(id, at)| (*id, *at)).collect();
+        let stores = opened.store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store)).collect();
+        let (links, link_events) = Links::start(identity, listener, &peers, stores);
+        let (register, applied) = restored(&opened.records);
+        let server = server(&config, opened.records);
+        let (_, _, term) = server.replica().view();
+        let state = View {
+            id: config.id,
+            role: Role::Follower,
+            leader: None,
+            term,
+            since: SystemTime::now(),
+            reason: Reason::Start,
+            applied,
+            last: server.replica().extent().0,
+            score: Score::default(),
+            peers: peers.keys().map(|peer| (*peer, PeerView::default())).collect(),
+            suspicions: 0,
+            longest_turn: Duration::ZERO,
+        };
+        Self {
+            config,
+            server,
+            outbox: Outbox::new(),
+            links,
+            link_events,
+            disk: disk::start(opened.store),
+            waiting: Vec::new(),
+            timers: Timers::default(),
+            register,
+            snapshot_at: applied + SNAPSHOT_EVERY,
+            origin: incarnation,
+            next_number: 0,
+            writes: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            late_reads: BTreeMap::new(),
+            view: watch::Sender::new(state.clone()),
+            last_leader: None,
+            leaderless: Some(Instant::now()),
+            state,
+            history: Arc::default(),
+        }
+    }
+
+    async fn turn(
+        &mut self,
+        mut requests: mpsc::UnboundedReceiver<Request>,
+    ) -> Result<(), crate::store::WriteError> {
+        loop {
+            let due = self.timers.next().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            tokio::select! {
+                biased;
+                done = self.disk.done() => self.on_synced(done?),
+                Some(event) = self.link_events.recv() => self.on_link(event),
+                request = requests.recv() => match request {
+                    Some(request) => self.on_request(request),
+                    None => return Ok(()),
+                },
+                () = sleep_until(due) => {}
+            }
+            let began = Instant::now();
+            for _ in 0..INPUTS_MAX {
+                if let Some(done) = self.disk.try_done() {
+                    self.on_synced(done?);
+                } else if let Ok(event) = self.link_events.try_recv() {
+                    self.on_link(event);
+                } else if let Ok(request) = requests.try_recv() {
+                    self.on_request(request);
+                } else {
+                    break;
+                }
+            }
+            self.fire_timers();
+            self.publish(began.elapsed());
+        }
+    }
+
+    /// A timer that is very late shows a pause of one's own: what it would judge gets one more heartbeat.
+    fn fire_timers(&mut self) {
+        let now = Instant::now();
+        while let Some((due, timer)) = self.timers.take_due(now) {
+            if timer == Timer::Silence && now - due > OWN_PAUSE {
+                self.timers.set(timer, now + self.config.heartbeat);
+            } else {
+                self.step(Input::Timer(timer));
+            }
+        }
+    }
+
+    fn publish(&mut self, turn: Duration) {
+        let replica = self.server.replica();
+        let (role, _, _) = replica.view();
+        self.state.role = role;
+        self.state.last = replica.extent().0;
+        self.state.longest_turn = self.state.longest_turn.max(turn);
+        for (peer, view) in &mut self.state.peers {
+            view.matched = replica.matched(*peer);
+        }
+        self.view.send_if_modified(|view| {
+            let is_new = *view != self.state;
+            if is_new {
+                view.clone_from(&self.state);
+            }
+            is_new
+        });
+    }
+
+    fn on_link(&mut self, event: LinkEvent<Words>) {
+        match event {
+            LinkEvent::Message(from, message) => {
+                if let (Message::Load(score), Some(peer)) = (&message, self.state.peers.get_mut(&from)) {
+                    peer.score = Some(*score);
+                }
+                self.step(Input::Message { from, message });
+            }
+            LinkEvent::Up(peer, Peer { store, .. }) => {
+                self.disk.remember(peer, StoreId(store));
+                self.mark(peer, true);
+                self.step(Input::LinkUp(peer));
+            }
+            LinkEvent::Down(peer) => {
+                self.mark(peer, false);
+                self.step(Input::LinkDown(peer));
+            }
+            LinkEvent::Gone(peer) => {
+                self.mark(peer, false);
+                self.step(Input::Command(Command::Gone(peer)));
+            }
+            LinkEvent::Refused(reason) => self.history.add(Kind::LinkRefused { reason }),
+        }
+    }
+
+    fn mark(&mut self, peer: NodeId, is_up: bool) {
+        if let Some(view) = self.state.peers.get_mut(&peer) {
+            view.is_up = is_up;
+        }
+    }
+
+    fn on_request(&mut self, request: Request) {
+        match request {
+            Request::Change(change, reply) => self.on_change(change, reply),
+            Request::Get(key, reply) => self.on_read(Read::Get(key, reply)),
+            Request::List(prefix, reply) => self.on_read(Read::List(prefix, reply)),
+            Request::Transfer(to, reason) => self.step(Input::Command(Command::Transfer(to, reason))),
+            Request::Elect => self.step(Input::Command(Command::Elect)),
+            Request::Cut(peers) => self.links.cut(peers),
+            Request::Load(score) => {
+                self.state.score = score;
+                self.step(Input::Command(Command::Load(score)));
+            }
+        }
+    }
+
+    fn on_change(&mut self, change: Change, reply: Reply<u64>) {
+        self.next_number += 1;
+        let proposal = Proposal { origin: self.origin, number: self.next_number, change };
+        self.writes.insert(self.next_number, reply);
+        self.step(Input::Command(Command::Propose(proposal.to_bytes())));
+    }
+
+    fn on_read(&mut self, read: Read) {
+        self.next_number += 1;
+        self.reads.insert(self.next_number, read);
+        self.step(Input::Command(Command::Read(self.next_number)));
+    }
+
+    fn on_synced(&mut self, token: Token) {
+        let (ready, waiting): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(after, ..)| *after <= token);
+        self.waiting = waiting;
+        ready.into_iter().for_each(|(_, to, message)| self.links.send(to, message));
+        self.step(Input::Persisted(token));
+    }
+
+    fn step(&mut self, input: Input<Server>) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        self.server.step(input, &mut outbox);
+        for output in outbox.drain() {
+            self.carry_out(output);
+        }
+        self.outbox = outbox;
+    }
+
+    fn carry_out(&mut self, output: Output<Server>) {
+        match output {
+            Output::Send { to, message } => self.links.send(to, message),
+            Output::SendAfter { token, to, message } => self.waiting.push((token, to, message)),
+            Output::Persist { token, records } => self.disk.write(token, records),
+            Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
+            Output::Cancel(timer) => self.timers.cancel(timer),
+            Output::Notify(notice) => self.on_notice(notice),
+            Output::Ignore(_) => {}
+        }
+    }
+
+    fn on_notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Leader(leader, term, reason) => self.on_leader(leader, term, reason),
+            Notice::Committed(entries) => entries.into_iter().for_each(|entry| self.apply(&entry)),
+            Notice::Readable(number, index) => self.on_readable(number, index),
+            Notice::Unreadable(number) => {
+                if let Some(read) = self.reads.remove(&number) {
+                    read.refuse(self.unable());
+                }
+            }
+            Notice::Restored(snapshot) => self.restore(&snapshot),
+            Notice::Refused(refusal, data) => self.on_refused(refusal, &data),
+            Notice::Suspected(peer, reason) => {
+                self.state.suspicions += 1;
+                self.history.add(Kind::Suspected { peer: peer.0, reason: reason.name() });
+            }
+        }
+    }
+
+    fn on_leader(&mut self, leader: Option<NodeId>, term: Term, reason: Reason) {
+        let was_leading = self.state.leader == Some(self.config.id);
+        self.tell_history(leader, term, reason);
+        (self.state.leader, self.state.term, self.state.reason) = (leader, term, reason);
+        self.state.since = SystemTime::now();
+        if was_leading && leader != Some(self.config.id) {
+            std::mem::take(&mut self.writes).into_values().for_each(|reply| _ = reply.send(Err(Unable::Unknown)));
+            let unable = self.unable();
+            std::mem::take(&mut self.reads).into_values().for_each(|read| read.refuse(unable));
+        }
+    }
+
+    fn tell_history(&mut self, leader: Option<NodeId>, term: Term, reason: Reason) {
+        let (term, reason) = (term.0, reason.name());
+        let previous = self.last_leader.map(|id| id.0);
+        match leader {
+            Some(leader) => {
+                let took = self.leaderless.take().map_or(Duration::ZERO, |since| since.elapsed());
+                let took_ms = took.as_secs_f64() * 1000.0;
+                self.history.add(Kind::LeaderChanged { leader: leader.0, previous, term, reason, took_ms });
+                self.last_leader = Some(leader);
+            }
+            None => {
+                self.leaderless = Some(Instant::now());
+                self.history.add(Kind::LeaderLost { previous, term, reason });
+            }
+        }
+    }
+
+    fn unable(&self) -> Unable {
+        match self.state.leader {
+            Some(leader) if leader != self.config.id => Unable::NotLeading(leader),
+            Some(_) => Unable::Busy,
+            None => Unable::NoLeader,
+        }
+    }
+
+    fn on_refused(&mut self, refusal: Refusal, data: &[u8]) {
+        let unable = if refusal == Refusal::Busy { Unable::Busy } else { self.unable() };
+        let reply = Proposal::from_bytes(data).and_then(|proposal| self.writes.remove(&proposal.number));
+        if let Some(reply) = reply {
+            _ = reply.send(Err(unable));
+        }
+    }
+
+    fn apply(&mut self, entry: &Entry) {
+        self.state.applied = entry.index;
+        if let Some(proposal) = self.register.apply(entry.index, &entry.data)
+            && proposal.origin == self.origin
+            && let Some(reply) = self.writes.remove(&proposal.number)
+        {
+            _ = reply.send(Ok(entry.index));
+        }
+        self.answer_late_reads();
+        if entry.index >= self.snapshot_at {
+            self.snapshot_at = entry.index + SNAPSHOT_EVERY;
+            self.step(Input::Command(Command::Compact(entry.index, self.register.to_bytes())));
+        }
+    }
+
+    fn restore(&mut self, snapshot: &Snapshot) {
+        if let Some(register) = Register::from_bytes(&snapshot.data) {
+            self.register = register;
+            self.state.applied = snapshot.index;
+            self.answer_late_reads();
+        }
+    }
+
+    fn on_readable(&mut self, number: u64, index: u64) {
+        let Some(read) = self.reads.remove(&number) else { return };
+        if self.state.applied >= index {
+            return read.answer(&self.register);
+        }
+        self.late_reads.entry(index).or_default().push(read);
+    }
+
+    fn answer_late_reads(&mut self) {
+        while let Some(first) = self.late_reads.first_entry().filter(|first| *first.key() <= self.state.applied) {
+            first.remove().into_iter().for_each(|read| read.answer(&self.register));
+        }
+    }
+}
+
+impl Read {
+    fn answer(self, register: &Register) {
+        match self {
+            Self::Get(key, reply) => _ = reply.send(Ok(register.get(&key))),
+            Self::List(prefix, reply) => {
+                let found =
+                    register.list(&prefix).map(|(key, value, index)| (key.to_owned(), value.clone(), index));
+                _ = reply.send(Ok(found.collect()));
+            }
+        }
+    }
+
+    fn refuse(self, unable: Unable) {
+        match self {
+            Self::Get(_, reply) => _ = reply.send(Err(unable)),
+            Self::List(_, reply) => _ = reply.send(Err(unable)),
+        }
+    }
+}
+
+/// The timers that run, earliest first.
+#[derive(Debug, Default)]
+struct Timers {
+    due: BTreeSet<(Instant, Timer)>,
+    by_name: BTreeMap<Timer, Instant>,
+}
+
+impl Timers {
+    fn set(&mut self, timer: Timer, due: Instant) {
+        self.cancel(timer);
+        self.due.insert((due, timer));
+        self.by_name.insert(timer, due);
+    }
+
+    fn cancel(&mut self, timer: Timer) {
+        if let Some(due) = self.by_name.remove(&timer) {
+            self.due.remove(&(due, timer));
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    fn take_due(&mut self, now: Instant) -> Option<(Instant, Timer)> {
+        let (due, timer) = self.due.first().copied().filter(|(due, _)| *due <= now)?;
+        self.cancel(timer);
+        Some((due, timer))
+    }
+}
+
+/// One length from the range.
+fn drawn(delay: Delay) -> Duration {
+    let mut bytes = [0; 8];
+    let spread = delay.max_us - delay.min_us;
+    let extra =
+        if spread == 0 || getrandom::fill(&mut bytes).is_err() { 0 } else { u64::from_be_bytes(bytes) % spread };
+    Duration::from_micros(delay.min_us + extra)
+}
+
+/// The register that the last snapshot on disk holds.
+fn restored(records: &[Record]) -> (Register, u64) {
+    let snapshot = records.iter().rev().find_map(|record| match record {
+        Record::Snapshot(snapshot) => Some(snapshot),
+        _ => None,
+    });
+    let register = snapshot.and_then(|snapshot| Register::from_bytes(&snapshot.data));
+    (register.unwrap_or_default(), snapshot.map_or(0, |snapshot| snapshot.index))
+}
+
+fn server(config: &Config, records: Vec<Record>) -> Server {
+    let ids = config.servers.keys().copied();
+    let mut rules = match config.rank {
+        RankBy::Id => Rules::by_id(ids),
+        RankBy::Load => Rules::by_load(ids),
+        RankBy::Address => Rules::by_address(config.servers.iter().map(|(id, at)| (*id, Address::from(*at)))),
+    };
+    rules.startup = Delay::between_ms(50, 100);
+    rules.answers = Delay::exactly_ms(20);
+    rules.victory = Delay::exactly_ms(60);
+    let tick_us = u64::try_from(config.heartbeat.as_micros()).unwrap_or(u64::MAX);
+    let silence_us = u64::try_from(config.silence.as_micros()).unwrap_or(u64::MAX);
+    let place = config.servers.keys().position(|id| *id == config.id).unwrap_or(0);
+    let backstop = usize::try_from(1_000_000 / tick_us.max(1)).unwrap_or(40).max(8);
+    let settings = Settings {
+        id: config.id,
+        voters: config.servers.keys().copied().collect(),
+        tick: Delay { min_us: tick_us, max_us: tick_us },
+        backstop_ticks: backstop + 4 * place,
+        keep_entries: SNAPSHOT_EVERY / 2,
+    };
+    let silence = Delay { min_us: silence_us, max_us: silence_us };
+    let times = Times { silence, retry: Delay::exactly_ms(3) };
+    let election = Bully::new(config.id, Arc::new(rules));
+    Control::new(election, Replica::new(settings, records), times)
+}

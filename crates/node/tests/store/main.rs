@@ -1,0 +1,9 @@
+//! The store against what disks, crashes and people do to it.
+
+#![expect(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
+mod crash;
+mod damage;
+mod refusal;
+mod scratch;
+mod twin;

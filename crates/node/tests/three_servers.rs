@@ -1,0 +1,109 @@
+//! Three servers in one process: real sockets, real disks.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use primus_core::NodeId;
+use primus_core::rank::RankBy;
+use primus_node::node::{self, Config, Handle, Request};
+use primus_node::store::{Identity, Store};
+use primus_server::register::Change;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+struct Server {
+    handle: Handle,
+    task: JoinHandle<()>,
+}
+
+async fn start(config: Config, listener: TcpListener) -> Server {
+    let identity = Identity { cluster: config.cluster.clone(), server: config.id };
+    let opened = Store::open(&config.dir, &identity).expect("the store opens");
+    let (ready, handle) = oneshot::channel();
+    let task =
+        tokio::spawn(async move { node::run(config, listener, opened, ready).await.expect("the disk works") });
+    Server { handle: handle.await.expect("it starts"), task }
+}
+
+async fn cluster(dir: &std::path::Path, count: u64) -> Vec<(Config, Server)> {
+    let mut listeners = BTreeMap::new();
+    for id in 1..=count {
+        listeners.insert(NodeId(id), TcpListener::bind("127.0.0.1:0").await.expect("a free port"));
+    }
+    let servers: BTreeMap<NodeId, SocketAddr> =
+        listeners.iter().map(|(id, listener)| (*id, listener.local_addr().expect("it is bound"))).collect();
+    let mut all = Vec::new();
+    for (id, listener) in listeners {
+        let config = Config {
+            cluster: "test".to_owned(),
+            id,
+            servers: servers.clone(),
+            dir: dir.join(id.to_string()),
+            rank: RankBy::Id,
+            heartbeat: Duration::from_millis(25),
+            silence: Duration::from_millis(80),
+        };
+        all.push((config.clone(), start(config, listener).await));
+    }
+    all
+}
+
+async fn leader(servers: &[(Config, Server)]) -> usize {
+    for _ in 0..3000 {
+        let leads = |(config, server): &(Config, Server)| {
+            !server.task.is_finished() && server.handle.view.borrow().leader == Some(config.id)
+        };
+        if let Some(place) = servers.iter().position(leads) {
+            return place;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no leader within 30 s");
+}
+
+async fn put(server: &Server, key: &str, value: &str) -> u64 {
+    let (reply, answer) = oneshot::channel();
+    let change = Change::Put(key.to_owned(), Bytes::from(value.to_owned().into_bytes()));
+    server.handle.ask(Request::Change(change, reply));
+    answer.await.expect("an answer").expect("it was written")
+}
+
+async fn get(server: &Server, key: &str) -> Option<Bytes> {
+    let (reply, answer) = oneshot::channel();
+    server.handle.ask(Request::Get(key.to_owned(), reply));
+    answer.await.expect("an answer").expect("it was read").map(|(value, _)| value)
+}
+
+fn directory(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("primus-{name}-{}", std::process::id()));
+    _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("a directory");
+    dir
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_survives_the_leader() {
+    let dir = directory("three");
+    let servers = cluster(&dir, 3).await;
+    let first = leader(&servers).await;
+    put(&servers[first].1, "a", "1").await;
+    assert_eq!(get(&servers[first].1, "a").await, Some(Bytes::from_static(b"1")));
+    servers[first].1.task.abort();
+    let second = loop {
+        let next = leader(&servers).await;
+        if next != first {
+            break next;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(get(&servers[second].1, "a").await, Some(Bytes::from_static(b"1")));
+    put(&servers[second].1, "a", "2").await;
+    for (_, server) in &servers {
+        server.task.abort();
+    }
+    _ = std::fs::remove_dir_all(&dir);
+}

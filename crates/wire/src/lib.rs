@@ -1,0 +1,6 @@
+//! What travels on the links, as bytes. Pure: it reads from buffers and writes to buffers, never from sockets.
+//!
+//! [`frame`] cuts a stream into frames; [`native`] is what primus servers say in them.
+
+pub mod frame;
+pub mod native;

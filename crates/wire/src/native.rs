@@ -1,0 +1,157 @@
+//! What primus servers say to each other in frames: first who they are, then messages.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use primus_core::NodeId;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::frame::{self, FrameError};
+
+/// The version of this protocol. Servers of different versions do not talk.
+pub const PROTOCOL: u32 = 1;
+/// How a link begins, so that a stranger is known by its first bytes.
+const MAGIC: [u8; 8] = *b"primus\0\x01";
+
+/// Who is at the other end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    magic: [u8; 8],
+    /// The protocol that it speaks.
+    pub protocol: u32,
+    /// The cluster that it belongs to.
+    pub cluster: String,
+    /// Which server it is.
+    pub server: NodeId,
+    /// Which server it wants to talk to.
+    pub to: NodeId,
+    /// Its disk.
+    pub store: [u8; 16],
+    /// Its process.
+    pub incarnation: u64,
+}
+
+/// The answer to a hello.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Go on.
+    Welcome(Hello),
+    /// Go away, for this reason.
+    Refused(String),
+}
+
+/// Why bytes were not understood.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NotUnderstood {
+    /// It is no frame.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// It is no message.
+    #[error("a frame that is no message of protocol {PROTOCOL}")]
+    Message,
+}
+
+impl Hello {
+    /// A hello in the present protocol.
+    #[must_use]
+    pub const fn new(cluster: String, server: NodeId, to: NodeId, store: [u8; 16], incarnation: u64) -> Self {
+        Self { magic: MAGIC, protocol: PROTOCOL, cluster, server, to, store, incarnation }
+    }
+
+    /// Why a server `me` of `cluster` would not talk to whoever says this; nothing if it would.
+    #[must_use]
+    pub fn objection(&self, cluster: &str, me: NodeId) -> Option<String> {
+        if self.magic != MAGIC {
+            return Some("this is a link of primus servers".to_owned());
+        }
+        if self.protocol != PROTOCOL {
+            return Some(format!(
+                "protocol {} here, {} there: run the same version on both",
+                PROTOCOL, self.protocol
+            ));
+        }
+        if self.cluster != cluster {
+            return Some(format!(
+                "cluster '{cluster}' here, '{}' there: check the addresses of the peers",
+                self.cluster
+            ));
+        }
+        if self.to != me {
+            return Some(format!(
+                "server {me} here, server {} was meant: check the addresses of the peers",
+                self.to
+            ));
+        }
+        (self.server == me).then(|| format!("two servers have the id {me}: give each its own"))
+    }
+}
+
+/// Appends a message as a frame.
+///
+/// # Errors
+/// If it is too long for one.
+pub fn put<T: Serialize>(buffer: &mut BytesMut, message: &T) -> Result<(), FrameError> {
+    let bytes = postcard::to_stdvec(message).unwrap_or_default();
+    frame::put(buffer, |buffer| buffer.put_slice(&bytes))
+}
+
+/// Takes the next whole message out of what has arrived, if there is one.
+///
+/// # Errors
+/// If what comes next can never be one.
+pub fn take<T: DeserializeOwned>(arrived: &mut BytesMut) -> Result<Option<T>, NotUnderstood> {
+    frame::take(arrived)?.map(|frame| parse(&frame)).transpose()
+}
+
+/// A whole frame must be one message, with nothing left over.
+fn parse<T: DeserializeOwned>(frame: &Bytes) -> Result<T, NotUnderstood> {
+    match postcard::take_from_bytes(frame) {
+        Ok((message, [])) => Ok(message),
+        _ => Err(NotUnderstood::Message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use primus_core::election::bully;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello::new("north".to_owned(), NodeId(1), NodeId(2), [7; 16], 42)
+    }
+
+    #[test]
+    fn a_hello_comes_out_as_it_went_in() {
+        let mut buffer = BytesMut::new();
+        put(&mut buffer, &Answer::Welcome(hello())).unwrap();
+        assert_eq!(take(&mut buffer), Ok(Some(Answer::Welcome(hello()))));
+        assert_eq!(take::<Answer>(&mut buffer), Ok(None));
+    }
+
+    #[test]
+    fn a_stranger_is_refused_with_a_reason() {
+        let objection = |change: fn(&mut Hello)| {
+            let mut hello = hello();
+            change(&mut hello);
+            hello.objection("north", NodeId(2))
+        };
+        assert_eq!(objection(|_| {}), None);
+        assert!(objection(|hello| hello.cluster = "south".to_owned()).unwrap().contains("'south'"));
+        assert!(objection(|hello| hello.protocol = 9).unwrap().contains("protocol"));
+        assert!(objection(|hello| hello.to = NodeId(3)).unwrap().contains("server 3 was meant"));
+        assert!(objection(|hello| hello.server = NodeId(2)).unwrap().contains("two servers"));
+        assert!(objection(|hello| hello.magic = [0; 8]).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut framed = BytesMut::new();
+            frame::put(&mut framed, |buffer| buffer.put_slice(&bytes)).unwrap();
+            _ = take::<Answer>(&mut framed.clone());
+            _ = take::<bully::Message>(&mut framed);
+        }
+    }
+}
