@@ -1,17 +1,20 @@
 //! Arguments as typed. Nothing here is checked beyond its spelling: what the words mean is the business of
 //! [`crate::settings`], which can also say better what is wrong with them.
 
+mod cluster;
 mod guide;
 mod mistakes;
 mod replay;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::output::failure::Failure;
 
+pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs};
 pub(crate) use guide::guide;
 
 /// Everything that was typed.
@@ -50,9 +53,52 @@ pub(crate) enum Command {
     /// Run an election in virtual time and judge it
     #[command(after_help = guide::SIMULATE)]
     Simulate(SimulateArgs),
+    /// Start a farm of real processes on this host
+    #[command(after_help = guide::UP)]
+    Up(UpArgs),
+    /// Show who leads, and how all servers are
+    #[command(after_help = guide::STATUS)]
+    Status(StatusArgs),
+    /// Say who leads
+    #[command(after_help = guide::LEADER)]
+    Leader(Place),
+    /// Keep small values that all servers agree on
+    #[command(after_help = guide::KV)]
+    Kv(KvArgs),
+    /// Show what has happened
+    #[command(after_help = guide::EVENTS)]
+    Events(EventsArgs),
+    /// Hold an election
+    #[command(after_help = guide::ELECT)]
+    Elect(Place),
+    /// Let the leader step down
+    #[command(after_help = guide::RESIGN)]
+    Resign(Place),
+    /// Let another server lead
+    #[command(after_help = guide::TRANSFER)]
+    Transfer(TransferArgs),
+    /// Kill, freeze, cut off and overload servers of a farm that primus up runs
+    #[command(after_help = guide::CHAOS)]
+    Chaos(ChaosArgs),
+    /// Run one server of a cluster
+    #[command(after_help = guide::SERVER)]
+    Server(ServerArgs),
     /// Measure how fast primus is here
     #[command(after_help = guide::BENCH)]
     Bench(BenchArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct ServerArgs {
+    /// The server's configuration, a TOML file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Listen beyond the loopback address, without encryption, for whoever can reach the port
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// End when this process ends
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) parent: Option<i32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

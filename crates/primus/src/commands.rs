@@ -1,9 +1,18 @@
 //! The commands: each takes arguments, prints what it found and says whether what was asked for held.
 
 mod bench;
+mod chaos;
 mod demo;
+mod events;
+mod kv;
+mod leader;
+mod operate;
 pub(crate) mod seeds;
+mod server;
+pub(crate) use server::SILENCE;
 mod simulate;
+mod status;
+mod up;
 
 use std::process::ExitCode;
 
@@ -18,6 +27,8 @@ use crate::output::{json, screen};
 pub(crate) enum Verdict {
     Held,
     Failed,
+    /// There is no leader, and that was the question.
+    NoLeader,
 }
 
 impl Verdict {
@@ -30,6 +41,7 @@ impl Verdict {
         match self {
             Self::Held => ExitCode::SUCCESS,
             Self::Failed => ExitCode::FAILURE,
+            Self::NoLeader => ExitCode::from(4),
         }
     }
 }
@@ -40,6 +52,16 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         None => guide(cli.output),
         Some(Command::Demo) => demo::run(cli.output),
         Some(Command::Simulate(args)) => simulate::run(&args.algorithm, cli.output),
+        Some(Command::Up(args)) => up::run(args, cli.output),
+        Some(Command::Status(args)) => status::run(args, cli.output),
+        Some(Command::Leader(place)) => leader::run(place, cli.output),
+        Some(Command::Kv(args)) => kv::run(args, cli.output),
+        Some(Command::Events(args)) => events::run(args, cli.output),
+        Some(Command::Elect(place)) => operate::elect(place, cli.output),
+        Some(Command::Resign(place)) => operate::resign(place, cli.output),
+        Some(Command::Transfer(args)) => operate::transfer(args, cli.output),
+        Some(Command::Chaos(args)) => chaos::run(args, cli.output),
+        Some(Command::Server(args)) => server::run(args),
         Some(Command::Bench(args)) => match &args.what {
             Bench::Simulate(args) => bench::simulate(args, cli.output),
         },
@@ -61,6 +83,20 @@ fn guide(format: Format) -> Result<Verdict, Failure> {
     };
     screen::print(&text)?;
     Ok(Verdict::Held)
+}
+
+/// Prints what was found, for people or for scripts. Is anybody still reading?
+fn show(format: Format, text: impl FnOnce() -> String, object: &impl Serialize) -> Result<bool, Failure> {
+    match format {
+        Format::Text => screen::stream(&text()),
+        Format::Json => screen::stream(&json::line(object)),
+        Format::Mermaid => Err(nothing_to_draw("this")),
+    }
+}
+
+/// Nothing must happen that cannot be shown in the end.
+fn refuse_to_draw(format: Format) -> Result<(), Failure> {
+    if format == Format::Mermaid { Err(nothing_to_draw("this")) } else { Ok(()) }
 }
 
 fn nothing_to_draw(what: &str) -> Failure {

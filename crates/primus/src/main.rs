@@ -3,7 +3,9 @@
 //! Words are read as typed ([`args`]), checked into what they mean ([`settings`]), carried out ([`commands`]) and
 //! shown ([`output`]). Data goes to stdout, everything else to stderr.
 
+mod api;
 mod args;
+mod client;
 mod commands;
 mod output;
 mod settings;

@@ -5,6 +5,7 @@ mod bully;
 pub(crate) mod cast;
 mod events;
 mod ring;
+pub(crate) mod server;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -18,7 +19,7 @@ use crate::args::{Algorithm, Conditions, WhichFaults};
 use crate::output::failure::Failure;
 use cast::Cast;
 
-pub(crate) use amounts::number;
+pub(crate) use amounts::{length, number, quoted};
 
 /// More nodes in one ring than any command line can hold.
 const RING_MAX: usize = 100_000;
@@ -107,7 +108,7 @@ impl Conditions {
 }
 
 /// A seed that nobody chose. It is short, so that people can type it again.
-fn fresh_seed() -> u64 {
+pub(crate) fn fresh_seed() -> u64 {
     // The standard library seeds its hash maps from the system; that is all the chance one number needs.
     RandomState::new().build_hasher().finish() % 1_000_000_000
 }

@@ -11,8 +11,22 @@ pub(super) const COMMANDS: &str = "\
 try:
   demo        a tour of elections that checks what it shows
   simulate    run an election in virtual time and judge it
+  up          start a farm of real processes on this host
+  chaos       kill, freeze, cut off and overload its servers
+
+use:
+  kv          keep small values that all servers agree on
+
+run:
+  server      run one server of a cluster
 
 operate:
+  status      show who leads, and how all servers are
+  leader      say who leads
+  events      show what has happened
+  elect       hold an election
+  resign      let the leader step down
+  transfer    let another server lead
   bench       measure how fast primus is here
 
 `primus COMMAND --help` explains a command and ends with examples.";
@@ -46,6 +60,133 @@ Examples:
   primus simulate bully --nodes 1,2,3 --partition '1,2|3@2s..5s' -o mermaid
   primus simulate bully --nodes 1,2,3,4,5 --crash 5 --seeds 10000";
 
+pub(super) const UP: &str = "\
+It prints who leads and stays until it is interrupted; then it stops all servers. None of them survives it.
+Two servers tolerate no loss: neither is a majority.
+
+Examples:
+  primus up
+  primus up --servers 5 --rank id
+  primus up --dir ./farm
+  primus up --for 10s -o json";
+
+pub(super) const STATUS: &str = "\
+Examples:
+  primus status
+  primus status --watch
+  primus status -o json";
+
+pub(super) const LEADER: &str = "\
+Without a leader it ends with exit code 4.
+
+Examples:
+  primus leader
+  primus leader -o json";
+
+pub(super) const KV: &str = "\
+A value is acknowledged when a majority of servers has it on disk. If no answer comes back, the outcome is unknown,
+and that is said; nothing is written twice.
+
+Examples:
+  primus kv put colour blue
+  primus kv get colour
+  primus kv list";
+
+pub(super) const KV_PUT: &str = "\
+Examples:
+  primus kv put colour blue
+  primus kv put paint/colour 'light blue' --timeout 10s";
+
+pub(super) const KV_GET: &str = "\
+Examples:
+  primus kv get colour
+  primus kv get colour -o json";
+
+pub(super) const KV_DELETE: &str = "\
+Examples:
+  primus kv delete colour";
+
+pub(super) const KV_LIST: &str = "\
+Examples:
+  primus kv list
+  primus kv list paint/ -o json";
+
+pub(super) const EVENTS: &str = "\
+Every server has its own history, with its own numbers.
+
+Examples:
+  primus events
+  primus events --follow
+  primus events --after 12 -o json";
+
+pub(super) const ELECT: &str = "\
+Examples:
+  primus elect";
+
+pub(super) const RESIGN: &str = "\
+Examples:
+  primus resign";
+
+pub(super) const TRANSFER: &str = "\
+A transfer to a server that is dead or too far behind fails, and the leader stays.
+
+Examples:
+  primus transfer 2";
+
+pub(super) const CHAOS: &str = "\
+It works only against a farm that primus up runs for you on this host.
+
+Examples:
+  primus chaos kill leader
+  primus chaos restart 3
+  primus chaos partition '1,2|3'";
+
+pub(super) const CHAOS_KILL: &str = "\
+Examples:
+  primus chaos kill leader
+  primus chaos kill 2";
+
+pub(super) const CHAOS_FREEZE: &str = "\
+Examples:
+  primus chaos freeze leader";
+
+pub(super) const CHAOS_THAW: &str = "\
+Examples:
+  primus chaos thaw 3";
+
+pub(super) const CHAOS_RESTART: &str = "\
+Examples:
+  primus chaos restart 3";
+
+pub(super) const CHAOS_PARTITION: &str = "\
+Servers that are not named keep all their links.
+
+Examples:
+  primus chaos partition '1,2|3'";
+
+pub(super) const CHAOS_HEAL: &str = "\
+Examples:
+  primus chaos heal";
+
+pub(super) const CHAOS_LOAD: &str = "\
+Examples:
+  primus chaos load 2 85
+  primus chaos load leader 95
+  primus chaos load 2 none";
+
+pub(super) const SERVER: &str = "\
+A file looks like this; every server of a cluster has its own:
+  [server]
+  id = 1
+  address = \"127.0.0.1:7460\"
+  api = \"127.0.0.1:7461\"
+  farm = \"north\"
+  [peers]
+  peers = [{ id = 2, address = \"127.0.0.1:7470\", api = \"127.0.0.1:7471\" }]
+
+Examples:
+  primus server --config server-1.toml";
+
 pub(super) const BENCH: &str = "\
 Examples:
   primus bench simulate
@@ -68,6 +209,8 @@ pub(crate) fn guide() -> String {
   primus simulate ring --ids 5,3,7,1,4 --start 1    one election, line by line
   primus simulate bully --nodes 1,2,3,4,5 --crash 5 --seeds 10000
                                                     ten thousand elections, judged
+  primus up                                         a farm of real processes, here
+  primus chaos kill leader                          and what it is good for
   primus --help                                     all commands
 ",
         env!("CARGO_PKG_VERSION"),

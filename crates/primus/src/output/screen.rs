@@ -17,10 +17,24 @@ pub(crate) const FAINT: Style = Style::new().dimmed();
 
 /// Writes to stdout. A closed pipe is fine: nobody wants the rest.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut stdout = anstream::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::output(&error)),
-        _ => Ok(()),
+    stream(text).map(|_| ())
+}
+
+/// Writes a part of a stream to stdout. Is anybody still reading?
+pub(crate) fn stream(text: &str) -> Result<bool, Failure> {
+    written(&mut anstream::stdout().lock(), text.as_bytes())
+}
+
+/// Writes somebody's own data to stdout, byte by byte: what looks like a colour in it is left alone.
+pub(crate) fn print_raw(data: &[u8]) -> Result<(), Failure> {
+    written(&mut std::io::stdout().lock(), data).map(|_| ())
+}
+
+fn written(stdout: &mut impl Write, data: &[u8]) -> Result<bool, Failure> {
+    match stdout.write_all(data).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::output(&error)),
     }
 }
 

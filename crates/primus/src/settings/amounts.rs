@@ -1,5 +1,7 @@
 //! Numbers, shares and lengths of time, as people write them: `250ms`, `1..20ms`, `0.1`.
 
+use std::time::Duration;
+
 use primus_core::machine::Delay;
 
 use crate::output::failure::Failure;
@@ -62,6 +64,14 @@ pub(super) fn moment_us(text: &str) -> Result<u64, Failure> {
     })
 }
 
+/// A length of time of at most a day, such as `250ms` or `2s`.
+pub(crate) fn length(flag: &str, text: &str) -> Result<Duration, Failure> {
+    let length = length_us(text).filter(|length| *length <= MOMENT_MAX_US).map(Duration::from_micros);
+    length.ok_or_else(|| {
+        Failure::usage(format!("{flag} is {}", quoted(text)), "write it like 250ms or 2s, up to 24h")
+    })
+}
+
 fn length_us(text: &str) -> Option<u64> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
@@ -80,7 +90,7 @@ fn length_us(text: &str) -> Option<u64> {
 }
 
 /// What somebody typed, in quotes and not at any length.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("'{}…'", &text[..end]),

@@ -1,0 +1,12 @@
+//! The HTTP API of a server.
+//!
+//! Every server answers. What only the leader can do, a follower passes on to it. `/livez` never depends on a quorum.
+
+mod answers;
+mod proxy;
+mod routes;
+mod serve;
+
+pub(crate) use proxy::Proxy;
+pub(crate) use routes::{Context, Places};
+pub(crate) use serve::serve;

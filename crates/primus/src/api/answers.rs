@@ -1,0 +1,161 @@
+//! What the API says, as JSON: the same objects that the commands print.
+
+use std::time::SystemTime;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use primus_node::node::{Unable, View};
+use primus_replica::Role;
+use serde::Serialize;
+
+use super::routes::Context;
+
+/// An error, in the same body everywhere.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    hint: &'static str,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    error: Inner<'a>,
+}
+
+#[derive(Serialize)]
+struct Inner<'a> {
+    code: &'a str,
+    message: &'a str,
+    hint: &'a str,
+}
+
+/// `/v1/leader`.
+#[derive(Serialize)]
+pub(crate) struct LeaderAnswer {
+    farm: String,
+    leader: Option<u64>,
+    term: u64,
+    since: String,
+    reason: &'static str,
+}
+
+/// `/v1/status`.
+#[derive(Serialize)]
+pub(crate) struct StatusAnswer {
+    #[serde(flatten)]
+    leader: LeaderAnswer,
+    server: u64,
+    servers: Vec<ServerAnswer>,
+    workers: [u8; 0],
+    queued: u64,
+    running: u64,
+    suspicions: u64,
+    longest_turn_ms: f64,
+}
+
+#[derive(Serialize)]
+struct ServerAnswer {
+    id: u64,
+    address: String,
+    api: String,
+    role: &'static str,
+    alive: bool,
+    score: Option<f64>,
+    applied: Option<u64>,
+    lag: Option<u64>,
+}
+
+impl LeaderAnswer {
+    pub(crate) fn new(context: &Context, view: &View) -> Self {
+        Self {
+            farm: context.farm.clone(),
+            leader: view.leader.map(|leader| leader.0),
+            term: view.term.0,
+            since: text_of(view.since),
+            reason: view.reason.name(),
+        }
+    }
+}
+
+impl StatusAnswer {
+    pub(crate) fn new(context: &Context, view: &View) -> Self {
+        let servers = context.servers.iter().map(|(id, places)| {
+            let is_self = *id == view.id;
+            let peer = view.peers.get(id).copied().unwrap_or_default();
+            let score = if is_self { Some(view.score) } else { peer.score };
+            let applied = if is_self { Some(view.applied) } else { peer.matched };
+            ServerAnswer {
+                id: id.0,
+                address: places.address.to_string(),
+                api: places.api.to_string(),
+                role: role_of(view, *id == view.id, view.leader == Some(*id)),
+                alive: is_self || peer.is_up,
+                score: score.map(|score| f64::from(score.hundredths()) / 100.0),
+                applied,
+                lag: applied.map(|applied| view.last.saturating_sub(applied)),
+            }
+        });
+        Self {
+            leader: LeaderAnswer::new(context, view),
+            server: view.id.0,
+            servers: servers.collect(),
+            workers: [],
+            queued: 0,
+            running: 0,
+            suspicions: view.suspicions,
+            longest_turn_ms: view.longest_turn.as_secs_f64() * 1000.0,
+        }
+    }
+}
+
+fn role_of(view: &View, is_self: bool, leads: bool) -> &'static str {
+    match (leads, is_self, view.role) {
+        (true, ..) => "leader",
+        (false, true, Role::Candidate) => "candidate",
+        _ => "follower",
+    }
+}
+
+/// A point in time as RFC 3339, UTC, milliseconds.
+pub(crate) fn text_of(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time).map_or_else(|_| String::new(), |time| format!("{time:.3}"))
+}
+
+impl Problem {
+    pub(crate) fn usage(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, code: "usage", message: message.into(), hint }
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::NOT_FOUND, code: "not_found", message: message.into(), hint }
+    }
+
+    pub(crate) fn forbidden(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::FORBIDDEN, code: "not_allowed", message: message.into(), hint }
+    }
+
+    pub(crate) fn unavailable(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, code, message: message.into(), hint }
+    }
+}
+
+impl From<Unable> for Problem {
+    fn from(unable: Unable) -> Self {
+        let (code, hint) = match unable {
+            Unable::NotLeading(_) | Unable::NoLeader => ("no_leader", "try again in a moment"),
+            Unable::Busy => ("busy", "try again in a moment"),
+            Unable::Unknown => ("unknown_outcome", "read the key to find out whether it was written"),
+        };
+        Self::unavailable(code, unable.to_string(), hint)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let error = Inner { code: self.code, message: &self.message, hint: self.hint };
+        (self.status, Json(Body { error })).into_response()
+    }
+}

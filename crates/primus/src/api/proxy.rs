@@ -1,0 +1,53 @@
+//! Passes a request on to the leader. One hop only: a request that was passed on already is answered here.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Uri};
+use axum::response::{IntoResponse, Response};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::time::timeout;
+
+use super::answers::Problem;
+
+/// Marks a request that came through another server.
+pub(crate) const PASSED_ON: &str = "x-primus-passed-on";
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// A client that keeps its connections.
+#[derive(Debug, Clone)]
+pub(crate) struct Proxy {
+    client: Client<HttpConnector, Body>,
+}
+
+impl Proxy {
+    pub(crate) fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(Duration::from_secs(1)));
+        connector.set_nodelay(true);
+        Self { client: Client::builder(TokioExecutor::new()).build(connector) }
+    }
+
+    /// The leader's answer to this request.
+    pub(crate) async fn pass_on(&self, mut request: Request<Body>, leader: SocketAddr) -> Response {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let Ok(uri) = format!("http://{leader}{path}").parse::<Uri>() else {
+            return Problem::usage("the request's path cannot be passed on", "check the key").into_response();
+        };
+        *request.uri_mut() = uri;
+        request.headers_mut().insert(PASSED_ON, HeaderValue::from_static("1"));
+        match timeout(ANSWER_TIME, self.client.request(request)).await {
+            Ok(Ok(response)) => response.map(Body::new).into_response(),
+            _ => unreachable_leader().into_response(),
+        }
+    }
+}
+
+/// The connection broke or took too long: a write may have taken place.
+fn unreachable_leader() -> Problem {
+    let message = "the leader could not be reached; whether a write took place is unknown";
+    Problem::unavailable("unknown_outcome", message, "read the key to find out, or try again")
+}

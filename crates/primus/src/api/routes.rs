@@ -1,0 +1,335 @@
+//! The routes, one small handler each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::Request;
+use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use futures_util::{Stream, StreamExt, stream};
+use primus_core::NodeId;
+use primus_core::load::Score;
+use primus_node::events::Event;
+use primus_node::node::{Handle, Request as Ask, Unable};
+use primus_server::Reason;
+use primus_server::register::Change;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::answers::{LeaderAnswer, Problem, StatusAnswer, text_of};
+use super::proxy::{PASSED_ON, Proxy};
+
+/// The longest value, and the longest key.
+const VALUE_LEN_MAX: usize = 256 * 1024;
+const KEY_LEN_MAX: usize = 1024;
+
+/// What handlers need to know.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    pub(crate) farm: String,
+    pub(crate) servers: Arc<BTreeMap<NodeId, Places>>,
+    pub(crate) handle: Handle,
+    pub(crate) proxy: Proxy,
+    /// May links be cut and loads be overridden?
+    pub(crate) has_chaos: bool,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Places {
+    pub(crate) address: SocketAddr,
+    pub(crate) api: SocketAddr,
+}
+
+impl Context {
+    /// Everything that a server of this farm serves.
+    pub(crate) fn router(self) -> Router {
+        Router::new()
+            .route("/livez", get(|| async { "alive\n" }))
+            .route("/readyz", get(readyz))
+            .route("/metrics", get(metrics))
+            .route("/v1/leader", get(leader))
+            .route("/v1/status", get(status))
+            .route("/v1/events", get(events))
+            .route("/v1/elections", post(elect))
+            .route("/v1/leader/resign", post(resign))
+            .route("/v1/leader/transfer", post(transfer))
+            .route("/v1/kv", get(list))
+            .route("/v1/kv/{*key}", get(read).put(write).delete(forget))
+            .route("/v1/chaos/cut", post(cut))
+            .route("/v1/chaos/load", post(load))
+            .fallback(|| async {
+                Problem::not_found("there is nothing at this path", "see the API's documentation")
+            })
+            .with_state(self)
+    }
+
+    /// The leader's API, if another server leads and the request did not come through one already.
+    fn elsewhere(&self, request: &Request<Body>) -> Option<SocketAddr> {
+        let view = self.handle.view.borrow();
+        let leader = view.leader.filter(|leader| *leader != view.id)?;
+        let is_first_hop = !request.headers().contains_key(PASSED_ON);
+        self.servers.get(&leader).filter(|_| is_first_hop).map(|places| places.api)
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<Result<T, Unable>>) -> Ask) -> Result<T, Problem> {
+        let (reply, answer) = oneshot::channel();
+        self.handle.ask(request(reply));
+        let ended = || Problem::unavailable("no_leader", "the server is ending", "ask another server");
+        Ok(answer.await.map_err(|_| ended())??)
+    }
+}
+
+async fn readyz(State(context): State<Context>) -> Response {
+    let has_leader = context.handle.view.borrow().leader.is_some();
+    match has_leader {
+        true => "ready\n".into_response(),
+        false => Problem::unavailable("no_leader", "no server leads at the moment", "wait").into_response(),
+    }
+}
+
+async fn metrics(State(context): State<Context>) -> String {
+    let view = context.handle.view.borrow().clone();
+    let links = view.peers.values().filter(|peer| peer.is_up).count();
+    let leads = u8::from(view.leader == Some(view.id));
+    [
+        ("primus_term", "gauge", view.term.0.to_string()),
+        ("primus_leading", "gauge", leads.to_string()),
+        ("primus_log_last_index", "gauge", view.last.to_string()),
+        ("primus_log_applied_index", "gauge", view.applied.to_string()),
+        ("primus_links_up", "gauge", links.to_string()),
+        ("primus_suspicions_total", "counter", view.suspicions.to_string()),
+        ("primus_loop_turn_longest_seconds", "gauge", view.longest_turn.as_secs_f64().to_string()),
+    ]
+    .map(|(name, kind, value)| format!("# TYPE {name} {kind}\n{name} {value}\n"))
+    .concat()
+}
+
+async fn leader(State(context): State<Context>) -> Json<LeaderAnswer> {
+    let view = context.handle.view.borrow().clone();
+    Json(LeaderAnswer::new(&context, &view))
+}
+
+/// The leader knows most: how far everybody is. A follower without one tells what it knows.
+async fn status(State(context): State<Context>, request: Request<Body>) -> Response {
+    if let Some(api) = context.elsewhere(&request) {
+        let answer = context.proxy.pass_on(request, api).await;
+        if answer.status().is_success() {
+            return answer;
+        }
+    }
+    let view = context.handle.view.borrow().clone();
+    Json(StatusAnswer::new(&context, &view)).into_response()
+}
+
+async fn elect(State(context): State<Context>) -> Json<serde_json::Value> {
+    context.handle.ask(Ask::Elect);
+    Json(json!({ "started": true }))
+}
+
+async fn resign(State(context): State<Context>, request: Request<Body>) -> Response {
+    if let Some(api) = context.elsewhere(&request) {
+        return context.proxy.pass_on(request, api).await;
+    }
+    hand_over(&context, None, Reason::Resigned).await
+}
+
+#[derive(Deserialize)]
+struct To {
+    to: u64,
+}
+
+async fn transfer(State(context): State<Context>, request: Request<Body>) -> Response {
+    if let Some(api) = context.elsewhere(&request) {
+        return context.proxy.pass_on(request, api).await;
+    }
+    let body = to_bytes(request.into_body(), 1024).await.unwrap_or_default();
+    match serde_json::from_slice::<To>(&body) {
+        Ok(To { to }) if context.servers.contains_key(&NodeId(to)) => {
+            hand_over(&context, Some(NodeId(to)), Reason::Operator).await
+        }
+        Ok(To { to }) => Problem::not_found(format!("there is no server {to}"), "see /v1/status").into_response(),
+        Err(_) => Problem::usage("a server is missing", "send {\"to\":2}").into_response(),
+    }
+}
+
+/// Waits until somebody else leads; a transfer that comes to nothing leaves the old leader in place.
+async fn hand_over(context: &Context, to: Option<NodeId>, reason: Reason) -> Response {
+    let mut view = context.handle.view.clone();
+    let me = view.borrow().id;
+    if to == Some(me) && view.borrow().leader == Some(me) {
+        return leader(State(context.clone())).await.into_response();
+    }
+    if view.borrow().leader != Some(me) {
+        return Problem::from(Unable::NoLeader).into_response();
+    }
+    context.handle.ask(Ask::Transfer(to, reason));
+    let changed = view.wait_for(|view| view.leader.is_some_and(|leader| leader != me));
+    if tokio::time::timeout(Duration::from_secs(2), changed).await.is_ok() {
+        return leader(State(context.clone())).await.into_response();
+    }
+    let message = "the server that should take over is dead or too far behind; the leader stays";
+    Problem::unavailable("not_transferred", message, "see /v1/status").into_response()
+}
+
+#[derive(Serialize)]
+struct Value {
+    key: String,
+    value: String,
+    index: u64,
+}
+
+impl Value {
+    fn new(key: String, value: &[u8], index: u64) -> Self {
+        Self { key, value: String::from_utf8_lossy(value).into_owned(), index }
+    }
+}
+
+#[derive(Deserialize)]
+struct Prefix {
+    #[serde(default)]
+    prefix: String,
+}
+
+async fn list(
+    State(context): State<Context>,
+    Query(Prefix { prefix }): Query<Prefix>,
+    request: Request<Body>,
+) -> Response {
+    if let Some(api) = context.elsewhere(&request) {
+        return context.proxy.pass_on(request, api).await;
+    }
+    match context.ask(|reply| Ask::List(prefix, reply)).await {
+        Ok(found) => {
+            let items: Vec<Value> =
+                found.into_iter().map(|(key, value, index)| Value::new(key, &value, index)).collect();
+            Json(json!({ "items": items, "next": null })).into_response()
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn read(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
+    if let Some(api) = context.elsewhere(&request) {
+        return context.proxy.pass_on(request, api).await;
+    }
+    match context.ask(|reply| Ask::Get(key.clone(), reply)).await {
+        Ok(Some((value, index))) => Json(Value::new(key, &value, index)).into_response(),
+        Ok(None) => Problem::not_found(format!("nothing was put under '{key}'"), "primus kv list shows all keys")
+            .into_response(),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn write(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
+    if let Some(api) = context.elsewhere(&request) {
+        return context.proxy.pass_on(request, api).await;
+    }
+    let Ok(value) = to_bytes(request.into_body(), VALUE_LEN_MAX).await else {
+        return Problem::usage(format!("the value is longer than {VALUE_LEN_MAX} bytes"), "split it")
+            .into_response();
+    };
+    change(&context, key, move |key| Change::Put(key, value)).await
+}
+
+async fn forget(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
+    if let Some(api) = context.elsewhere(&request) {
+        return context.proxy.pass_on(request, api).await;
+    }
+    change(&context, key, Change::Delete).await
+}
+
+async fn change(context: &Context, key: String, change: impl FnOnce(String) -> Change) -> Response {
+    if key.len() > KEY_LEN_MAX {
+        return Problem::usage(format!("the key is longer than {KEY_LEN_MAX} bytes"), "shorten it").into_response();
+    }
+    match context.ask(|reply| Ask::Change(change(key.clone()), reply)).await {
+        Ok(index) => Json(json!({ "key": key, "index": index })).into_response(),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+struct After {
+    #[serde(default)]
+    after: u64,
+    follow: Option<bool>,
+}
+
+/// Server-sent events, from any number on. This server's own: every server has its own history.
+async fn events(State(context): State<Context>, Query(After { after, follow }): Query<After>) -> Response {
+    let past = stream::iter(context.handle.history.after(after));
+    let newest = context.handle.history.newest();
+    let last = context.handle.history.after(after).last().map_or(after, |event| event.index);
+    let history = Arc::clone(&context.handle.history);
+    let future = stream::unfold((last, newest), move |(last, mut newest)| {
+        let history = Arc::clone(&history);
+        async move {
+            newest.wait_for(|newest| *newest > last).await.ok()?;
+            let events = history.after(last);
+            let last = events.last().map_or(last, |event| event.index);
+            Some((stream::iter(events), (last, newest)))
+        }
+    });
+    match follow {
+        Some(false) => sent(past).into_response(),
+        _ => sent(past.chain(future.flatten())).keep_alive(KeepAlive::default()).into_response(),
+    }
+}
+
+fn sent(
+    events: impl Stream<Item = Event> + Send + 'static,
+) -> Sse<impl Stream<Item = Result<ServerSentEvent, Infallible>>> {
+    Sse::new(events.map(|event| {
+        let mut body = serde_json::to_value(&event.kind).unwrap_or_default();
+        if let Some(fields) = body.as_object_mut() {
+            fields.insert("index".to_owned(), event.index.into());
+            fields.insert("time".to_owned(), text_of(event.time).into());
+        }
+        Ok(ServerSentEvent::default().id(event.index.to_string()).data(body.to_string()))
+    }))
+}
+
+#[derive(Deserialize)]
+struct Peers {
+    peers: BTreeSet<u64>,
+}
+
+async fn cut(State(context): State<Context>, body: Bytes) -> Response {
+    match serde_json::from_slice::<Peers>(&body) {
+        _ if !context.has_chaos => no_chaos().into_response(),
+        Ok(Peers { peers }) => {
+            context.handle.ask(Ask::Cut(peers.into_iter().map(NodeId).collect()));
+            Json(json!({ "cut": true })).into_response()
+        }
+        Err(_) => Problem::usage("the peers are missing", "send {\"peers\":[1,2]}").into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+struct Load {
+    score: f64,
+}
+
+async fn load(State(context): State<Context>, body: Bytes) -> Response {
+    match serde_json::from_slice::<Load>(&body) {
+        _ if !context.has_chaos => no_chaos().into_response(),
+        Ok(Load { score }) => {
+            context.handle.ask(Ask::Load(Score::from_percent(score)));
+            Json(json!({ "score": score })).into_response()
+        }
+        Err(_) => Problem::usage("the score is missing", "send {\"score\":85}").into_response(),
+    }
+}
+
+fn no_chaos() -> Problem {
+    Problem::forbidden("this server was not started by primus up", "chaos works only there")
+}

@@ -1,0 +1,166 @@
+//! The arguments of the commands that start a farm or talk to one.
+
+use clap::{Args, Subcommand};
+
+use super::{RankedBy, guide};
+
+/// Where the farm is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
+pub(crate) struct Place {
+    /// A server's API [default: $PRIMUS_API, else the farm that runs here, else http://127.0.0.1:7461]
+    #[arg(long, value_name = "URL", display_order = 800)]
+    pub(crate) api: Option<String>,
+    /// The name of the farm, if primus up runs several here
+    #[arg(long, value_name = "NAME", display_order = 801)]
+    pub(crate) farm: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct UpArgs {
+    /// How many servers [default: 3, or as many as --dir holds]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) servers: Option<String>,
+    /// Where to keep the data; the next start with it resumes [default: a temporary folder]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<String>,
+    /// Which server should lead: the least loaded, the highest id or the greatest address
+    #[arg(long, value_enum, default_value_t = RankedBy::Load, value_name = "RANK")]
+    pub(crate) rank: RankedBy,
+    /// The name of the farm [default: local, or as --dir says]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) farm: Option<String>,
+    /// End after this long [default: when interrupted]
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) for_time: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct StatusArgs {
+    /// Show it again and again
+    #[arg(long, short = 'w')]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct TransferArgs {
+    /// The server that should lead
+    #[arg(value_name = "ID", allow_negative_numbers = true)]
+    pub(crate) to: String,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct EventsArgs {
+    /// Stay, and show what happens
+    #[arg(long, short = 'f')]
+    pub(crate) follow: bool,
+    /// Show only what came after the event of this number
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) after: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct KvArgs {
+    #[command(subcommand)]
+    pub(crate) what: Kv,
+    /// How long to wait for a leader
+    #[arg(long, global = true, value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
+    pub(crate) timeout: String,
+    /// A server's API [default: $PRIMUS_API, else the farm that runs here, else http://127.0.0.1:7461]
+    #[arg(long, global = true, value_name = "URL", display_order = 800)]
+    pub(crate) api: Option<String>,
+    /// The name of the farm, if primus up runs several here
+    #[arg(long, global = true, value_name = "NAME", display_order = 801)]
+    pub(crate) farm: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub(crate) enum Kv {
+    /// Put a value under a key
+    #[command(after_help = guide::KV_PUT)]
+    Put {
+        /// Where to put it
+        key: String,
+        /// What to put there
+        #[arg(allow_negative_numbers = true)]
+        value: String,
+    },
+    /// Print the value under a key
+    #[command(after_help = guide::KV_GET)]
+    Get {
+        /// Where it is
+        key: String,
+    },
+    /// Remove a key
+    #[command(after_help = guide::KV_DELETE)]
+    Delete {
+        /// Which one
+        key: String,
+    },
+    /// List all keys, or those that begin with a prefix
+    #[command(after_help = guide::KV_LIST)]
+    List {
+        /// How they begin
+        prefix: Option<String>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct ChaosArgs {
+    #[command(subcommand)]
+    pub(crate) what: Chaos,
+    /// The name of the farm, if primus up runs several here
+    #[arg(long, global = true, value_name = "NAME", display_order = 801)]
+    pub(crate) farm: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub(crate) enum Chaos {
+    /// Kill a server, as kill -9 does
+    #[command(after_help = guide::CHAOS_KILL)]
+    Kill {
+        /// A server's id, or leader
+        target: String,
+    },
+    /// Freeze a server: it keeps its connections and says nothing
+    #[command(after_help = guide::CHAOS_FREEZE)]
+    Freeze {
+        /// A server's id, or leader
+        target: String,
+    },
+    /// Let a frozen server go on
+    #[command(after_help = guide::CHAOS_THAW)]
+    Thaw {
+        /// A server's id, or leader
+        target: String,
+    },
+    /// Start a dead server again, or kill a live one first
+    #[command(after_help = guide::CHAOS_RESTART)]
+    Restart {
+        /// A server's id, or leader
+        target: String,
+    },
+    /// Cut the links between groups of servers
+    #[command(after_help = guide::CHAOS_PARTITION)]
+    Partition {
+        /// The groups, such as '1,2|3'
+        groups: String,
+    },
+    /// Mend all links
+    #[command(after_help = guide::CHAOS_HEAL)]
+    Heal,
+    /// Pretend that a server has this load
+    #[command(after_help = guide::CHAOS_LOAD)]
+    Load {
+        /// A server's id, or leader
+        target: String,
+        /// From 0 to 100, or none to measure again
+        #[arg(allow_negative_numbers = true)]
+        score: String,
+    },
+}

@@ -1,0 +1,234 @@
+//! `primus chaos`: what can go wrong, on demand, in a farm that `primus up` runs for this user.
+//!
+//! Signals go straight to the processes. Only `primus up` can start one, so a restart is a file that it finds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Verdict, refuse_to_draw, show};
+use crate::args::{Chaos, ChaosArgs, Format};
+use crate::client::farms::{self, Farm, Started};
+use crate::client::{self, Client};
+use crate::output::failure::Failure;
+use crate::settings::{number, quoted};
+
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+const DEATH_TIME: Duration = Duration::from_secs(5);
+const RESTART_TIME: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What was done, as scripts see it.
+#[derive(Serialize)]
+struct Done {
+    chaos: &'static str,
+    farm: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    #[serde(skip)]
+    text: String,
+}
+
+/// Does it.
+pub(super) fn run(args: &ChaosArgs, format: Format) -> Result<Verdict, Failure> {
+    refuse_to_draw(format)?;
+    let none = || Failure::unreachable("no farm runs here that primus up has started", "start one: primus up");
+    let farm = Farm::find(args.farm.as_deref())?.ok_or_else(none)?;
+    let done = match &args.what {
+        Chaos::Kill { target } => kill(&farm, target),
+        Chaos::Freeze { target } => signal(&farm, target, "freeze", "is frozen", Signal::STOP),
+        Chaos::Thaw { target } => signal(&farm, target, "thaw", "goes on", Signal::CONT),
+        Chaos::Restart { target } => restart(&farm, target),
+        Chaos::Partition { groups } => partition(&farm, groups),
+        Chaos::Heal => cut(&farm, &BTreeMap::new(), "heal", "all links are mended".to_string()),
+        Chaos::Load { target, score } => load(&farm, target, score),
+    }?;
+    show(format, || format!("{}\n", done.text), &done)?;
+    Ok(Verdict::Held)
+}
+
+/// Ends when `primus up` has noticed, so that whoever restarts the server next finds it dead.
+fn kill(farm: &Farm, target: &str) -> Result<Done, Failure> {
+    let done = signal(farm, target, "kill", "is dead", Signal::KILL)?;
+    wait(DEATH_TIME, "the server to die", || {
+        let now = farm.again()?;
+        Ok(now.servers.iter().all(|server| server.pid != done.pid).then_some(()))
+    })?;
+    Ok(done)
+}
+
+fn signal(farm: &Farm, target: &str, chaos: &'static str, outcome: &str, signal: Signal) -> Result<Done, Failure> {
+    let server = find(farm, target)?;
+    let id = server.id;
+    let dead =
+        || Failure::failed("dead", format!("server {id} is dead"), format!("primus chaos restart {id} starts it"));
+    let pid = server.pid.ok_or_else(dead)?;
+    let process = farms::process(pid).ok_or_else(dead)?;
+    kill_process(process, signal).map_err(|_| dead())?;
+    let text = format!("server {id} (pid {pid}) {outcome}");
+    Ok(Done { chaos, farm: farm.name.clone(), server: Some(id), pid: Some(pid), text })
+}
+
+fn restart(farm: &Farm, target: &str) -> Result<Done, Failure> {
+    let Started { id, pid: old, api, .. } = find(farm, target)?.clone();
+    let request = farms::restart_request(&farm.dir, id);
+    fs::write(&request, "").map_err(|error| {
+        Failure::failed("storage", format!("{} cannot be written: {error}", request.display()), "check the folder")
+    })?;
+    let mut seen = None;
+    let pid = wait(RESTART_TIME, "the server to start", || {
+        let now = farm.again()?.servers.into_iter().find(|server| server.id == id).and_then(|server| server.pid);
+        seen = seen.or(now.filter(|pid| Some(*pid) != old));
+        if seen.is_some() && now.is_none() {
+            let log = farms::log_file(&farm.dir, id);
+            let message = format!("server {id} did not start");
+            return Err(Failure::failed("dead", message, format!("see {}", log.display())));
+        }
+        Ok(seen.filter(|_| client::listens(&api)))
+    })?;
+    let text = format!("server {id} runs again (pid {pid})");
+    Ok(Done { chaos: "restart", farm: farm.name.clone(), server: Some(id), pid: Some(pid), text })
+}
+
+fn partition(farm: &Farm, text: &str) -> Result<Done, Failure> {
+    let groups = groups(farm, text)?;
+    let others = |group: &BTreeSet<u64>| -> BTreeSet<u64> {
+        groups.iter().filter(|other| *other != group).flatten().copied().collect()
+    };
+    let cuts = groups.iter().flat_map(|group| group.iter().map(|id| (*id, others(group)))).collect();
+    cut(farm, &cuts, "partition", format!("links are cut: {text}"))
+}
+
+/// Groups of servers: `1,2|3`.
+fn groups(farm: &Farm, text: &str) -> Result<Vec<BTreeSet<u64>>, Failure> {
+    let hint = "write it like '1,2|3', in quotes, each server once at most";
+    let mut seen = BTreeSet::new();
+    let mut groups = Vec::new();
+    for group in text.split('|') {
+        let mut ids = BTreeSet::new();
+        for word in group.split(',') {
+            let id = find(farm, word.trim())?.id;
+            if !seen.insert(id) {
+                return Err(Failure::usage(format!("{} names server {id} twice", quoted(text)), hint));
+            }
+            ids.insert(id);
+        }
+        groups.push(ids);
+    }
+    if groups.len() < 2 {
+        return Err(Failure::usage(format!("{} is only one group", quoted(text)), hint));
+    }
+    Ok(groups)
+}
+
+/// Tells every live server whom it must not talk to; who is not named may talk to everybody.
+fn cut(
+    farm: &Farm,
+    cuts: &BTreeMap<u64, BTreeSet<u64>>,
+    chaos: &'static str,
+    text: String,
+) -> Result<Done, Failure> {
+    let live = farm.servers.iter().filter(|server| server.pid.is_some());
+    let told = live.map(|server| {
+        let peers = cuts.get(&server.id).cloned().unwrap_or_default();
+        client::tell(&server.api, "/v1/chaos/cut", &json!({ "peers": peers }), ANSWER_TIME)
+    });
+    // One that is frozen must not keep the others from being told.
+    let told: Vec<Result<(), Failure>> = told.collect();
+    told.into_iter().collect::<Result<(), _>>()?;
+    Ok(Done { chaos, farm: farm.name.clone(), server: None, pid: None, text })
+}
+
+fn load(farm: &Farm, target: &str, score: &str) -> Result<Done, Failure> {
+    let server = find(farm, target)?;
+    let id = server.id;
+    let (body, text) = match score {
+        "none" => (json!({ "score": null }), format!("server {id} measures its load again")),
+        _ => {
+            let number = score.parse::<f64>().ok().filter(|score| (0.0..=100.0).contains(score));
+            let hint = "give a load from 0 to 100, or none";
+            let number = number.ok_or_else(|| Failure::usage(format!("SCORE is {}", quoted(score)), hint))?;
+            (json!({ "score": number }), format!("server {id} pretends that its load is {number}"))
+        }
+    };
+    client::tell(&server.api, "/v1/chaos/load", &body, ANSWER_TIME)?;
+    Ok(Done { chaos: "load", farm: farm.name.clone(), server: Some(id), pid: server.pid, text })
+}
+
+/// The server that is meant by an id or by `leader`.
+fn find<'a>(farm: &'a Farm, target: &str) -> Result<&'a Started, Failure> {
+    let id = match target {
+        "leader" => leader(farm)?,
+        _ => number("TARGET", target, 1, u64::MAX).map_err(|_| unknown(farm, target))?,
+    };
+    farm.servers.iter().find(|server| server.id == id).ok_or_else(|| unknown(farm, target))
+}
+
+fn leader(farm: &Farm) -> Result<u64, Failure> {
+    let (leader, _) = Client::of(farm).leader()?;
+    leader.leader.ok_or_else(|| Failure::no_leader("no server leads at the moment", "try again, or name an id"))
+}
+
+fn unknown(farm: &Farm, target: &str) -> Failure {
+    let ids: Vec<String> = farm.servers.iter().map(|server| server.id.to_string()).collect();
+    let hint = format!("choose one of {}, or leader", ids.join(", "));
+    Failure::usage(format!("there is no server {} in {}", quoted(target), farm.name), hint)
+}
+
+fn wait<T>(
+    length: Duration,
+    what: &str,
+    mut attempt: impl FnMut() -> Result<Option<T>, Failure>,
+) -> Result<T, Failure> {
+    let until = Instant::now() + length;
+    loop {
+        if let Some(found) = attempt()? {
+            return Ok(found);
+        }
+        if Instant::now() > until {
+            let message = format!("waited {} s for {what}", length.as_secs());
+            return Err(Failure::too_long(message, "see primus status"));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn farm() -> Farm {
+        let server = |id| Started { id, pid: Some(1), address: String::new(), api: String::new() };
+        Farm {
+            name: "north".to_string(),
+            pid: 1,
+            began: 0,
+            dir: "/nowhere".into(),
+            temporary: true,
+            api: Vec::new(),
+            servers: (1..=3).map(server).collect(),
+        }
+    }
+
+    #[test]
+    fn groups_as_people_write_them() {
+        assert_eq!(groups(&farm(), "1, 2|3").unwrap(), [BTreeSet::from([1, 2]), BTreeSet::from([3])]);
+        for text in ["", "1,2", "1|", "1,1|2", "1|1", "1|4", "a|b", "|"] {
+            assert!(groups(&farm(), text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_target_names_the_known_ones() {
+        for target in ["7", "0", "-1", "boss", ""] {
+            assert!(find(&farm(), target).unwrap_err().words().ends_with("choose one of 1, 2, 3, or leader"));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `primus events`: what has happened, as one server saw it.
+//!
+//! Every server numbers its own history. When the one that is followed ends, the next one takes over, and what it saw
+//! earlier than the last event shown is left out.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{Verdict, refuse_to_draw, show};
+use crate::args::{EventsArgs, Format};
+use crate::client::Client;
+use crate::client::http::Response;
+use crate::output::failure::{Failure, on_one_line};
+use crate::output::screen;
+use crate::settings::number;
+
+/// A server that lives shows itself more often than this.
+const SILENCE_MAX: Duration = Duration::from_secs(40);
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// How long to look for another server to follow.
+const SEARCH_TIME: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Shows what there is, or stays and shows what happens.
+pub(super) fn run(args: &EventsArgs, format: Format) -> Result<Verdict, Failure> {
+    refuse_to_draw(format)?;
+    let after = args.after.as_deref().map_or(Ok(0), |text| number("--after", text, 0, u64::MAX))?;
+    let client = Client::find(&args.place)?;
+    let mut reader = Reader { format, last_time: String::new(), is_read: true };
+    if args.follow {
+        reader.follow(client, after)?;
+    } else {
+        let response = client.open(&format!("/v1/events?after={after}&follow=false"), ANSWER_TIME)?;
+        reader.take(response)?;
+    }
+    Ok(Verdict::Held)
+}
+
+struct Reader {
+    format: Format,
+    /// When the last event was that was shown; times as they are written sort like times.
+    last_time: String,
+    is_read: bool,
+}
+
+impl Reader {
+    fn follow(&mut self, mut client: Client, mut after: u64) -> Result<(), Failure> {
+        loop {
+            let path = format!("/v1/events?after={after}");
+            let response = patiently(|| client.open(&path, SILENCE_MAX))?;
+            self.take(response)?;
+            if !self.is_read {
+                return Ok(());
+            }
+            screen::complain("the server that was followed has ended; another one takes over");
+            client.rotate();
+            // Its own numbers mean nothing to the next one.
+            after = 0;
+        }
+    }
+
+    /// Shows all events of a stream until it ends or nobody reads any more.
+    fn take(&mut self, response: Response) -> Result<(), Failure> {
+        for line in response.lines() {
+            let Ok(line) = line else { return Ok(()) };
+            let event = line.strip_prefix("data:").and_then(|data| serde_json::from_str::<Value>(data).ok());
+            if let Some(event) = event {
+                self.show(&event)?;
+            }
+            if !self.is_read {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, event: &Value) -> Result<(), Failure> {
+        let time = event["time"].as_str().unwrap_or_default();
+        // Another server's history begins with what has been told already.
+        if time < self.last_time.as_str() {
+            return Ok(());
+        }
+        self.last_time = time.to_string();
+        self.is_read = show(self.format, || text(event), event)?;
+        Ok(())
+    }
+}
+
+fn patiently<T>(attempt: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
+    let until = Instant::now() + SEARCH_TIME;
+    loop {
+        match attempt() {
+            Err(_) if Instant::now() < until => thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+}
+
+fn text(event: &Value) -> String {
+    let index = event["index"].to_string();
+    let time = event["time"].as_str().unwrap_or("-");
+    format!("{index:>4}  {time}  {}\n", on_one_line(&sentence(event)))
+}
+
+fn sentence(event: &Value) -> String {
+    let reason = event["reason"].as_str().unwrap_or("unknown");
+    match (event["kind"].as_str(), &event["leader"]) {
+        (Some("leader_changed"), Value::Null) => {
+            format!("no server leads any more in term {} ({reason})", event["term"])
+        }
+        (Some("leader_changed"), leader) => {
+            format!("server {leader} leads in term {} ({reason}){}", event["term"], before(event))
+        }
+        (Some("suspected"), _) => format!("server {} is suspected ({reason})", event["peer"]),
+        (Some("link_refused"), _) => format!("a link was refused: {reason}"),
+        _ => other(event),
+    }
+}
+
+fn before(event: &Value) -> String {
+    let previous = event["previous"].as_u64().map(|previous| format!(", after server {previous}"));
+    let took = event["took_ms"].as_f64().map(|took| format!(", in {took} ms"));
+    previous.unwrap_or_default() + &took.unwrap_or_default()
+}
+
+/// A kind that this version does not know: its fields, as they are.
+fn other(event: &Value) -> String {
+    let fields = event
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !["index", "time", "kind"].contains(&name.as_str()));
+    let fields: Vec<String> = fields.map(|(name, value)| format!("{name}={value}")).collect();
+    format!("{} {}", event["kind"].as_str().unwrap_or("event"), fields.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn events_are_told_in_sentences() {
+        let change = json!({"index": 41, "time": "T", "kind": "leader_changed", "leader": 2, "previous": 3, "term": 8,
+            "reason": "link_lost", "took_ms": 4.1});
+        assert_eq!(text(&change), "  41  T  server 2 leads in term 8 (link_lost), after server 3, in 4.1 ms\n");
+        let lost = json!({"kind": "leader_changed", "leader": null, "term": 8, "reason": "lost_quorum"});
+        assert_eq!(sentence(&lost), "no server leads any more in term 8 (lost_quorum)");
+        assert_eq!(
+            sentence(&json!({"kind": "suspected", "peer": 3, "reason": "silence"})),
+            "server 3 is suspected (silence)"
+        );
+        assert_eq!(sentence(&json!({"index": 1, "kind": "eclipse", "depth": 2})), "eclipse depth=2");
+    }
+}

@@ -1,0 +1,108 @@
+//! `primus kv`: small values that all servers agree on.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Verdict, refuse_to_draw, show};
+use crate::args::{Format, Kv, KvArgs, Place};
+use crate::client::http::{Request, escaped};
+use crate::client::{Client, Patience, strange_answer};
+use crate::output::failure::{Failure, on_one_line};
+use crate::output::screen;
+use crate::settings::length;
+
+#[derive(Deserialize)]
+struct Found {
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    key: String,
+    value: String,
+}
+
+/// Puts, gets, deletes or lists.
+pub(super) fn run(args: &KvArgs, format: Format) -> Result<Verdict, Failure> {
+    refuse_to_draw(format)?;
+    let patience = Patience::WhileNoLeader(length("--timeout", &args.timeout)?);
+    let client = Client::find(&Place { api: args.api.clone(), farm: args.farm.clone() })?;
+    let call = Call { client, patience, format };
+    match &args.what {
+        Kv::Put { key, value } => call.put(key, value)?,
+        Kv::Get { key } => call.get(key)?,
+        Kv::Delete { key } => call.delete(key)?,
+        Kv::List { prefix } => call.list(prefix.as_deref().unwrap_or_default())?,
+    }
+    Ok(Verdict::Held)
+}
+
+struct Call {
+    client: Client,
+    patience: Patience,
+    format: Format,
+}
+
+impl Call {
+    fn put(&self, key: &str, value: &str) -> Result<(), Failure> {
+        let request = Request { method: "PUT", path: &path(key)?, body: value.as_bytes() };
+        let answer = self.client.write(request, self.patience)?;
+        let text = || format!("{} is written, at index {}\n", on_one_line(key), answer["index"]);
+        show(self.format, text, &answer).map(|_| ())
+    }
+
+    fn get(&self, key: &str) -> Result<(), Failure> {
+        let answer = self.client.read(&path(key)?, self.patience)?;
+        match (self.format, &answer["value"]) {
+            (Format::Text, Value::String(value)) => screen::print_raw(format!("{value}\n").as_bytes()),
+            (Format::Text, _) => Err(strange_answer()),
+            _ => show(self.format, String::new, &answer).map(|_| ()),
+        }
+    }
+
+    fn delete(&self, key: &str) -> Result<(), Failure> {
+        let request = Request { method: "DELETE", path: &path(key)?, body: b"" };
+        let answer = self.client.write(request, self.patience)?;
+        show(self.format, || format!("{} is deleted\n", on_one_line(key)), &answer).map(|_| ())
+    }
+
+    fn list(&self, prefix: &str) -> Result<(), Failure> {
+        let path = format!("/v1/kv?prefix={}", escaped(prefix));
+        let answer = self.client.read(&path, self.patience)?;
+        let found = Found::deserialize(&answer).map_err(|_| strange_answer())?;
+        show(self.format, || table(&found.items), &answer).map(|_| ())
+    }
+}
+
+fn path(key: &str) -> Result<String, Failure> {
+    if key.is_empty() {
+        return Err(Failure::usage("the key is empty", "give it a name, such as colour"));
+    }
+    Ok(format!("/v1/kv/{}", escaped(key)))
+}
+
+/// A line per key; what would break a line is made visible.
+fn table(items: &[Item]) -> String {
+    let keys: Vec<String> = items.iter().map(|item| on_one_line(&item.key)).collect();
+    let width = keys.iter().map(|key| key.chars().count()).max().unwrap_or(0);
+    let line = |(key, item): (&String, &Item)| format!("{key:width$}  {}\n", on_one_line(&item.value));
+    keys.iter().zip(items).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_stand_in_columns() {
+        let item = |key: &str, value: &str| Item { key: key.to_string(), value: value.to_string() };
+        assert_eq!(table(&[item("a", "1\n2"), item("long", "x")]), "a     1\\n2\nlong  x\n");
+        assert_eq!(table(&[]), "");
+    }
+
+    #[test]
+    fn a_key_needs_a_name() {
+        assert!(path("").is_err());
+        assert_eq!(path("a b").unwrap(), "/v1/kv/a%20b");
+    }
+}

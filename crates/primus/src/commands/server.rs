@@ -1,0 +1,114 @@
+//! `primus server`: one server of a cluster, until its process ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use primus_node::node::{self, Config, Handle};
+use primus_node::store::{Identity, Opened, Store};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use super::Verdict;
+use crate::api;
+use crate::args::ServerArgs;
+use crate::output::failure::Failure;
+use crate::settings::server::ServerSettings;
+
+/// Runs the server that the file describes.
+pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
+    let settings = ServerSettings::read(&args.config)?;
+    settings.check_addresses(args.insecure)?;
+    if let Some(parent) = args.parent {
+        end_with(parent)?;
+    }
+    let identity = Identity { cluster: settings.farm.clone(), server: settings.id };
+    let opened = Store::open(&settings.dir, &identity)
+        .map_err(|error| Failure::server(error.to_string(), format!("look at {}", settings.dir.display())))?;
+    let runtime = single_threaded();
+    let links = runtime.block_on(bind(settings.address, "address"))?;
+    let web = runtime.block_on(bind(settings.api, "api"))?;
+    runtime.block_on(serve(settings, links, web, opened))
+}
+
+fn single_threaded() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("the system gives a runtime")
+}
+
+async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::server(format!("cannot listen on {address}: {error}"), format!("choose another [server] {key}"))
+    })
+}
+
+async fn serve(
+    settings: ServerSettings,
+    links: TcpListener,
+    web: TcpListener,
+    opened: Opened,
+) -> Result<Verdict, Failure> {
+    let config = Config {
+        cluster: settings.farm.clone(),
+        id: settings.id,
+        servers: settings.servers.iter().map(|(id, places)| (*id, places.address)).collect(),
+        dir: settings.dir.clone(),
+        rank: settings.rank,
+        heartbeat: settings.heartbeat,
+        silence: settings.silence,
+    };
+    let (ready, handle) = oneshot::channel();
+    let serving = node::run(config, links, opened, ready);
+    tokio::pin!(serving);
+    let handle = tokio::select! {
+        handle = handle => handle.map_err(|_| Failure::server("the server did not start", "see above"))?,
+        ended = &mut serving => return Err(failed(&ended)),
+    };
+    serve_api(settings, web, handle);
+    let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
+    tokio::select! {
+        ended = serving => Err(failed(&ended)),
+        _ = terminate.recv() => Ok(Verdict::Held),
+        _ = tokio::signal::ctrl_c() => Ok(Verdict::Held),
+    }
+}
+
+/// The API has a thread of its own: however busy it is, the server's loop is not late.
+fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle) {
+    let context = api::Context {
+        farm: settings.farm,
+        servers: Arc::new(settings.servers),
+        handle,
+        proxy: api::Proxy::new(),
+        has_chaos: settings.chaos,
+    };
+    let web = web.into_std().expect("a listener stays one");
+    std::thread::Builder::new()
+        .name("api".to_owned())
+        .spawn(move || {
+            single_threaded().block_on(async {
+                let web = TcpListener::from_std(web).expect("a listener stays one");
+                api::serve(web, context.router()).await;
+            });
+        })
+        .expect("the system gives a thread");
+}
+
+fn failed(ended: &Result<(), primus_node::store::WriteError>) -> Failure {
+    let what = ended.as_ref().err().map_or_else(|| "the server ended".to_owned(), ToString::to_string);
+    Failure::server(what, "make room or mend the disk, then start the server again")
+}
+
+/// Ends this process when its parent ends, however that happens.
+fn end_with(parent: i32) -> Result<(), Failure> {
+    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+    let failed = |_| Failure::server("the system cannot tell when the parent ends", "start without --parent");
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)?;
+    // It may have ended before we asked.
+    let is_orphan = getppid().is_none_or(|pid| pid.as_raw_nonzero().get() != parent);
+    if is_orphan { Err(Failure::server("the parent has ended", "start it again")) } else { Ok(()) }
+}
+
+/// How long a leader may be silent, unless the file says otherwise.
+pub(crate) const SILENCE: Duration = Duration::from_millis(80);

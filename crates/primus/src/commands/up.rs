@@ -1,0 +1,196 @@
+//! `primus up`: a farm of real processes on this host, until it is interrupted.
+//!
+//! The servers are children of this process and end with it, however it ends: each asks the kernel to be killed when its
+//! parent dies. That promise is kept for the thread that started them, so everything here happens on the main thread.
+
+mod fleet;
+mod home;
+mod ports;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::{Verdict, refuse_to_draw, show};
+use crate::args::{Format, UpArgs};
+use crate::client::farms::{self, Farm, Started};
+use crate::output::failure::Failure;
+use crate::output::screen::{self, FAINT, STRONG, styled};
+use crate::settings::length;
+use fleet::Fleet;
+use home::Home;
+
+/// How long a farm may take to have a leader.
+const LEADER_TIME: Duration = Duration::from_secs(30);
+/// How long all servers may take to agree, once one knows a leader.
+const AGREEMENT_TIME: Duration = Duration::from_secs(2);
+/// How often to look at the children and for requests.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Somebody else may take a free port before our server does.
+const STARTS_MAX: usize = 5;
+
+/// What scripts see when a leader is there.
+#[derive(Serialize)]
+struct Ready<'a> {
+    ready: bool,
+    farm: &'a str,
+    leader: u64,
+    dir: String,
+    api: &'a [String],
+    servers: &'a [Started],
+    workers: [u8; 0],
+}
+
+/// How a start went.
+enum Start {
+    Leader(u64),
+    Died(Failure),
+    Interrupted,
+}
+
+/// Has somebody asked us to end?
+struct Stop(Arc<AtomicBool>);
+
+/// Starts the farm, and ends with it.
+pub(super) fn run(args: &UpArgs, format: Format) -> Result<Verdict, Failure> {
+    refuse_to_draw(format)?;
+    let for_time = args.for_time.as_deref().map(|text| length("--for", text)).transpose()?;
+    let stop = Stop::listen()?;
+    farms::tidy()?;
+    let home = Home::open(args)?;
+    let mut fleet = Fleet::new(&home, args.rank)?;
+    if home.servers == 2 {
+        screen::complain("warning: two servers tolerate no loss; if one dies, nobody leads");
+    }
+    let Some(leader) = start(&mut fleet, &stop)? else { return Ok(Verdict::Held) };
+    announce(&fleet.farm, leader, format)?;
+    stay(&mut fleet, &stop, for_time)?;
+    Ok(Verdict::Held)
+}
+
+/// Starts all servers and waits for a leader; none if it was interrupted.
+fn start(fleet: &mut Fleet<'_>, stop: &Stop) -> Result<Option<u64>, Failure> {
+    for _ in 1..STARTS_MAX {
+        fleet.start()?;
+        match wait_for_leader(fleet, stop)? {
+            Start::Leader(leader) => return Ok(Some(leader)),
+            Start::Interrupted => return Ok(None),
+            Start::Died(failure) => {
+                fleet.stop();
+                if fleet.ports_are_free() {
+                    return Err(failure);
+                }
+            }
+        }
+    }
+    Err(Failure::failed("ports", "other programs keep taking the ports that were free", "try again"))
+}
+
+fn wait_for_leader(fleet: &mut Fleet<'_>, stop: &Stop) -> Result<Start, Failure> {
+    let until = Instant::now() + LEADER_TIME;
+    let mut first_seen = None;
+    while Instant::now() < until {
+        if stop.is_asked() {
+            return Ok(Start::Interrupted);
+        }
+        if let Some(death) = fleet.reap().into_iter().next() {
+            return Ok(Start::Died(death.failure()));
+        }
+        let views: Vec<Value> = fleet.client().views("/v1/leader").into_iter().map(|(_, view)| view).collect();
+        if let Some(leader) = views.first().and_then(|view| view["leader"].as_u64()) {
+            let since = *first_seen.get_or_insert_with(Instant::now);
+            let agree =
+                views.len() == fleet.farm.servers.len() && views.iter().all(|view| view["leader"] == leader);
+            if agree || since.elapsed() > AGREEMENT_TIME {
+                return Ok(Start::Leader(leader));
+            }
+        }
+        thread::sleep(PAUSE / 5);
+    }
+    let message = format!("no server leads after {} s", LEADER_TIME.as_secs());
+    Err(Failure::no_leader(message, format!("look at the logs in {}, kept by --dir", fleet.farm.dir.display())))
+}
+
+/// Looks after the servers until somebody asks for the end or the time is over.
+fn stay(fleet: &mut Fleet<'_>, stop: &Stop, for_time: Option<Duration>) -> Result<(), Failure> {
+    let started = Instant::now();
+    while !stop.is_asked() && for_time.is_none_or(|length| started.elapsed() < length) {
+        for death in fleet.reap() {
+            screen::complain(&death.sentence());
+        }
+        fleet.serve_requests()?;
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn announce(farm: &Farm, leader: u64, format: Format) -> Result<(), Failure> {
+    let ready = Ready {
+        ready: true,
+        farm: &farm.name,
+        leader,
+        dir: farm.dir.to_string_lossy().into_owned(),
+        api: &farm.api,
+        servers: &farm.servers,
+        workers: [],
+    };
+    show(format, || text(farm, leader), &ready)?;
+    Ok(())
+}
+
+fn text(farm: &Farm, leader: u64) -> String {
+    let is_only = Farm::all().is_ok_and(|farms| farms.len() <= 1);
+    let choice = if is_only { String::new() } else { format!(" --farm {}", farm.name) };
+    let fate = if farm.temporary { "removed at the end" } else { "kept" };
+    let servers: String = farm.servers.iter().map(|server| server_line(server, leader)).collect();
+    let count = match farm.servers.len() {
+        1 => "one server".to_string(),
+        count => format!("{count} servers"),
+    };
+    let name = styled(STRONG, &farm.name);
+    let dir = farm.dir.display();
+    let fate = styled(FAINT, &format!("({fate})"));
+    format!(
+        "farm {name}: {count}, server {leader} leads
+
+{servers}
+data: {dir} {fate}
+
+In another terminal:
+  primus status --watch{choice}
+  primus kv put colour blue{choice}
+  primus chaos kill leader{choice}
+  primus chaos restart {leader}{choice}
+
+Ctrl-C ends it all.
+"
+    )
+}
+
+fn server_line(server: &Started, leader: u64) -> String {
+    let Started { id, pid, address, api } = server;
+    let pid = pid.map_or_else(|| "dead".to_string(), |pid| format!("pid {pid}"));
+    let role = if *id == leader { "  leads" } else { "" };
+    format!("  server {id}  {pid:<11}  links {address}  api {api}{role}\n")
+}
+
+impl Stop {
+    fn listen() -> Result<Self, Failure> {
+        let asked = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&asked)).map_err(|error| {
+                Failure::failed("system", format!("signals cannot be heard: {error}"), "please report this")
+            })?;
+        }
+        Ok(Self(asked))
+    }
+
+    fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

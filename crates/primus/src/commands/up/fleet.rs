@@ -1,0 +1,254 @@
+//! The servers of a farm as child processes: started, watched, started again, stopped.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use rustix::process::{Signal, kill_process};
+
+use super::home::Home;
+use super::ports;
+use crate::args::RankedBy;
+use crate::client::Client;
+use crate::client::farms::{self, Farm, Started, began};
+use crate::output::failure::Failure;
+
+/// How long a server may take to end by itself.
+const END_TIME: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// All servers, and what others know of them. It stops them when it goes.
+#[derive(Debug)]
+pub(super) struct Fleet<'a> {
+    pub(super) farm: Farm,
+    home: &'a Home,
+    rank: RankedBy,
+    /// In the order of the farm's servers; none for a dead one.
+    children: Vec<Option<Child>>,
+}
+
+/// A server that ended although nobody asked it to.
+#[derive(Debug)]
+pub(super) struct Death {
+    id: u64,
+    status: ExitStatus,
+    last_words: Option<String>,
+}
+
+impl<'a> Fleet<'a> {
+    /// Makes the farm known, without starting anything.
+    pub(super) fn new(home: &'a Home, rank: RankedBy) -> Result<Self, Failure> {
+        let pid = std::process::id();
+        let server = |id| Started { id, pid: None, address: String::new(), api: String::new() };
+        let farm = Farm {
+            name: home.name.clone(),
+            pid,
+            began: began(pid),
+            dir: home.dir.clone(),
+            temporary: home.temporary,
+            api: Vec::new(),
+            servers: (1..=home.servers).map(server).collect(),
+        };
+        farm.announce()?;
+        let children = farm.servers.iter().map(|_| None).collect();
+        Ok(Self { farm, home, rank, children })
+    }
+
+    /// Starts all servers on free ports.
+    pub(super) fn start(&mut self) -> Result<(), Failure> {
+        // Ports ascend with ids, so that a rank by address means the same after every start.
+        let free = ports::free(self.farm.servers.len() * 2)?;
+        for (server, pair) in self.farm.servers.iter_mut().zip(free.chunks(2)) {
+            server.address = format!("127.0.0.1:{}", pair[0]);
+            server.api = format!("http://127.0.0.1:{}", pair[1]);
+        }
+        self.farm.api = self.farm.servers.iter().map(|server| server.api.clone()).collect();
+        for place in 0..self.children.len() {
+            let id = self.farm.servers[place].id;
+            // What an earlier farm was asked is not asked of this one.
+            _ = fs::remove_file(farms::restart_request(&self.home.dir, id));
+            fs::write(self.config_file(id), self.config(id)).map_err(|error| self.storage(&error))?;
+            self.spawn(place)?;
+        }
+        self.farm.update()
+    }
+
+    /// Notes which servers have ended.
+    pub(super) fn reap(&mut self) -> Vec<Death> {
+        let mut deaths = Vec::new();
+        for (child, server) in self.children.iter_mut().zip(&mut self.farm.servers) {
+            let Some(Ok(Some(status))) = child.as_mut().map(Child::try_wait) else { continue };
+            *child = None;
+            server.pid = None;
+            let last_words = last_line(&farms::log_file(&self.home.dir, server.id));
+            deaths.push(Death { id: server.id, status, last_words });
+        }
+        if !deaths.is_empty() {
+            // Nobody can be told if this fails, and the farm goes on.
+            _ = self.farm.update();
+        }
+        deaths
+    }
+
+    /// Starts again what somebody asked for.
+    pub(super) fn serve_requests(&mut self) -> Result<(), Failure> {
+        for place in 0..self.children.len() {
+            let id = self.farm.servers[place].id;
+            if fs::remove_file(farms::restart_request(&self.home.dir, id)).is_ok() {
+                if let Some(child) = &mut self.children[place] {
+                    end(child);
+                }
+                self.spawn(place)?;
+                self.farm.update()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops all servers: politely, then not.
+    pub(super) fn stop(&mut self) {
+        for child in self.children.iter().flatten() {
+            if let Some(pid) = farms::process(child.id()) {
+                _ = kill_process(pid, Signal::TERM);
+                // One that is frozen would not hear it.
+                _ = kill_process(pid, Signal::CONT);
+            }
+        }
+        let until = Instant::now() + END_TIME;
+        let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+        let mut children: Vec<&mut Child> = self.children.iter_mut().flatten().collect();
+        while children.iter_mut().any(|child| is_running(child)) && Instant::now() < until {
+            thread::sleep(PAUSE);
+        }
+        children.into_iter().for_each(end);
+        self.children.iter_mut().for_each(|child| *child = None);
+        self.farm.servers.iter_mut().for_each(|server| server.pid = None);
+    }
+
+    /// Has nobody else taken our ports?
+    pub(super) fn ports_are_free(&self) -> bool {
+        let places = self.farm.servers.iter().flat_map(|server| [&server.address, &server.api]);
+        let mut ports = places.filter_map(|place| place.rsplit_once(':')?.1.parse().ok());
+        ports.all(ports::is_free)
+    }
+
+    /// A way to talk to them.
+    pub(super) fn client(&self) -> Client {
+        Client::of(&self.farm)
+    }
+
+    fn spawn(&mut self, place: usize) -> Result<(), Failure> {
+        let id = self.farm.servers[place].id;
+        let child = self.command(id).and_then(|mut command| command.spawn()).map_err(|error| {
+            Failure::failed(
+                "system",
+                format!("server {id} cannot be started: {error}"),
+                "make room, then try again",
+            )
+        })?;
+        self.farm.servers[place].pid = Some(child.id());
+        self.children[place] = Some(child);
+        Ok(())
+    }
+
+    fn command(&self, id: u64) -> io::Result<Command> {
+        let log = farms::log_file(&self.home.dir, id);
+        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("server").arg("--config").arg(self.config_file(id));
+        command.arg("--parent").arg(std::process::id().to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        // Ctrl-C is for us; we stop them in good order.
+        command.process_group(0);
+        Ok(command)
+    }
+
+    fn config_file(&self, id: u64) -> PathBuf {
+        self.home.dir.join(format!("server-{id}.toml"))
+    }
+
+    fn config(&self, id: u64) -> String {
+        let places = |server: &Started| {
+            let api = server.api.trim_start_matches("http://");
+            (format!("address = {}", quoted(&server.address)), format!("api = {}", quoted(api)))
+        };
+        let peer = |server: &Started| {
+            let (address, api) = places(server);
+            format!("  {{ id = {}, {address}, {api} }},\n", server.id)
+        };
+        let own = self.farm.servers.iter().find(|server| server.id == id).expect("ids come from this list");
+        let (address, api) = places(own);
+        let peers: String = self.farm.servers.iter().map(peer).collect();
+        let rank = self.rank.to_possible_value().expect("every rank has a name");
+        format!(
+            "[server]\nid = {id}\nfarm = {}\n{address}\n{api}\ndir = {}\nchaos = true\n\n\
+             [peers]\npeers = [\n{peers}]\n\n[election]\nrank = {}\n",
+            quoted(&self.farm.name),
+            quoted(&self.home.dir.join(format!("server-{id}")).to_string_lossy()),
+            quoted(rank.get_name()),
+        )
+    }
+
+    fn storage(&self, error: &io::Error) -> Failure {
+        let message = format!("{} cannot be written to: {error}", self.home.dir.display());
+        Failure::failed("storage", message, "make room, or choose another folder with --dir")
+    }
+}
+
+impl Drop for Fleet<'_> {
+    fn drop(&mut self) {
+        self.stop();
+        self.farm.forget();
+    }
+}
+
+impl Death {
+    /// What happened, and what to do.
+    pub(super) fn sentence(&self) -> String {
+        let id = self.id;
+        format!("{}; primus chaos restart {id} starts it again", self.cause())
+    }
+
+    /// The farm could not start because of it.
+    pub(super) fn failure(&self) -> Failure {
+        Failure::failed("dead", self.cause(), "mend that, then try again")
+    }
+
+    fn cause(&self) -> String {
+        let last_words = self.last_words.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
+        format!("server {} has ended ({}){last_words}", self.id, self.status)
+    }
+}
+
+/// Kills it, if it still runs, and waits for its end.
+fn end(child: &mut Child) {
+    _ = child.kill();
+    _ = child.wait();
+}
+
+fn last_line(file: &Path) -> Option<String> {
+    let text = fs::read(file).ok()?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_string)
+}
+
+/// A text in TOML. JSON writes it the same way, but for one character.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_quoted_as_toml_wants_it() {
+        assert_eq!(quoted("a\"b\\c\u{7f}\n"), r#""a\"b\\c\u007f\n""#);
+    }
+}

@@ -1,0 +1,200 @@
+//! Where a farm keeps its data: a temporary folder, or one that is kept and remembers what the farm was.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::args::UpArgs;
+use crate::client::farms::private_folder;
+use crate::output::failure::Failure;
+use crate::settings::{number, quoted};
+
+const NAME: &str = "local";
+const NAME_LEN_MAX: usize = 40;
+const SERVERS: u64 = 3;
+const SERVERS_MAX: u64 = 25;
+/// What the folder remembers. It is also what two farms in one folder fight about.
+const MEMORY: &str = "farm.json";
+
+/// A farm's folder, which is ours alone as long as this lives.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub(super) name: String,
+    pub(super) servers: u64,
+    pub(super) dir: PathBuf,
+    pub(super) temporary: bool,
+    /// Holds the lock on the folder.
+    _memory: File,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Memory {
+    farm: String,
+    servers: u64,
+}
+
+impl Home {
+    /// Opens or creates the folder that these arguments mean.
+    pub(super) fn open(args: &UpArgs) -> Result<Self, Failure> {
+        let servers = args.servers.as_deref().map(|text| number("--servers", text, 1, SERVERS_MAX)).transpose()?;
+        if let Some(name) = &args.farm {
+            check_name(name)?;
+        }
+        if args.dir.as_deref() == Some("") {
+            return Err(Failure::usage("--dir is empty", "name a folder, or leave it out"));
+        }
+        let temporary = args.dir.is_none();
+        let dir = args.dir.as_ref().map_or_else(temporary_folder, PathBuf::from);
+        private_folder(&dir)?;
+        let dir = fs::canonicalize(&dir).map_err(|error| unusable(&dir, &error))?;
+        let opened = Self::enter(&dir, args.farm.as_deref(), servers, temporary);
+        if opened.is_err() && temporary {
+            _ = fs::remove_dir_all(&dir);
+        }
+        opened
+    }
+
+    fn enter(dir: &Path, name: Option<&str>, servers: Option<u64>, temporary: bool) -> Result<Self, Failure> {
+        let mut memory = lock(dir)?;
+        let Memory { farm, servers } = match recall(&mut memory, dir)? {
+            Some(known) => known.matching(dir, name, servers)?,
+            None => {
+                let fresh = Memory { farm: name.unwrap_or(NAME).to_string(), servers: servers.unwrap_or(SERVERS) };
+                let text = serde_json::to_string(&fresh).expect("plain fields become JSON");
+                memory.write_all(text.as_bytes()).map_err(|error| unusable(dir, &error))?;
+                fresh
+            }
+        };
+        Ok(Self { name: farm, servers, dir: dir.to_path_buf(), temporary, _memory: memory })
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if self.temporary {
+            _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+impl Memory {
+    /// The votes of a farm's servers are on their disks, so it cannot simply become another farm.
+    fn matching(self, dir: &Path, name: Option<&str>, servers: Option<u64>) -> Result<Self, Failure> {
+        let dir = dir.display();
+        if let Some(name) = name.filter(|name| *name != self.farm) {
+            let hint = format!("leave --farm out, or choose another folder than {dir}");
+            return Err(Failure::usage(format!("{dir} holds farm '{}', not '{name}'", self.farm), hint));
+        }
+        if let Some(servers) = servers.filter(|servers| *servers != self.servers) {
+            let message = format!("{dir} holds a farm of {} servers, not {servers}", self.servers);
+            return Err(Failure::usage(message, "leave --servers out, or choose another folder"));
+        }
+        Ok(self)
+    }
+}
+
+/// Takes the folder, if it is empty or a farm's, and nobody else has it.
+fn lock(dir: &Path) -> Result<File, Failure> {
+    let failed = |error: std::io::Error| unusable(dir, &error);
+    let file = dir.join(MEMORY);
+    let is_strange = !file.exists() && fs::read_dir(dir).map_err(failed)?.next().is_some();
+    if is_strange {
+        let message = format!("{} is not empty and holds no farm", dir.display());
+        return Err(Failure::usage(message, "choose a new or an empty folder"));
+    }
+    let memory =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file).map_err(failed)?;
+    match memory.try_lock() {
+        Ok(()) => Ok(memory),
+        Err(TryLockError::WouldBlock) => Err(Failure::usage(
+            format!("another primus up uses {}", dir.display()),
+            "end it, or choose another folder with --dir",
+        )),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+fn recall(memory: &mut File, dir: &Path) -> Result<Option<Memory>, Failure> {
+    let mut text = String::new();
+    memory.read_to_string(&mut text).map_err(|error| unusable(dir, &error))?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let known: Option<Memory> = serde_json::from_str(&text).ok();
+    let known = known.filter(|known| check_name(&known.farm).is_ok() && (1..=SERVERS_MAX).contains(&known.servers));
+    known.map(Some).ok_or_else(|| {
+        let file = dir.join(MEMORY);
+        Failure::usage(format!("{} is damaged", file.display()), "restore it, or choose another folder")
+    })
+}
+
+/// A name becomes a file's name, so it must be harmless.
+fn check_name(name: &str) -> Result<(), Failure> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_good = name.chars().all(is_plain)
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.len() <= NAME_LEN_MAX;
+    if is_good {
+        return Ok(());
+    }
+    let hint = format!("use up to {NAME_LEN_MAX} letters, digits, - and _, a letter or digit first");
+    Err(Failure::usage(format!("--farm is {}", quoted(name)), hint))
+}
+
+fn temporary_folder() -> PathBuf {
+    let chance = crate::settings::fresh_seed();
+    std::env::temp_dir().join(format!("primus-up-{}-{chance}", std::process::id()))
+}
+
+fn unusable(dir: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed("storage", format!("{} cannot be used: {error}", dir.display()), "choose another folder")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_harmless_as_file_names() {
+        for (name, is_good) in [
+            ("north", true),
+            ("a-b_c.2", true),
+            ("", false),
+            (".x", false),
+            ("a/b", false),
+            ("ü", false),
+            ("-x", false),
+        ] {
+            assert_eq!(check_name(name).is_ok(), is_good, "{name}");
+        }
+        assert!(check_name(&"x".repeat(41)).is_err());
+    }
+
+    #[test]
+    fn a_folder_remembers_its_farm() {
+        let args = |name: Option<&str>, servers: Option<&str>, dir: &Path| UpArgs {
+            servers: servers.map(str::to_string),
+            dir: Some(dir.to_str().unwrap().to_string()),
+            rank: crate::args::RankedBy::Load,
+            farm: name.map(str::to_string),
+            for_time: None,
+        };
+        let dir = temporary_folder();
+        let home = Home::open(&args(Some("north"), Some("5"), &dir)).unwrap();
+        assert!(Home::open(&args(None, None, &dir)).unwrap_err().words().contains("another primus up"));
+        drop(home);
+        let home = Home::open(&args(None, None, &dir)).unwrap();
+        assert_eq!((home.name.as_str(), home.servers), ("north", 5));
+        drop(home);
+        assert!(Home::open(&args(Some("south"), None, &dir)).is_err());
+        assert!(Home::open(&args(None, Some("3"), &dir)).is_err());
+        fs::write(dir.join(MEMORY), "nonsense").unwrap();
+        assert!(Home::open(&args(None, None, &dir)).unwrap_err().words().contains("damaged"));
+        fs::remove_file(dir.join(MEMORY)).unwrap();
+        fs::write(dir.join("mine"), "").unwrap();
+        assert!(Home::open(&args(None, None, &dir)).unwrap_err().words().contains("not empty"));
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,388 @@
+//! End to end: farms of real processes, killed, frozen, cut off and started again.
+//!
+//! Every test has a folder and a runtime directory of its own. Nothing here waits for a time, only for conditions.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long a condition may take. Far more than it should, because the host may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A place in which farms run that no other test sees.
+struct Place {
+    dir: PathBuf,
+}
+
+/// A farm that `primus up` runs; it is killed when the test ends, however it ends.
+struct Farm<'a> {
+    place: &'a Place,
+    up: Child,
+    stdout: BufReader<ChildStdout>,
+    ready: Value,
+}
+
+/// How one call ended.
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("primus-test-{}-{number}", std::process::id()));
+        fs::create_dir_all(dir.join("run")).expect("a folder can be made");
+        Self { dir }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_primus"));
+        command.args(words).env_remove("PRIMUS_API").current_dir(&self.dir);
+        command.env("XDG_RUNTIME_DIR", self.dir.join("run")).env("TMPDIR", &self.dir);
+        command
+    }
+
+    /// A line as one would type it; quotes stand around whole words only.
+    fn primus(&self, line: &str) -> Ran {
+        let words: Vec<&str> = line.split(' ').map(|word| word.trim_matches('\'')).collect();
+        self.command(&words).output().expect("primus starts").into()
+    }
+
+    fn json(&self, line: &str) -> Value {
+        let ran = self.primus(&format!("{line} -o json"));
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{line}: {ran:?}");
+        assert_eq!(ran.stdout.matches('\n').count(), 1, "{line}: {ran:?}");
+        serde_json::from_str(&ran.stdout).expect("stdout is JSON")
+    }
+
+    fn up(&self, words: &str) -> Farm<'_> {
+        let words: Vec<&str> = ["up", "-o", "json"].into_iter().chain(words.split_whitespace()).collect();
+        let mut command = self.command(&words);
+        let mut up = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("primus starts");
+        let mut stdout = BufReader::new(up.stdout.take().expect("stdout is a pipe"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("stdout can be read");
+        let ready = serde_json::from_str(&line).unwrap_or_else(|_| {
+            let stderr = up.stderr.take().map(read_all).unwrap_or_default();
+            panic!("up printed {line:?} and said {stderr:?}")
+        });
+        Farm { place: self, up, stdout, ready }
+    }
+
+    /// Files of farms that are known.
+    fn known(&self) -> Vec<String> {
+        let files = fs::read_dir(self.dir.join("run/primus")).into_iter().flatten().flatten();
+        files.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+impl Farm<'_> {
+    fn pids(&self) -> Vec<u64> {
+        let servers = self.ready["servers"].as_array().expect("servers are a list");
+        servers.iter().map(|server| server["pid"].as_u64().expect("a server has a process")).collect()
+    }
+
+    /// The leader, once there is one that is not this one.
+    fn leader_other_than(&self, old: u64) -> u64 {
+        eventually("another leader", || {
+            let leader = self.place.primus("leader -o json");
+            let leader: Value = serde_json::from_str(&leader.stdout).ok()?;
+            leader["leader"].as_u64().filter(|leader| *leader != old)
+        })
+    }
+
+    fn wait_until_alive(&self, count: usize) {
+        eventually("servers to be alive", || {
+            let status = self.place.json("status");
+            let servers = status["servers"].as_array()?;
+            (servers.iter().filter(|server| server["alive"] == true).count() == count).then_some(())
+        });
+    }
+
+    /// Ends it as Ctrl-C does. What did it say?
+    fn end(mut self) -> String {
+        signal(&self.up, "INT");
+        let status = self.up.wait().expect("up ends");
+        assert!(status.success(), "{status}");
+        let mut rest = String::new();
+        while self.stdout.read_line(&mut rest).expect("stdout can be read") > 0 {}
+        assert_eq!(rest, "");
+        self.up.stderr.take().map(read_all).unwrap_or_default()
+    }
+}
+
+impl Drop for Farm<'_> {
+    fn drop(&mut self) {
+        _ = self.up.kill();
+        _ = self.up.wait();
+    }
+}
+
+fn read_all(stream: ChildStderr) -> String {
+    std::io::read_to_string(stream).expect("stderr is text")
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").arg(format!("-{name}")).arg(child.id().to_string()).status();
+    assert!(sent.expect("there is a kill").success());
+}
+
+fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = attempt() {
+            return found;
+        }
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_running(pid: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+#[test]
+fn a_farm_outlives_its_leader_and_takes_it_back() {
+    let place = Place::new();
+    let farm = place.up("");
+    let first = farm.ready["leader"].as_u64().unwrap();
+    assert_eq!(farm.ready["ready"], true);
+    assert_eq!(farm.ready["api"].as_array().unwrap().len(), 3);
+    assert_eq!(place.json("leader")["leader"], first);
+    assert_eq!(place.json("kv put colour blue")["key"], "colour");
+
+    let killed = place.json("chaos kill leader");
+    assert_eq!((&killed["server"], &killed["chaos"]), (&first.into(), &"kill".into()));
+    farm.leader_other_than(first);
+    assert_eq!(place.primus("kv get colour").stdout, "blue\n");
+    assert_eq!(place.primus(&format!("chaos kill {first}")).code, Some(1));
+
+    let again = place.json(&format!("chaos restart {first}"));
+    assert_ne!(again["pid"], killed["pid"]);
+    farm.wait_until_alive(3);
+    let said = farm.end();
+    assert!(said.contains(&format!("server {first} has ended")), "{said}");
+    assert!(place.known().is_empty(), "{:?}", place.known());
+}
+
+#[test]
+fn values_are_put_listed_and_deleted() {
+    let place = Place::new();
+    let _farm = place.up("--servers 1");
+    for line in ["kv put a/1 one", "kv put a/2 'two'", "kv put b -3"] {
+        assert_eq!(place.primus(line).code, Some(0), "{line}");
+    }
+    assert_eq!(place.primus("kv list a/").stdout, "a/1  one\na/2  two\n");
+    assert_eq!(place.json("kv list")["items"].as_array().unwrap().len(), 3);
+    assert_eq!(place.json("kv get b")["value"], "-3");
+    assert_eq!(place.primus("kv delete b").code, Some(0));
+    let gone = place.primus("kv get b -o json");
+    assert_eq!(gone.code, Some(1));
+    assert!(gone.stderr.starts_with(r#"{"error":{"code":"not_found""#), "{gone:?}");
+    let odd = ["kv", "put", "odd key?ü", "x\n\u{1b}[31my"];
+    assert!(place.command(&odd).output().unwrap().status.success());
+    assert_eq!(Ran::from(place.command(&["kv", "get", odd[2]]).output().unwrap()).stdout, format!("{}\n", odd[3]));
+}
+
+#[test]
+fn a_frozen_leader_is_replaced_and_comes_back_as_a_follower() {
+    let place = Place::new();
+    let farm = place.up("--farm north");
+    let first = farm.ready["leader"].as_u64().unwrap();
+    place.json("chaos freeze leader");
+    let second = farm.leader_other_than(first);
+    assert_eq!(place.primus("kv put colour green").code, Some(0));
+    place.json(&format!("chaos thaw {first}"));
+    farm.wait_until_alive(3);
+    eventually("the old leader to follow", || {
+        let api = farm.ready["servers"][first as usize - 1]["api"].as_str()?;
+        let view = place.primus(&format!("leader --api {api} -o json"));
+        (serde_json::from_str::<Value>(&view.stdout).ok()?["leader"] != first).then_some(())
+    });
+    assert_ne!(second, first);
+    let told = place.primus("events");
+    assert!(told.stdout.contains(" leads in term "), "{told:?}");
+    // A frozen server must not keep the farm from ending.
+    place.json(&format!("chaos freeze {first}"));
+    let pids = farm.pids();
+    farm.end();
+    assert!(!pids.into_iter().any(is_running));
+}
+
+#[test]
+fn leadership_is_handed_over_on_request() {
+    let place = Place::new();
+    let farm = place.up("");
+    let first = farm.ready["leader"].as_u64().unwrap();
+    let next = first % 3 + 1;
+    assert_eq!(place.json(&format!("transfer {next}"))["leader"], next);
+    assert_eq!(place.json("elect")["started"], true);
+    assert_eq!(place.primus("transfer 9").code, Some(1));
+    assert_eq!(place.primus("transfer x").code, Some(2));
+    let before = farm.leader_other_than(0);
+    assert_ne!(place.json("resign")["leader"], before);
+}
+
+#[test]
+fn a_leader_that_is_cut_off_is_replaced_until_links_are_mended() {
+    let place = Place::new();
+    let farm = place.up("");
+    let first = farm.ready["leader"].as_u64().unwrap();
+    let others: Vec<String> = (1..=3).filter(|id| *id != first).map(|id: u64| id.to_string()).collect();
+    place.json(&format!("chaos partition '{}|{first}'", others.join(",")));
+    farm.leader_other_than(first);
+    assert_eq!(place.primus("kv put colour red").code, Some(0));
+    place.json("chaos heal");
+    farm.wait_until_alive(3);
+    assert_eq!(place.primus("kv get colour").stdout, "red\n");
+    assert_eq!(place.json("chaos load 2 85")["server"], 2);
+}
+
+#[test]
+fn without_a_majority_there_is_no_leader() {
+    let place = Place::new();
+    let farm = place.up("--servers 2");
+    place.json("chaos kill leader");
+    let none = eventually("the leader to be missed", || {
+        let ran = place.primus("leader -o json");
+        (ran.code == Some(4)).then_some(ran)
+    });
+    assert_eq!(serde_json::from_str::<Value>(&none.stdout).unwrap()["leader"], Value::Null);
+    let refused = place.primus("kv put colour blue --timeout 100ms");
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(4), ""), "{refused:?}");
+    assert!(farm.end().starts_with("warning: two servers tolerate no loss"));
+}
+
+#[test]
+fn no_server_survives_a_killed_up_and_the_next_one_tidies() {
+    let place = Place::new();
+    let mut farm = place.up("");
+    place.json("chaos freeze 1");
+    let (pids, dir) = (farm.pids(), farm.ready["dir"].as_str().unwrap().to_string());
+    farm.up.kill().expect("up can be killed");
+    farm.up.wait().expect("up ends");
+    eventually("all servers to end", || (!pids.iter().any(|pid| is_running(*pid))).then_some(()));
+    assert_eq!(place.primus("chaos kill 1").code, Some(3));
+    assert!(Path::new(&dir).exists());
+    let next = place.up("--servers 1");
+    assert!(!Path::new(&dir).exists());
+    next.end();
+    assert!(place.known().is_empty(), "{:?}", place.known());
+}
+
+#[test]
+fn a_kept_folder_resumes() {
+    let place = Place::new();
+    let farm = place.up("--dir kept --farm north --servers 3");
+    assert_eq!(place.primus("kv put colour blue").code, Some(0));
+    let second = place.primus("up --dir kept");
+    assert_eq!(second.code, Some(2), "{second:?}");
+    farm.end();
+    assert_eq!(place.primus("up --dir kept --servers 5").code, Some(2));
+    let farm = place.up("--dir kept");
+    assert_eq!((&farm.ready["farm"], farm.pids().len()), (&"north".into(), 3));
+    assert_eq!(place.primus("kv get colour").stdout, "blue\n");
+    farm.end();
+    assert!(place.dir.join("kept/farm.json").exists());
+}
+
+#[test]
+fn bad_input_is_refused_with_the_right_code() {
+    let place = Place::new();
+    for line in
+        ["leader --farm north", "chaos kill leader", "leader --api 127.0.0.1:1", "kv get x --api 127.0.0.1:1"]
+    {
+        let ran = place.primus(&format!("{line} -o json"));
+        assert_eq!(ran.code, Some(3), "{line}: {ran:?}");
+        assert!(ran.stderr.starts_with(r#"{"error":{"code":"unreachable""#), "{ran:?}");
+    }
+    let north = place.up("--servers 1 --farm north");
+    for line in [
+        "chaos kill 7",
+        "chaos kill boss",
+        "chaos partition 1",
+        "chaos load 1 101",
+        "up --farm north",
+        "up --farm a/b",
+        "up --servers 0",
+        "up --dir ''",
+        "up --for 5",
+        "leader -o mermaid",
+        "leader --api https://x",
+        "kv put x y --timeout soon",
+        "events --after x",
+    ] {
+        let ran = place.primus(line);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{line}: {ran:?}");
+    }
+    let south = place.up("--servers 1 --farm south");
+    let several = place.primus("leader");
+    assert_eq!(several.code, Some(2));
+    assert!(several.stderr.contains("several farms run here: north, south"), "{several:?}");
+    assert_eq!(place.json("leader --farm south")["farm"], "south");
+    let api = north.ready["api"][0].as_str().unwrap();
+    let by_environment = place.command(&["leader", "-o", "json"]).env("PRIMUS_API", api).output().unwrap();
+    assert!(Ran::from(by_environment).stdout.contains(r#""farm":"north""#));
+    south.end();
+    assert_eq!(place.primus("leader").code, Some(0));
+}
+
+#[test]
+fn a_farm_ends_after_its_time() {
+    let place = Place::new();
+    let ran = place.primus("up --servers 1 --for 100ms");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    assert!(ran.stdout.starts_with("farm local: one server, server 1 leads\n"), "{ran:?}");
+    assert!(place.known().is_empty());
+}
+
+#[test]
+fn events_are_followed_while_leaders_change() {
+    let place = Place::new();
+    let farm = place.up("");
+    let mut follower =
+        place.command(&["events", "--follow", "-o", "json"]).stdout(Stdio::piped()).spawn().expect("primus starts");
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let mut next_leader = || loop {
+        let line = lines.next().expect("the stream goes on").expect("stdout can be read");
+        let event: Value = serde_json::from_str(&line).expect("one object per line");
+        if let Some(leader) = event["leader"].as_u64() {
+            return leader;
+        }
+    };
+    let first = next_leader();
+    // Sooner or later that is the server that is followed; then another one takes over.
+    let killed = place.json("chaos kill leader")["server"].as_u64().unwrap();
+    let mut seen = first;
+    while seen == killed {
+        seen = next_leader();
+    }
+    assert_eq!(seen, farm.leader_other_than(killed));
+    follower.kill().expect("it still runs");
+    follower.wait().expect("it ends");
+}
