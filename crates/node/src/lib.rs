@@ -6,5 +6,6 @@
 pub mod disk;
 pub mod events;
 pub mod links;
+pub mod load;
 pub mod node;
 pub mod store;

@@ -120,6 +120,8 @@ pub enum Request {
     Cut(BTreeSet<NodeId>),
     /// The load has been measured.
     Load(Score),
+    /// Whatever is measured, this is the load; with nothing, what is measured counts again.
+    OverrideLoad(Option<Score>),
 }
 
 /// Why a request could not be served.
@@ -150,9 +152,9 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Asks for something. Nothing is answered once the server has ended.
-    pub fn ask(&self, request: Request) {
-        _ = self.requests.send(request);
+    /// Asks for something; false once the server has ended and answers nothing any more.
+    pub fn ask(&self, request: Request) -> bool {
+        self.requests.send(request).is_ok()
     }
 }
 
@@ -201,6 +203,8 @@ struct Running {
     /// Reads that wait for the register to reach an index.
     late_reads: BTreeMap<u64, Vec<Read>>,
     state: View,
+    measured: Score,
+    overridden: Option<Score>,
     /// Who led last, and since when nobody does.
     last_leader: Option<NodeId>,
     leaderless: Option<Instant>,
@@ -256,6 +260,8 @@ impl Running {
             reads: BTreeMap::new(),
             late_reads: BTreeMap::new(),
             view: watch::Sender::new(state.clone()),
+            measured: Score::default(),
+            overridden: None,
             last_leader: None,
             leaderless: Some(Instant::now()),
             state,
@@ -316,6 +322,7 @@ impl Running {
         self.state.longest_turn = self.state.longest_turn.max(turn);
         for (peer, view) in &mut self.state.peers {
             view.matched = replica.matched(*peer);
+            view.score = self.server.loads().get(peer).copied();
         }
         self.view.send_if_modified(|view| {
             let is_new = *view != self.state;
@@ -328,12 +335,7 @@ impl Running {
 
     fn on_link(&mut self, event: LinkEvent<Words>) {
         match event {
-            LinkEvent::Message(from, message) => {
-                if let (Message::Load(score), Some(peer)) = (&message, self.state.peers.get_mut(&from)) {
-                    peer.score = Some(*score);
-                }
-                self.step(Input::Message { from, message });
-            }
+            LinkEvent::Message(from, message) => self.step(Input::Message { from, message }),
             LinkEvent::Up(peer, Peer { store, .. }) => {
                 self.disk.remember(peer, StoreId(store));
                 self.mark(peer, true);
@@ -366,10 +368,19 @@ impl Running {
             Request::Elect => self.step(Input::Command(Command::Elect)),
             Request::Cut(peers) => self.links.cut(peers),
             Request::Load(score) => {
-                self.state.score = score;
-                self.step(Input::Command(Command::Load(score)));
+                self.measured = score;
+                self.on_load();
+            }
+            Request::OverrideLoad(score) => {
+                self.overridden = score;
+                self.on_load();
             }
         }
+    }
+
+    fn on_load(&mut self) {
+        self.state.score = self.overridden.unwrap_or(self.measured);
+        self.step(Input::Command(Command::Load(self.state.score)));
     }
 
     fn on_change(&mut self, change: Change, reply: Reply<u64>) {
@@ -608,7 +619,7 @@ fn server(config: &Config, records: Vec<Record>) -> Server {
         keep_entries: SNAPSHOT_EVERY / 2,
     };
     let silence = Delay { min_us: silence_us, max_us: silence_us };
-    let times = Times { silence, retry: Delay::exactly_ms(3) };
+    let times = Times { silence, retry: Delay::exactly_ms(3), tenure_ticks: 20 };
     let election = Bully::new(config.id, Arc::new(rules));
     Control::new(election, Replica::new(settings, records), times)
 }

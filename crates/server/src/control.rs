@@ -4,6 +4,7 @@
 //! not have noticed yet, and leads only with a majority's votes in a new term. A winner that cannot win gives way, so that
 //! the next one is named. Whatever the election thought, the term that the replicas agree on is the truth.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
@@ -23,8 +24,13 @@ pub struct Control<E: Election> {
     election: E,
     replica: Replica,
     leader: Option<NodeId>,
+    term: Term,
     /// Why there will be another leader.
     reason: Reason,
+    /// The loads of all servers, as far as they are known.
+    loads: BTreeMap<NodeId, Score>,
+    /// How many ticks a leader still waits before it gives way to a better one.
+    patience: u32,
     /// How often this server has asked for votes since it was named.
     campaigns: Option<u32>,
     for_election: Outbox<E>,
@@ -38,6 +44,8 @@ pub struct Times {
     pub silence: Delay,
     /// How soon votes are asked for again, at first.
     pub retry: Delay,
+    /// For how many ticks a leader stays before it gives way to a better-ranked one.
+    pub tenure_ticks: u32,
 }
 
 impl Times {
@@ -60,6 +68,8 @@ pub enum Reason {
     Operator,
     /// It gave leadership up.
     Resigned,
+    /// A better-ranked server took over.
+    Rank,
     /// It could no longer reach a majority.
     LostQuorum,
 }
@@ -71,8 +81,10 @@ pub enum Message<T> {
     Election(T),
     /// The replicated log.
     Replica(primus_replica::message::Message),
-    /// How loaded the sender is.
-    Load(Score),
+    /// How loaded these servers are: a follower tells the leader of itself, the leader tells everybody of all.
+    Loads(Vec<(NodeId, Score)>),
+    /// There will soon be another leader, for this reason.
+    Change(Reason),
 }
 
 /// What a server's owner tells it.
@@ -137,7 +149,10 @@ impl<E: Election> Control<E> {
             election,
             replica,
             leader: None,
+            term: Term(0),
             reason: Reason::Start,
+            loads: BTreeMap::new(),
+            patience: 0,
             campaigns: None,
             for_election: Outbox::new(),
             for_replica: Outbox::new(),
@@ -147,6 +162,11 @@ impl<E: Election> Control<E> {
     /// The replica, to look at.
     pub const fn replica(&self) -> &Replica {
         &self.replica
+    }
+
+    /// The loads of all servers, as far as they are known here.
+    pub const fn loads(&self) -> &BTreeMap<NodeId, Score> {
+        &self.loads
     }
 
     /// Who leads, as far as this server knows.
@@ -173,10 +193,46 @@ impl<E: Election> Control<E> {
         }
     }
 
+    /// A star, not a mesh: as many messages as servers, not as many as pairs.
     fn on_load(&mut self, score: Score, out: &mut Outbox<Self>) {
+        self.loads.insert(self.id, score);
         self.tell_election(election::Command::Score(score), out);
-        for peer in self.replica.peers() {
-            out.send(peer, Message::Load(score));
+        match self.leader {
+            Some(leader) if leader == self.id => {
+                let table: Vec<_> = self.loads.iter().map(|(id, score)| (*id, *score)).collect();
+                self.tell_peers(&Message::Loads(table), out);
+            }
+            Some(leader) => out.send(leader, Message::Loads(vec![(self.id, score)])),
+            None => {}
+        }
+    }
+
+    fn on_loads(&mut self, from: NodeId, loads: Vec<(NodeId, Score)>, out: &mut Outbox<Self>) {
+        // Of others only the leader speaks.
+        let is_credible = |id: &NodeId| *id != self.id && (*id == from || self.leader == Some(from));
+        let news: Vec<_> = loads.into_iter().filter(|(id, _)| is_credible(id)).collect();
+        for (id, score) in news {
+            self.loads.insert(id, score);
+            self.tell_election(election::Command::PeerScore(id, score), out);
+        }
+    }
+
+    fn tell_peers(&self, message: &Message<E::Message>, out: &mut Outbox<Self>) {
+        self.replica.peers().for_each(|peer| out.send(peer, message.clone()));
+    }
+
+    /// A leader that has led for a while gives way to a better-ranked server that has everything.
+    fn on_tick(&mut self, out: &mut Outbox<Self>) {
+        self.step_replica(Input::Timer(Tick), out);
+        self.patience = self.patience.saturating_sub(1);
+        if self.leader != Some(self.id) || self.patience > 0 {
+            return;
+        }
+        let (last, _) = self.replica.extent();
+        let better = self.election.better_leader();
+        if let Some(better) = better.filter(|peer| self.replica.matched(*peer) == Some(last)) {
+            self.patience = self.times.tenure_ticks;
+            self.transfer(Some(better), Reason::Rank, out);
         }
     }
 
@@ -187,7 +243,9 @@ impl<E: Election> Control<E> {
         match message {
             Message::Election(message) => self.step_election(Input::Message { from, message }, out),
             Message::Replica(message) => self.step_replica(Input::Message { from, message }, out),
-            Message::Load(score) => self.tell_election(election::Command::PeerScore(from, score), out),
+            Message::Loads(loads) => self.on_loads(from, loads, out),
+            Message::Change(reason) if self.leader == Some(from) => self.reason = reason,
+            Message::Change(_) => out.ignore("a change that no leader announced"),
         }
     }
 
@@ -238,6 +296,7 @@ impl<E: Election> Control<E> {
         match best.filter(|peer| progress(peer).is_some_and(|matched| matched + 1000 >= last)) {
             Some(peer) => {
                 self.reason = reason;
+                self.tell_peers(&Message::Change(reason), out);
                 self.tell_replica(replica::Command::Transfer(peer), out);
             }
             None => out.ignore("transfer: nobody who could take over"),
@@ -300,12 +359,14 @@ impl<E: Election> Control<E> {
     /// The replicas agreed on a leader, or have none any more.
     fn on_changed(&mut self, leader: Option<NodeId>, term: Term, out: &mut Outbox<Self>) {
         let before = std::mem::replace(&mut self.leader, leader);
+        let term_before = std::mem::replace(&mut self.term, term);
         match leader {
             _ if leader == before => {}
             Some(leader) => self.on_leader(leader, term, out),
             None => {
-                // A leader that cannot reach a majority steps down by itself; then an election may find somebody who can.
-                let stepped_down = before == Some(self.id);
+                // A leader that cannot reach a majority steps down by itself, in its own term; then an election may find
+                // somebody who can.
+                let stepped_down = before == Some(self.id) && term == term_before;
                 if stepped_down {
                     self.reason = Reason::LostQuorum;
                 }
@@ -319,6 +380,7 @@ impl<E: Election> Control<E> {
 
     fn on_leader(&mut self, leader: NodeId, term: Term, out: &mut Outbox<Self>) {
         self.campaigns = None;
+        self.patience = self.times.tenure_ticks;
         out.cancel(Timer::Retry);
         if leader == self.id {
             out.cancel(Timer::Silence);
@@ -342,7 +404,7 @@ impl<E: Election> Machine for Control<E> {
     fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
             Input::Message { from, message } => self.on_message(from, message, out),
-            Input::Timer(Timer::Tick) => self.step_replica(Input::Timer(Tick), out),
+            Input::Timer(Timer::Tick) => self.on_tick(out),
             Input::Timer(Timer::Silence) => self.on_silence(out),
             Input::Timer(Timer::Retry) => self.campaign(out),
             Input::Timer(Timer::Election(timer)) => self.step_election(Input::Timer(timer), out),
@@ -359,7 +421,8 @@ impl<T: fmt::Display> fmt::Display for Message<T> {
         match self {
             Self::Election(message) => message.fmt(f),
             Self::Replica(message) => message.fmt(f),
-            Self::Load(score) => write!(f, "load {score}"),
+            Self::Loads(loads) => loads.iter().try_for_each(|(id, score)| write!(f, "load of {id} {score} ")),
+            Self::Change(reason) => write!(f, "change {reason}"),
         }
     }
 }
@@ -416,6 +479,7 @@ impl Reason {
             Self::Silence => "silence",
             Self::Operator => "operator",
             Self::Resigned => "resigned",
+            Self::Rank => "rank",
             Self::LostQuorum => "lost_quorum",
         }
     }

@@ -316,14 +316,14 @@ async fn cut(State(context): State<Context>, body: Bytes) -> Response {
 
 #[derive(Deserialize)]
 struct Load {
-    score: f64,
+    score: Option<f64>,
 }
 
 async fn load(State(context): State<Context>, body: Bytes) -> Response {
     match serde_json::from_slice::<Load>(&body) {
         _ if !context.has_chaos => no_chaos().into_response(),
         Ok(Load { score }) => {
-            context.handle.ask(Ask::Load(Score::from_percent(score)));
+            context.handle.ask(Ask::OverrideLoad(score.map(Score::from_percent)));
             Json(json!({ "score": score })).into_response()
         }
         Err(_) => Problem::usage("the score is missing", "send {\"score\":85}").into_response(),

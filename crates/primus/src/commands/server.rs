@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use primus_node::node::{self, Config, Handle};
+use primus_node::load;
+use primus_node::node::{self, Config, Handle, Request};
 use primus_node::store::{Identity, Opened, Store};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -65,6 +66,8 @@ async fn serve(
         handle = handle => handle.map_err(|_| Failure::server("the server did not start", "see above"))?,
         ended = &mut serving => return Err(failed(&ended)),
     };
+    let measured = handle.clone();
+    load::watch(settings.load.clone(), move |score| measured.ask(Request::Load(score)));
     serve_api(settings, web, handle);
     let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
     tokio::select! {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use primus_core::NodeId;
 use primus_core::rank::RankBy;
+use primus_node::load::Source;
 use serde::Deserialize;
 
 use crate::api::Places;
@@ -27,6 +28,7 @@ pub(crate) struct ServerSettings {
     pub(crate) rank: RankBy,
     pub(crate) heartbeat: Duration,
     pub(crate) silence: Duration,
+    pub(crate) load: Source,
     pub(crate) chaos: bool,
 }
 
@@ -39,6 +41,14 @@ struct File {
     peers: PeersTable,
     #[serde(default)]
     election: ElectionTable,
+    #[serde(default)]
+    load: LoadTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoadTable {
+    source: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -140,6 +150,7 @@ impl ServerSettings {
             },
             heartbeat: seconds(file.election.heartbeat_interval_secs, HEARTBEAT),
             silence: seconds(file.election.failure_timeout_secs, crate::commands::SILENCE),
+            load: load_source(file.load.source)?,
             chaos: file.server.chaos,
         })
     }
@@ -155,6 +166,11 @@ impl ServerSettings {
             )),
         }
     }
+}
+
+fn load_source(text: Option<String>) -> Result<Source, (String, &'static str)> {
+    let source = text.map(|text| text.parse()).transpose();
+    source.map(|source| source.unwrap_or(Source::System)).map_err(|message| (message, "mend [load] source"))
 }
 
 /// The API listens one port above the links, unless the file says otherwise.
