@@ -255,6 +255,8 @@ impl<E: Election> Control<E> {
         if self.leader == Some(peer) {
             self.reason = reason;
             self.tell_replica(replica::Command::ForgetLeader, out);
+            // The election may have had another one in mind; what counts is whom the quorum made the leader.
+            self.tell_election(election::Command::Ratified(peer), out);
         }
         self.tell_election(election::Command::Suspect(peer), out);
     }

@@ -31,7 +31,7 @@ pub trait Election: Machine<Command = Command, Notice = Notice, Timer = Timer> +
     /// Is an election under way here, that is, will this node act again without hearing from anybody?
     fn is_electing(&self) -> bool;
 
-    /// Who should lead instead of this leader, if the better may take over from the worse.
+    /// Who should lead instead of this node, if the better may take over from the worse.
     fn better_leader(&self) -> Option<NodeId>;
 
     /// What a message is counted as.

@@ -145,11 +145,10 @@ impl Election for Ring {
     }
 
     fn better_leader(&self) -> Option<NodeId> {
-        let may_take_over = matches!(self.phase, Phase::Leader { .. }) && self.rules.preempt;
         let live = self.members.iter().filter(|member| !self.suspected.contains(member)).copied();
         let best =
             live.reduce(|best, member| if self.rules.winner.is_better(member, best) { member } else { best });
-        best.filter(|best| may_take_over && self.rules.winner.is_better(*best, self.id))
+        best.filter(|best| self.rules.preempt && self.rules.winner.is_better(*best, self.id))
     }
 
     fn kind_of(message: &Message) -> MessageKind {
