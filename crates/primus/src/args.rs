@@ -228,6 +228,29 @@ pub(crate) enum Bench {
     /// The simulator: a ring of a million nodes, and a Bully election of a thousand
     #[command(after_help = guide::BENCH_SIMULATE)]
     Simulate(BenchSimulateArgs),
+    /// From the leader's death, or its silence, to the first write that another one accepts
+    #[command(after_help = guide::BENCH_FAILOVER)]
+    Failover(BenchFailoverArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchFailoverArgs {
+    /// How many servers [default: 3]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) servers: Option<String>,
+    /// What happens to the leader: it dies, or it keeps its connections and says nothing
+    #[arg(long, value_enum, default_value_t, value_name = "FAULT")]
+    pub(crate) fault: Fault,
+    /// How often to measure [default: 20, fewer if they take too long]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) runs: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Fault {
+    #[default]
+    Kill,
+    Freeze,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

@@ -7,6 +7,7 @@ mod events;
 mod kv;
 mod leader;
 mod operate;
+mod own_farm;
 pub(crate) mod seeds;
 mod server;
 pub(crate) use server::SILENCE;
@@ -64,6 +65,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Server(args)) => server::run(args),
         Some(Command::Bench(args)) => match &args.what {
             Bench::Simulate(args) => bench::simulate(args, cli.output),
+            Bench::Failover(args) => bench::failover(args, cli.output),
         },
     }
 }

@@ -287,6 +287,10 @@ const MISTAKES: &[&str] = &[
     "bench",
     "bench simulate --nodes 0",
     "bench simulate --runs many",
+    "bench failover --servers 2",
+    "bench failover --runs 0",
+    "bench failover --fault fire",
+    "bench failover -o mermaid",
     "demo --loud",
     "nonsense",
 ];
@@ -337,7 +341,9 @@ fn help_groups_the_commands_and_its_examples_work() {
         assert!(help.contains(&format!("\n{line}")), "{help}");
     }
     let mut examples: Vec<String> = run(&[]).good().lines().filter_map(example).collect();
-    for command in ["demo", "simulate", "simulate ring", "simulate bully", "bench", "bench simulate"] {
+    for command in
+        ["demo", "simulate", "simulate ring", "simulate bully", "bench", "bench simulate", "bench failover"]
+    {
         let help = primus(&format!("{command} --help")).good();
         let found: Vec<String> = help.lines().filter_map(example).collect();
         assert!(!found.is_empty() && help.contains("\nExamples:\n"), "{command} has no example");

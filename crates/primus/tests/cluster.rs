@@ -86,6 +86,15 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Folders of farms that are or were there.
+    fn left(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with("primus-")).collect()
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         _ = fs::remove_dir_all(&self.dir);
@@ -164,6 +173,42 @@ fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 fn is_running(pid: u64) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+#[test]
+fn a_failover_is_measured_and_leaves_nothing_behind() {
+    let place = Place::new();
+    for (fault, servers, figures) in [
+        ("kill", 3, &["median_ms", "p90_ms", "max_ms"][..]),
+        ("freeze", 3, &["median_ms", "p90_ms", "max_ms", "noticed_max_ms"][..]),
+    ] {
+        let bench = place.json(&format!("bench failover --servers {servers} --fault {fault} --runs 2"));
+        assert_eq!((&bench["bench"], &bench["fault"]), (&"failover".into(), &fault.into()));
+        assert_eq!((&bench["servers"], bench["runs"].as_array().map(Vec::len)), (&servers.into(), Some(2)));
+        assert!(figures.iter().all(|figure| bench[figure].as_f64() > Some(0.0)), "{bench}");
+        assert_eq!(bench.as_object().map(serde_json::Map::len), Some(4 + figures.len()), "{bench}");
+    }
+    assert!(place.known().is_empty() && place.left().is_empty(), "{:?}", place.left());
+}
+
+#[test]
+fn a_bench_that_is_killed_takes_its_farm_along() {
+    let place = Place::new();
+    let mut bench = place.command(&["bench", "failover", "--runs", "1000"]).stdout(Stdio::null()).spawn().unwrap();
+    eventually("the farm", || (place.known().len() == 1 && !place.left().is_empty()).then_some(()));
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    eventually("the farm to end", || (place.known().is_empty() && place.left().is_empty()).then_some(()));
+}
+
+#[test]
+fn a_bench_without_a_farm_says_so() {
+    let place = Place::new();
+    let mut command = place.command(&["bench", "failover", "--runs", "1", "-o", "json"]);
+    let ran: Ran = command.env("TMPDIR", "/dev/null").output().expect("primus starts").into();
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+    assert_eq!(ran.stderr.matches('\n').count(), 1, "{ran:?}");
+    assert!(ran.stderr.starts_with("{\"error\":{\"code\":\"bench\","), "{ran:?}");
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub(crate) struct UpArgs {
     /// End after this long [default: when interrupted]
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) for_time: Option<String>,
+    /// End when this process ends
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) parent: Option<i32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

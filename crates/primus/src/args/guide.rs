@@ -190,7 +190,19 @@ Examples:
 pub(super) const BENCH: &str = "\
 Examples:
   primus bench simulate
-  primus bench simulate -o json";
+  primus bench failover
+  primus bench failover --servers 5 --fault freeze -o json";
+
+pub(super) const BENCH_FAILOVER: &str = "\
+It starts a farm of its own, real processes on this host that write to its disk, and ends it. A run's figure is the
+time from the signal to the first write that a surviving server acknowledges. After a freeze it is also measured how
+long the old leader, once it goes on, still believes that it leads.
+Figures are only worth something in a release build: cargo build --release.
+
+Examples:
+  primus bench failover
+  primus bench failover --servers 5
+  primus bench failover --fault freeze --runs 50 -o json";
 
 pub(super) const BENCH_SIMULATE: &str = "\
 Figures are only worth something in a release build: cargo build --release.

@@ -3,6 +3,10 @@
 //! Two elections are measured: a large ring with random ids, and a Bully election of a thousand nodes whose best has
 //! died. Every run is the same one, so that the figures differ only by what the host does meanwhile.
 
+mod failover;
+
+pub(super) use failover::failover;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;

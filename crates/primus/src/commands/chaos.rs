@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// What was done, as scripts see it.
 #[derive(Serialize)]
-struct Done {
+pub(super) struct Done {
     chaos: &'static str,
     farm: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub(super) fn run(args: &ChaosArgs, format: Format) -> Result<Verdict, Failure> 
         Chaos::Thaw { target } => signal(&farm, target, "thaw", "goes on", Signal::CONT),
         Chaos::Restart { target } => restart(&farm, target),
         Chaos::Partition { groups } => partition(&farm, groups),
-        Chaos::Heal => cut(&farm, &BTreeMap::new(), "heal", "all links are mended".to_string()),
+        Chaos::Heal => heal(&farm),
         Chaos::Load { target, score } => load(&farm, target, score),
     }?;
     show(format, || format!("{}\n", done.text), &done)?;
@@ -55,7 +55,7 @@ pub(super) fn run(args: &ChaosArgs, format: Format) -> Result<Verdict, Failure> 
 }
 
 /// Ends when `primus up` has noticed, so that whoever restarts the server next finds it dead.
-fn kill(farm: &Farm, target: &str) -> Result<Done, Failure> {
+pub(super) fn kill(farm: &Farm, target: &str) -> Result<Done, Failure> {
     let done = signal(farm, target, "kill", "is dead", Signal::KILL)?;
     wait(DEATH_TIME, "the server to die", || {
         let now = farm.again()?;
@@ -64,7 +64,13 @@ fn kill(farm: &Farm, target: &str) -> Result<Done, Failure> {
     Ok(done)
 }
 
-fn signal(farm: &Farm, target: &str, chaos: &'static str, outcome: &str, signal: Signal) -> Result<Done, Failure> {
+pub(super) fn signal(
+    farm: &Farm,
+    target: &str,
+    chaos: &'static str,
+    outcome: &str,
+    signal: Signal,
+) -> Result<Done, Failure> {
     let server = find(farm, target)?;
     let id = server.id;
     let dead =
@@ -76,7 +82,7 @@ fn signal(farm: &Farm, target: &str, chaos: &'static str, outcome: &str, signal:
     Ok(Done { chaos, farm: farm.name.clone(), server: Some(id), pid: Some(pid), text })
 }
 
-fn restart(farm: &Farm, target: &str) -> Result<Done, Failure> {
+pub(super) fn restart(farm: &Farm, target: &str) -> Result<Done, Failure> {
     let Started { id, pid: old, api, .. } = find(farm, target)?.clone();
     let request = farms::restart_request(&farm.dir, id);
     fs::write(&request, "").map_err(|error| {
@@ -97,13 +103,17 @@ fn restart(farm: &Farm, target: &str) -> Result<Done, Failure> {
     Ok(Done { chaos: "restart", farm: farm.name.clone(), server: Some(id), pid: Some(pid), text })
 }
 
-fn partition(farm: &Farm, text: &str) -> Result<Done, Failure> {
+pub(super) fn partition(farm: &Farm, text: &str) -> Result<Done, Failure> {
     let groups = groups(farm, text)?;
     let others = |group: &BTreeSet<u64>| -> BTreeSet<u64> {
         groups.iter().filter(|other| *other != group).flatten().copied().collect()
     };
     let cuts = groups.iter().flat_map(|group| group.iter().map(|id| (*id, others(group)))).collect();
     cut(farm, &cuts, "partition", format!("links are cut: {text}"))
+}
+
+pub(super) fn heal(farm: &Farm) -> Result<Done, Failure> {
+    cut(farm, &BTreeMap::new(), "heal", "all links are mended".to_string())
 }
 
 /// Groups of servers: `1,2|3`.
@@ -182,7 +192,7 @@ fn unknown(farm: &Farm, target: &str) -> Failure {
     Failure::usage(format!("there is no server {} in {}", quoted(target), farm.name), hint)
 }
 
-fn wait<T>(
+pub(super) fn wait<T>(
     length: Duration,
     what: &str,
     mut attempt: impl FnMut() -> Result<Option<T>, Failure>,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use primus_node::load;
 use primus_node::node::{self, Config, Handle, Request};
 use primus_node::store::{Identity, Opened, Store};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,7 +24,7 @@ pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     let settings = ServerSettings::read(&args.config)?;
     settings.check_addresses(args.insecure)?;
     if let Some(parent) = args.parent {
-        end_with(parent)?;
+        end_with(parent, Signal::KILL)?;
     }
     let identity = Identity { cluster: settings.farm.clone(), server: settings.id };
     let opened = Store::open(&settings.dir, &identity)
@@ -104,10 +105,9 @@ fn failed(ended: &Result<(), primus_node::store::WriteError>) -> Failure {
 }
 
 /// Ends this process when its parent ends, however that happens.
-fn end_with(parent: i32) -> Result<(), Failure> {
-    use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+pub(super) fn end_with(parent: i32, by: Signal) -> Result<(), Failure> {
     let failed = |_| Failure::server("the system cannot tell when the parent ends", "start without --parent");
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)?;
+    set_parent_process_death_signal(Some(by)).map_err(failed)?;
     // It may have ended before we asked.
     let is_orphan = getppid().is_none_or(|pid| pid.as_raw_nonzero().get() != parent);
     if is_orphan { Err(Failure::server("the parent has ended", "start it again")) } else { Ok(()) }

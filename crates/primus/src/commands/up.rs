@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde::Serialize;
 use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::server::end_with;
 use super::{Verdict, refuse_to_draw, show};
 use crate::args::{Format, UpArgs};
 use crate::client::farms::{self, Farm, Started};
@@ -61,6 +63,10 @@ pub(super) fn run(args: &UpArgs, format: Format) -> Result<Verdict, Failure> {
     refuse_to_draw(format)?;
     let for_time = args.for_time.as_deref().map(|text| length("--for", text)).transpose()?;
     let stop = Stop::listen()?;
+    if let Some(parent) = args.parent {
+        // A signal that we hear, so that the servers and their data go too.
+        end_with(parent, Signal::TERM)?;
+    }
     farms::tidy()?;
     let home = Home::open(args)?;
     let mut fleet = Fleet::new(&home, args.rank)?;

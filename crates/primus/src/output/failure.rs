@@ -45,6 +45,12 @@ impl Failure {
         Self::new("bench", 1, message.as_ref(), hint.as_ref())
     }
 
+    /// Whatever went wrong, it is why a bench could not measure: exit code 1.
+    pub(crate) fn into_bench(self) -> Self {
+        let message = format!("nothing could be measured: {}", self.message);
+        Self { code: Cow::Borrowed("bench"), exit: 1, message, hint: self.hint }
+    }
+
     /// The output could not be written: exit code 1.
     pub(crate) fn output(error: &std::io::Error) -> Self {
         Self::new("output", 1, &format!("the output could not be written: {error}"), "look at where stdout goes")

@@ -180,6 +180,7 @@ mod tests {
             rank: crate::args::RankedBy::Load,
             farm: name.map(str::to_string),
             for_time: None,
+            parent: None,
         };
         let dir = temporary_folder();
         let home = Home::open(&args(Some("north"), Some("5"), &dir)).unwrap();

@@ -1,0 +1,140 @@
+//! `primus bench failover`: how long nobody accepts a write after the leader was killed or frozen.
+//!
+//! The servers are real processes that write to the disk as always. A run is measured from the signal to the first
+//! acknowledged write; it begins only when all servers are alive, linked and caught up.
+
+use std::time::Instant;
+
+use rustix::process::Signal;
+use serde::Serialize;
+
+use super::{milliseconds, quantile};
+use crate::args::{BenchFailoverArgs, Fault, Format};
+use crate::commands::own_farm::OwnFarm;
+use crate::commands::{Verdict, chaos, nothing_to_draw, show};
+use crate::output::failure::Failure;
+use crate::settings::number;
+
+const SERVERS: u64 = 3;
+const SERVERS_MAX: u64 = 25;
+const RUNS: u64 = 20;
+const RUNS_MAX: u64 = 10_000;
+/// Unless somebody says how many, no run starts after this; a bench ends within 45 s.
+const BUDGET_MS: f64 = 38_000.0;
+const KEY: &str = "bench/failover";
+
+/// The figures, as scripts see them.
+#[derive(Serialize)]
+struct Figures {
+    bench: &'static str,
+    servers: u64,
+    fault: &'static str,
+    runs: Vec<f64>,
+    median_ms: f64,
+    p90_ms: f64,
+    max_ms: f64,
+    /// How long the old leader, once it went on, still believed that it led.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noticed_max_ms: Option<f64>,
+}
+
+/// What one run showed.
+struct Run {
+    ms: f64,
+    noticed_ms: Option<f64>,
+}
+
+/// Measures and prints.
+pub(in crate::commands) fn failover(args: &BenchFailoverArgs, format: Format) -> Result<Verdict, Failure> {
+    let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 3, SERVERS_MAX))?;
+    let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
+    if format == Format::Mermaid {
+        return Err(nothing_to_draw("a bench"));
+    }
+    let figures = measure(servers, args.fault, runs).map_err(Failure::into_bench)?;
+    show(format, || text(&figures), &figures)?;
+    Ok(Verdict::Held)
+}
+
+fn measure(servers: u64, fault: Fault, runs: Option<u64>) -> Result<Figures, Failure> {
+    let started = Instant::now();
+    let farm = OwnFarm::start("bench", servers)?;
+    let mut done: Vec<Run> = Vec::new();
+    let fits = || milliseconds(started) < BUDGET_MS;
+    while (done.len() as u64) < runs.unwrap_or(RUNS) && (runs.is_some() || done.is_empty() || fits()) {
+        done.push(run(&farm, fault, done.len())?);
+    }
+    let noticed: Vec<f64> = done.iter().filter_map(|run| run.noticed_ms).collect();
+    let runs: Vec<f64> = done.iter().map(|run| run.ms).collect();
+    Ok(Figures {
+        bench: "failover",
+        servers,
+        fault: name(fault),
+        median_ms: quantile(&runs, 0.5),
+        p90_ms: quantile(&runs, 0.9),
+        max_ms: quantile(&runs, 1.0),
+        noticed_max_ms: (!noticed.is_empty()).then(|| quantile(&noticed, 1.0)),
+        runs,
+    })
+}
+
+fn run(farm: &OwnFarm, fault: Fault, number: usize) -> Result<Run, Failure> {
+    let old = farm.settled()?.leader;
+    let (target, now) = (old.to_string(), farm.now()?);
+    farm.write(KEY, &format!("before {number}"))?;
+    let value = format!("after {number}");
+    let started = Instant::now();
+    chaos::signal(&now, &target, name(fault), "", signal(fault))?;
+    farm.write_without(old, KEY, &value)?;
+    let ms = milliseconds(started);
+    let noticed_ms = match fault {
+        Fault::Kill => {
+            chaos::restart(&now, &target)?;
+            None
+        }
+        Fault::Freeze => {
+            let thawed = Instant::now();
+            chaos::signal(&now, &target, "thaw", "", Signal::CONT)?;
+            farm.wait_until_noticed(old)?;
+            Some(milliseconds(thawed))
+        }
+    };
+    farm.settled()?;
+    if farm.read(KEY)? != value {
+        return Err(Failure::failed("lost", "an acknowledged write was lost", "please report this"));
+    }
+    Ok(Run { ms, noticed_ms })
+}
+
+fn name(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Kill => "kill",
+        Fault::Freeze => "freeze",
+    }
+}
+
+fn signal(fault: Fault) -> Signal {
+    match fault {
+        Fault::Kill => Signal::KILL,
+        Fault::Freeze => Signal::STOP,
+    }
+}
+
+fn text(figures: &Figures) -> String {
+    let Figures { servers, fault, runs, median_ms, p90_ms, max_ms, noticed_max_ms, .. } = figures;
+    let all: Vec<String> = runs.iter().map(|ms| format!("{ms:.1}")).collect();
+    let noticed = noticed_max_ms.map_or_else(String::new, |ms| {
+        format!("noticed      {ms:.1} ms at most, until the old leader knew that it leads no more\n")
+    });
+    let debug = if cfg!(debug_assertions) { "\nThis is no release build: the figures mean little.\n" } else { "" };
+    format!(
+        "failover     {servers} servers, fault: {fault}, {} runs, from the signal to the first write
+median       {median_ms:.1} ms
+90 % within  {p90_ms:.1} ms
+max          {max_ms:.1} ms
+{noticed}runs         {} ms
+{debug}",
+        runs.len(),
+        all.join(", "),
+    )
+}

@@ -1,0 +1,223 @@
+//! A farm that a command starts for itself and ends with itself: real servers, run by our own `primus up`.
+//!
+//! `up` ends when this value goes, and also when this process is killed: it asks the kernel for that.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+use super::chaos;
+use crate::client::farms::{self, Farm, Started};
+use crate::client::http::{Request, escaped};
+use crate::client::{Client, Patience};
+use crate::output::failure::Failure;
+
+/// How long a farm may take until everybody is alive, caught up and of one mind.
+const SETTLING_TIME: Duration = Duration::from_secs(15);
+/// How long it may take until a write is accepted again.
+const WRITE_TIME: Duration = Duration::from_secs(10);
+/// How long one server may take to answer.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+/// How long `up` may take to end by itself; it gives its servers two seconds.
+const END_TIME: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
+/// Of what `up` says on stderr, only this much is kept.
+const WORDS_LEN_MAX: usize = 4096;
+
+/// The farm, as long as this lives.
+#[derive(Debug)]
+pub(super) struct OwnFarm {
+    up: Child,
+    farm: Farm,
+}
+
+/// Who leads, and since which term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reign {
+    pub(super) leader: u64,
+    pub(super) term: u64,
+}
+
+impl OwnFarm {
+    /// Starts it and waits until it has a leader.
+    pub(super) fn start(purpose: &str, servers: u64) -> Result<Self, Failure> {
+        let name = format!("{purpose}-{}", std::process::id());
+        let mut up = command(&name, servers).and_then(|mut command| command.spawn()).map_err(|error| {
+            Failure::failed("system", format!("primus up cannot be started: {error}"), "make room, then try again")
+        })?;
+        let words = up.stderr.take().map(listen);
+        let mut ready = String::new();
+        let read = up.stdout.take().map(|stdout| BufReader::new(stdout).read_line(&mut ready));
+        let is_ready = matches!(read, Some(Ok(_))) && ready.starts_with("{\"ready\":true");
+        let found = if is_ready { Farm::find(Some(&name)) } else { Ok(None) };
+        match found {
+            Ok(Some(farm)) => Ok(Self { up, farm }),
+            other => {
+                end(&mut up);
+                other?;
+                Err(refused(words.and_then(|words| words.join().ok()).unwrap_or_default()))
+            }
+        }
+    }
+
+    /// How it is now: processes change when servers die and start again.
+    pub(super) fn now(&self) -> Result<Farm, Failure> {
+        self.farm.again()
+    }
+
+    /// Waits until all servers are alive, linked, caught up, and agree on a leader.
+    pub(super) fn settled(&self) -> Result<Reign, Failure> {
+        chaos::wait(SETTLING_TIME, "all servers to be alive and of one mind", || {
+            let now = self.now()?;
+            let is_whole = now.servers.iter().all(|server| server.pid.is_some());
+            Ok(if is_whole { self.agreement(&Client::of(&now)) } else { None })
+        })
+    }
+
+    fn agreement(&self, client: &Client) -> Option<Reign> {
+        let count = self.farm.servers.len();
+        let reigns: Vec<Reign> =
+            client.views("/v1/leader").iter().filter_map(|(_, view)| Reign::of(view)).collect();
+        let first = *reigns.first()?;
+        let agree = reigns.len() == count && reigns.iter().all(|reign| *reign == first);
+        let is_linked = |server: &Started| links_up(&server.api) == Some(count - 1);
+        let status = client.latest("/v1/status").ok().filter(|status| Reign::of(status) == Some(first))?;
+        let is_well = |server: &Value| server["alive"] == true && server["lag"] == 0;
+        let servers = status["servers"].as_array()?;
+        let all_well = servers.len() == count && servers.iter().all(is_well);
+        (agree && all_well && self.farm.servers.iter().all(is_linked)).then_some(first)
+    }
+
+    /// Writes while all is well.
+    pub(super) fn write(&self, key: &str, value: &str) -> Result<(), Failure> {
+        let path = path(key);
+        let request = Request { method: "PUT", path: &path, body: value.as_bytes() };
+        Client::of(&self.now()?).write(request, Patience::WhileNoLeader(WRITE_TIME)).map(|_| ())
+    }
+
+    /// What was written, as a server says that knows the latest.
+    pub(super) fn read(&self, key: &str) -> Result<String, Failure> {
+        let answer = Client::of(&self.now()?).read(&path(key), Patience::WhileNoLeader(WRITE_TIME))?;
+        Ok(answer["value"].as_str().unwrap_or_default().to_string())
+    }
+
+    /// Writes to the others in turn, without pause, until one acknowledges. Who leads then?
+    ///
+    /// A server that still believes in the fallen leader would pass the write on to it and wait. It is therefore first
+    /// asked whom it follows, and not troubled while it names that one.
+    pub(super) fn write_without(&self, fallen: u64, key: &str, value: &str) -> Result<Reign, Failure> {
+        let path = path(key);
+        let request = Request { method: "PUT", path: &path, body: value.as_bytes() };
+        let until = Instant::now() + WRITE_TIME;
+        let others = || self.farm.servers.iter().filter(|server| server.id != fallen);
+        while Instant::now() < until {
+            for server in others() {
+                let Some(reign) = believes(&server.api).filter(|reign| reign.leader != fallen) else { continue };
+                let answer = request.send(place(&server.api), ANSWER_TIME);
+                if answer.is_ok_and(|answer| answer.status == 200) {
+                    return Ok(reign);
+                }
+            }
+        }
+        let message = format!("no write was accepted within {} s", WRITE_TIME.as_secs());
+        Err(Failure::no_leader(message, "see whether the host is overloaded"))
+    }
+
+    /// Waits until this server itself says that another one leads, or none.
+    pub(super) fn wait_until_noticed(&self, id: u64) -> Result<(), Failure> {
+        let until = Instant::now() + WRITE_TIME;
+        let api = self.farm.servers.iter().find(|server| server.id == id).map(|server| server.api.as_str());
+        while Instant::now() < until {
+            let view = api.and_then(|api| json(api, "/v1/leader"));
+            if view.is_some_and(|view| view["leader"].as_u64() != Some(id)) {
+                return Ok(());
+            }
+        }
+        let message = format!("server {id} still believes that it leads, after {} s", WRITE_TIME.as_secs());
+        Err(Failure::failed("stale", message, "please report this"))
+    }
+}
+
+impl Drop for OwnFarm {
+    fn drop(&mut self) {
+        end(&mut self.up);
+        // Had it to be killed, its folder is left.
+        _ = farms::tidy();
+    }
+}
+
+impl Reign {
+    /// As a server sees it.
+    pub(super) fn of(view: &Value) -> Option<Self> {
+        Some(Self { leader: view["leader"].as_u64()?, term: view["term"].as_u64()? })
+    }
+}
+
+/// Whom this server follows.
+pub(super) fn believes(api: &str) -> Option<Reign> {
+    Reign::of(&json(api, "/v1/leader")?)
+}
+
+fn json(api: &str, path: &str) -> Option<Value> {
+    let response = Request::get(path).send(place(api), ANSWER_TIME).ok()?;
+    serde_json::from_slice(&response.bytes().ok()?).ok()
+}
+
+fn links_up(api: &str) -> Option<usize> {
+    let response = Request::get("/metrics").send(place(api), ANSWER_TIME).ok()?;
+    let text = String::from_utf8(response.bytes().ok()?).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("primus_links_up ")?.parse().ok())
+}
+
+fn place(api: &str) -> &str {
+    api.trim_start_matches("http://")
+}
+
+fn path(key: &str) -> String {
+    format!("/v1/kv/{}", escaped(key))
+}
+
+fn command(name: &str, servers: u64) -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["up", "-o", "json", "--rank", "id", "--farm", name, "--servers", &servers.to_string()]);
+    command.arg("--parent").arg(std::process::id().to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
+}
+
+/// Reads all that is said, so that `up` never has to wait for a reader, and keeps the beginning.
+fn listen(stderr: ChildStderr) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut stderr = BufReader::new(stderr);
+        let mut words = String::new();
+        _ = stderr.by_ref().take(WORDS_LEN_MAX as u64).read_to_string(&mut words);
+        _ = std::io::copy(&mut stderr, &mut std::io::sink());
+        words
+    })
+}
+
+/// Why there is no farm, in the words of `up`.
+fn refused(words: String) -> Failure {
+    let body: Option<Value> = words.lines().rev().find_map(|line| serde_json::from_str(line).ok());
+    let text = |key: &str| body.as_ref().and_then(|body| Some(body["error"][key].as_str()?.to_string()));
+    let message = text("message").unwrap_or_else(|| "it ended without a word".to_string());
+    let hint = text("hint").unwrap_or_else(|| "see what primus up says".to_string());
+    Failure::failed("system", format!("no farm could be started: {message}"), hint)
+}
+
+/// Politely, then not.
+fn end(up: &mut Child) {
+    if let Some(pid) = farms::process(up.id()) {
+        _ = kill_process(pid, Signal::TERM);
+    }
+    let until = Instant::now() + END_TIME;
+    while matches!(up.try_wait(), Ok(None)) && Instant::now() < until {
+        thread::sleep(PAUSE);
+    }
+    _ = up.kill();
+    _ = up.wait();
+}
