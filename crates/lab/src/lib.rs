@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod experiment;
 pub mod explore;
 pub mod faults;
+pub mod history;
 pub mod index;
 pub mod invariants;
 pub mod observer;
