@@ -481,7 +481,12 @@ fn server(id: NodeId, count: u64, records: Vec<Record>) -> Server {
         backstop_ticks: 40 + 4 * usize::try_from(id.0).unwrap_or(0),
         keep_entries: 1000,
     };
-    let times = Times { silence: Delay::exactly_ms(80), retry: Delay::exactly_ms(3), tenure_ticks: 20 };
+    let times = Times {
+        silence: Delay::exactly_ms(80),
+        retry: Delay::exactly_ms(3),
+        leaderless: Delay::between_ms(150, 300),
+        tenure_ticks: 20,
+    };
     let election = Bully::new(id, Arc::new(rules));
     debug_assert_eq!(election.id(), id);
     Control::new(election, Replica::new(settings, records), times)

@@ -86,9 +86,9 @@ pub enum Violation {
         /// On which register.
         key: String,
         /// A value.
-        one: Span,
+        one: Box<Span>,
         /// Another one, which no order separates from it.
-        other: Span,
+        other: Box<Span>,
     },
 }
 
@@ -119,7 +119,11 @@ fn check_key(key: &str, operations: &[&Operation]) -> Result<(), Violation> {
     let spans = spans(key, operations)?;
     for (place, one) in spans.iter().enumerate() {
         if let Some(other) = spans[place + 1..].iter().find(|other| one.precedes(other) && other.precedes(one)) {
-            return Err(Violation::NoOrder { key: key.to_string(), one: one.clone(), other: other.clone() });
+            return Err(Violation::NoOrder {
+                key: key.to_string(),
+                one: Box::new(one.clone()),
+                other: Box::new(other.clone()),
+            });
         }
     }
     Ok(())

@@ -619,7 +619,8 @@ fn server(config: &Config, records: Vec<Record>) -> Server {
         keep_entries: SNAPSHOT_EVERY / 2,
     };
     let silence = Delay { min_us: silence_us, max_us: silence_us };
-    let times = Times { silence, retry: Delay::exactly_ms(3), tenure_ticks: 20 };
+    let times =
+        Times { silence, retry: Delay::exactly_ms(3), leaderless: Delay::between_ms(150, 300), tenure_ticks: 20 };
     let election = Bully::new(config.id, Arc::new(rules));
     Control::new(election, Replica::new(settings, records), times)
 }

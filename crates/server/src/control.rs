@@ -44,6 +44,8 @@ pub struct Times {
     pub silence: Delay,
     /// How soon votes are asked for again, at first.
     pub retry: Delay,
+    /// How long there may be no leader before this server holds another election.
+    pub leaderless: Delay,
     /// For how many ticks a leader stays before it gives way to a better-ranked one.
     pub tenure_ticks: u32,
 }
@@ -51,6 +53,8 @@ pub struct Times {
 impl Times {
     /// Votes are asked for this often in quick succession, because others may not have noticed yet.
     const QUICK_CAMPAIGNS: u32 = 10;
+    /// Real votes have come, or will not come, after this many.
+    const VOTING_CAMPAIGNS: u32 = 6;
     /// After this many a winner gives way.
     const CAMPAIGNS_MAX: u32 = 14;
 }
@@ -136,6 +140,8 @@ pub enum Timer {
     Silence,
     /// Ask for votes again.
     Retry,
+    /// There has been no leader for too long.
+    Leaderless,
     /// The election's.
     Election(election::Timer),
 }
@@ -178,6 +184,7 @@ impl<E: Election> Control<E> {
         match command {
             Command::Boot => {
                 self.tell_replica(replica::Command::Boot, out);
+                out.set(Timer::Leaderless, self.times.leaderless);
                 self.tell_election(election::Command::Boot, out);
             }
             Command::Gone(peer) => self.suspect(peer, Reason::LinkLost, out),
@@ -261,6 +268,14 @@ impl<E: Election> Control<E> {
         self.tell_election(election::Command::Suspect(peer), out);
     }
 
+    /// Whatever went wrong in the last election, there will be another one; one that is under way goes on.
+    fn on_leaderless(&mut self, out: &mut Outbox<Self>) {
+        if self.leader.is_none() {
+            out.set(Timer::Leaderless, self.times.leaderless);
+            self.tell_election(election::Command::Start, out);
+        }
+    }
+
     fn on_silence(&mut self, out: &mut Outbox<Self>) {
         match self.leader {
             Some(leader) if leader != self.id => self.suspect(leader, Reason::Silence, out),
@@ -283,8 +298,9 @@ impl<E: Election> Control<E> {
         self.campaigns = Some(tries);
         let doublings = tries.saturating_sub(Times::QUICK_CAMPAIGNS);
         out.set(Timer::Retry, self.times.retry.times(1 << doublings));
-        // Whoever waits for real votes has passed the pre-vote; asking again would only start over.
-        if !self.replica.is_voting() {
+        // Whoever waits for real votes has passed the pre-vote, and asking again would only start over; but votes can be
+        // split, and then nobody would ever win this term.
+        if !self.replica.is_voting() || tries.is_multiple_of(Times::VOTING_CAMPAIGNS) {
             self.tell_replica(replica::Command::Campaign, out);
         }
     }
@@ -373,6 +389,7 @@ impl<E: Election> Control<E> {
                     self.reason = Reason::LostQuorum;
                 }
                 out.notify(Notice::Leader(None, term, self.reason));
+                out.set(Timer::Leaderless, self.times.leaderless);
                 if stepped_down {
                     self.tell_election(election::Command::Start, out);
                 }
@@ -384,6 +401,7 @@ impl<E: Election> Control<E> {
         self.campaigns = None;
         self.patience = self.times.tenure_ticks;
         out.cancel(Timer::Retry);
+        out.cancel(Timer::Leaderless);
         if leader == self.id {
             out.cancel(Timer::Silence);
         } else {
@@ -409,6 +427,7 @@ impl<E: Election> Machine for Control<E> {
             Input::Timer(Timer::Tick) => self.on_tick(out),
             Input::Timer(Timer::Silence) => self.on_silence(out),
             Input::Timer(Timer::Retry) => self.campaign(out),
+            Input::Timer(Timer::Leaderless) => self.on_leaderless(out),
             Input::Timer(Timer::Election(timer)) => self.step_election(Input::Timer(timer), out),
             Input::Command(command) => self.on_command(command, out),
             Input::LinkUp(peer) => self.tell_election(election::Command::Trust(peer), out),
@@ -466,6 +485,7 @@ impl fmt::Display for Timer {
             Self::Tick => f.write_str("tick"),
             Self::Silence => f.write_str("silence"),
             Self::Retry => f.write_str("retry"),
+            Self::Leaderless => f.write_str("leaderless"),
             Self::Election(timer) => timer.fmt(f),
         }
     }
