@@ -32,6 +32,9 @@ operate:
 `primus COMMAND --help` explains a command and ends with examples.";
 
 pub(super) const DEMO: &str = "\
+It simulates elections, then starts three real servers on this host, kills, freezes and cuts off their leader, and
+ends them. It ends with exit code 0 only if everything that it claims was so.
+
 Examples:
   primus demo
   primus demo -o json";

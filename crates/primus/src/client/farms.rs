@@ -179,7 +179,8 @@ pub(crate) fn began(pid: u32) -> u64 {
     read().unwrap_or(0)
 }
 
-fn is_alive(pid: u32) -> bool {
+/// Is there such a process?
+pub(crate) fn is_alive(pid: u32) -> bool {
     process(pid).is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 

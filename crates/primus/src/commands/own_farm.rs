@@ -22,6 +22,8 @@ const SETTLING_TIME: Duration = Duration::from_secs(15);
 const WRITE_TIME: Duration = Duration::from_secs(10);
 /// How long one server may take to answer.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
+/// How long somebody waits for an answer that should not come.
+const REFUSAL_TIME: Duration = Duration::from_millis(500);
 /// How long `up` may take to end by itself; it gives its servers two seconds.
 const END_TIME: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
@@ -67,6 +69,11 @@ impl OwnFarm {
     /// How it is now: processes change when servers die and start again.
     pub(super) fn now(&self) -> Result<Farm, Failure> {
         self.farm.again()
+    }
+
+    /// Its servers, dead or alive.
+    pub(super) fn servers(&self) -> &[Started] {
+        &self.farm.servers
     }
 
     /// Waits until all servers are alive, linked, caught up, and agree on a leader.
@@ -160,6 +167,25 @@ impl Reign {
 /// Whom this server follows.
 pub(super) fn believes(api: &str) -> Option<Reign> {
     Reign::of(&json(api, "/v1/leader")?)
+}
+
+/// The value under a key, as this server answers.
+pub(super) fn value(api: &str, key: &str) -> Option<String> {
+    json(api, &path(key))?["value"].as_str().map(str::to_string)
+}
+
+/// Does this server acknowledge a write, soon?
+pub(super) fn accepts(api: &str, key: &str, value: &str) -> bool {
+    let path = path(key);
+    let request = Request { method: "PUT", path: &path, body: value.as_bytes() };
+    request.send(place(api), REFUSAL_TIME).is_ok_and(|answer| answer.status == 200)
+}
+
+/// All events that this server remembers.
+pub(super) fn history(api: &str) -> Option<Vec<Value>> {
+    let response = Request::get("/v1/events?follow=false").send(place(api), ANSWER_TIME).ok()?;
+    let lines = response.lines().map_while(Result::ok);
+    Some(lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data:")?).ok()).collect())
 }
 
 fn json(api: &str, path: &str) -> Option<Value> {

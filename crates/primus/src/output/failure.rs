@@ -51,6 +51,11 @@ impl Failure {
         Self { code: Cow::Borrowed("bench"), exit: 1, message, hint: self.hint }
     }
 
+    /// What is wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The output could not be written: exit code 1.
     pub(crate) fn output(error: &std::io::Error) -> Self {
         Self::new("output", 1, &format!("the output could not be written: {error}"), "look at where stdout goes")

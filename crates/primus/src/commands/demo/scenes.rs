@@ -1,4 +1,4 @@
-//! The scenes of the demo.
+//! The simulated scenes of the demo.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -54,19 +54,9 @@ pub(super) const SCENES: &[Scene] = &[
         claim: Claim::Run(ring_example),
     },
     Scene {
-        title: "Bully: the leader is killed, and the best of those who are left takes over",
-        command: "primus simulate bully --nodes 1,2,3,4,5 --crash 5 --start 2 --seed 1",
-        claim: Claim::Run(takeover),
-    },
-    Scene {
         title: "Bully by load: three equal loads, and still exactly one winner, always the same",
         command: "primus simulate bully --nodes 1,2,3 --rank load --loads 20,20,20 --seeds 200",
         claim: Claim::SameLeader(NodeId(3)),
-    },
-    Scene {
-        title: "Bully by address: as text 172.18.0.9 would win, as numbers it does not",
-        command: "primus simulate bully --nodes 172.18.0.9,172.18.0.10 --rank address --start 172.18.0.9 --seed 1",
-        claim: Claim::Run(addresses),
     },
     Scene {
         title: "A partition: without a quorum each side has a leader, until the network heals",
@@ -78,11 +68,6 @@ pub(super) const SCENES: &[Scene] = &[
         command: "primus simulate bully --nodes 1,2,3,4,5 --faults all --seeds 1000",
         claim: Claim::NoViolation,
     },
-    Scene {
-        title: "A ring under the same faults",
-        command: "primus simulate ring --ids 5,3,7,1,4 --faults all --seeds 1000",
-        claim: Claim::NoViolation,
-    },
 ];
 
 fn ring_example(report: &Report) -> (String, bool) {
@@ -90,18 +75,6 @@ fn ring_example(report: &Report) -> (String, bool) {
     let claim = "id 1 leads, after exactly 8 ELECTION and 5 ELECTED messages".to_string();
     let counts = (messages.of(Election), messages.of(Elected), messages.total());
     (claim, outcome.agreed_leader() == Some(NodeId(1)) && counts == (8, 5, 13))
-}
-
-fn takeover(report: &Report) -> (String, bool) {
-    let claim = "node 4 leads, and all four survivors agree on it".to_string();
-    let is_there = |id| report.outcome.table.iter().any(|(node, _)| *node == NodeId(id));
-    let survivors = report.outcome.table.len() == 4 && !is_there(5);
-    (claim, survivors && report.outcome.agreed_leader() == Some(NodeId(4)))
-}
-
-fn addresses(report: &Report) -> (String, bool) {
-    // The second name on the command line is node 2.
-    ("172.18.0.10 leads".to_string(), report.outcome.agreed_leader() == Some(NodeId(2)))
 }
 
 fn partition(report: &Report) -> (String, bool) {
