@@ -134,6 +134,16 @@ impl OwnFarm {
         Err(Failure::no_leader(message, "see whether the host is overloaded"))
     }
 
+    /// Does another server's history tell that this reign began because the fallen leader was missed?
+    pub(super) fn is_failover(&self, fallen: u64, new: Reign) -> bool {
+        let is_it = |event: &Value| {
+            let is_missed = ["link_lost", "silence"].iter().any(|reason| event["reason"] == *reason);
+            Reign::of(event) == Some(new) && event["previous"] == fallen && is_missed
+        };
+        let others = self.farm.servers.iter().filter(|server| server.id != fallen);
+        others.filter_map(|server| history(&server.api)).flatten().any(|event| is_it(&event))
+    }
+
     /// Waits until this server itself says that another one leads, or none.
     pub(super) fn wait_until_noticed(&self, id: u64) -> Result<(), Failure> {
         let until = Instant::now() + WRITE_TIME;

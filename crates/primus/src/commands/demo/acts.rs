@@ -179,7 +179,7 @@ fn thaw(play: &mut Play) -> Result<Shown, Failure> {
     let now = farm.settled()?;
     let agrees = own_farm::believes(&api(&farm.now()?, old)) == Some(now);
     let is_later = play.reign.is_some_and(|reign| now.term >= reign.term);
-    let claim = format!("server {old} follows server {} in term {}, and so do all", now.leader, now.term);
+    let claim = format!("all follow server {} in term {}, server {old} included", now.leader, now.term);
     play.reign = Some(now);
     Ok(Shown { lines, claim, held: agrees && is_later })
 }
