@@ -119,11 +119,8 @@ fn check_key(key: &str, operations: &[&Operation]) -> Result<(), Violation> {
     let spans = spans(key, operations)?;
     for (place, one) in spans.iter().enumerate() {
         if let Some(other) = spans[place + 1..].iter().find(|other| one.precedes(other) && other.precedes(one)) {
-            return Err(Violation::NoOrder {
-                key: key.to_string(),
-                one: Box::new(one.clone()),
-                other: Box::new(other.clone()),
-            });
+            let (one, other) = (Box::new(one.clone()), Box::new(other.clone()));
+            return Err(Violation::NoOrder { key: key.to_string(), one, other });
         }
     }
     Ok(())

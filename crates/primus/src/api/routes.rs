@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Path, Query, State};
-use axum::http::Request;
+use axum::http::{Method, Request};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -80,11 +80,27 @@ impl Context {
         self.servers.get(&leader).filter(|_| is_first_hop).map(|places| places.api)
     }
 
+    /// The leader's answer, unless another server leads before it comes: a frozen leader keeps its connections and says
+    /// nothing.
+    async fn pass_on(&self, request: Request<Body>, api: SocketAddr) -> Response {
+        let is_read = request.method() == Method::GET;
+        let mut view = self.handle.view.clone();
+        let asked = view.borrow().leader;
+        let deposed = async { _ = view.wait_for(|view| view.leader.is_some() && view.leader != asked).await };
+        tokio::select! {
+            answer = self.proxy.pass_on(request, api) => answer,
+            () = deposed => match is_read {
+                true => Problem::from(Unable::NoLeader).into_response(),
+                false => Problem::from(Unable::Unknown).into_response(),
+            },
+        }
+    }
+
     async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<Result<T, Unable>>) -> Ask) -> Result<T, Problem> {
         let (reply, answer) = oneshot::channel();
         self.handle.ask(request(reply));
-        let ended = || Problem::unavailable("no_leader", "the server is ending", "ask another server");
-        Ok(answer.await.map_err(|_| ended())??)
+        // The server ended meanwhile; others may still commit what it proposed.
+        Ok(answer.await.map_err(|_| Unable::Unknown)??)
     }
 }
 
@@ -121,7 +137,7 @@ async fn leader(State(context): State<Context>) -> Json<LeaderAnswer> {
 /// The leader knows most: how far everybody is. A follower without one tells what it knows.
 async fn status(State(context): State<Context>, request: Request<Body>) -> Response {
     if let Some(api) = context.elsewhere(&request) {
-        let answer = context.proxy.pass_on(request, api).await;
+        let answer = context.pass_on(request, api).await;
         if answer.status().is_success() {
             return answer;
         }
@@ -205,7 +221,7 @@ async fn list(
     request: Request<Body>,
 ) -> Response {
     if let Some(api) = context.elsewhere(&request) {
-        return context.proxy.pass_on(request, api).await;
+        return context.pass_on(request, api).await;
     }
     match context.ask(|reply| Ask::List(prefix, reply)).await {
         Ok(found) => {
@@ -219,7 +235,7 @@ async fn list(
 
 async fn read(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
     if let Some(api) = context.elsewhere(&request) {
-        return context.proxy.pass_on(request, api).await;
+        return context.pass_on(request, api).await;
     }
     match context.ask(|reply| Ask::Get(key.clone(), reply)).await {
         Ok(Some((value, index))) => Json(Value::new(key, &value, index)).into_response(),
@@ -231,7 +247,7 @@ async fn read(State(context): State<Context>, Path(key): Path<String>, request: 
 
 async fn write(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
     if let Some(api) = context.elsewhere(&request) {
-        return context.proxy.pass_on(request, api).await;
+        return context.pass_on(request, api).await;
     }
     let Ok(value) = to_bytes(request.into_body(), VALUE_LEN_MAX).await else {
         return Problem::usage(format!("the value is longer than {VALUE_LEN_MAX} bytes"), "split it")
@@ -242,7 +258,7 @@ async fn write(State(context): State<Context>, Path(key): Path<String>, request:
 
 async fn forget(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
     if let Some(api) = context.elsewhere(&request) {
-        return context.proxy.pass_on(request, api).await;
+        return context.pass_on(request, api).await;
     }
     change(&context, key, Change::Delete).await
 }
