@@ -9,3 +9,4 @@ pub mod links;
 pub mod load;
 pub mod node;
 pub mod store;
+mod timers;

@@ -29,6 +29,7 @@ use crate::disk::{self, Disk};
 use crate::events::{History, Kind};
 use crate::links::{LinkEvent, Links, Peer};
 use crate::store::{Opened, StoreId};
+use crate::timers::{Timers, drawn};
 
 type Server = Control<Bully>;
 type Words = Message<<Bully as Machine>::Message>;
@@ -545,46 +546,6 @@ impl Read {
             Self::List(_, reply) => _ = reply.send(Err(unable)),
         }
     }
-}
-
-/// The timers that run, earliest first.
-#[derive(Debug, Default)]
-struct Timers {
-    due: BTreeSet<(Instant, Timer)>,
-    by_name: BTreeMap<Timer, Instant>,
-}
-
-impl Timers {
-    fn set(&mut self, timer: Timer, due: Instant) {
-        self.cancel(timer);
-        self.due.insert((due, timer));
-        self.by_name.insert(timer, due);
-    }
-
-    fn cancel(&mut self, timer: Timer) {
-        if let Some(due) = self.by_name.remove(&timer) {
-            self.due.remove(&(due, timer));
-        }
-    }
-
-    fn next(&self) -> Option<Instant> {
-        self.due.first().map(|(due, _)| *due)
-    }
-
-    fn take_due(&mut self, now: Instant) -> Option<(Instant, Timer)> {
-        let (due, timer) = self.due.first().copied().filter(|(due, _)| *due <= now)?;
-        self.cancel(timer);
-        Some((due, timer))
-    }
-}
-
-/// One length from the range.
-fn drawn(delay: Delay) -> Duration {
-    let mut bytes = [0; 8];
-    let spread = delay.max_us - delay.min_us;
-    let extra =
-        if spread == 0 || getrandom::fill(&mut bytes).is_err() { 0 } else { u64::from_be_bytes(bytes) % spread };
-    Duration::from_micros(delay.min_us + extra)
 }
 
 /// The register that the last snapshot on disk holds.
