@@ -10,6 +10,7 @@ use primus_replica::Role;
 use serde::Serialize;
 
 use super::routes::Context;
+use crate::output::failure::Body;
 
 /// An error, in the same body everywhere.
 #[derive(Debug)]
@@ -18,18 +19,6 @@ pub(crate) struct Problem {
     code: &'static str,
     message: String,
     hint: &'static str,
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    error: Inner<'a>,
-}
-
-#[derive(Serialize)]
-struct Inner<'a> {
-    code: &'a str,
-    message: &'a str,
-    hint: &'a str,
 }
 
 /// `/v1/leader`.
@@ -155,7 +144,6 @@ impl From<Unable> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let error = Inner { code: self.code, message: &self.message, hint: self.hint };
-        (self.status, Json(Body { error })).into_response()
+        (self.status, Json(Body::new(self.code, &self.message, self.hint))).into_response()
     }
 }

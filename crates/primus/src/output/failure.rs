@@ -17,9 +17,16 @@ pub(crate) struct Failure {
     hint: String,
 }
 
+/// An error as scripts see it: the commands and the API use the same body.
 #[derive(Serialize)]
-struct Body<'a> {
+pub(crate) struct Body<'a> {
     error: Inner<'a>,
+}
+
+impl<'a> Body<'a> {
+    pub(crate) const fn new(code: &'a str, message: &'a str, hint: &'a str) -> Self {
+        Self { error: Inner { code, message, hint } }
+    }
 }
 
 #[derive(Serialize)]
@@ -132,8 +139,7 @@ impl Failure {
     }
 
     fn json(&self) -> String {
-        let error = Inner { code: &self.code, message: &self.message, hint: &self.hint };
-        serde_json::to_string(&Body { error }).expect("plain texts become JSON")
+        serde_json::to_string(&Body::new(&self.code, &self.message, &self.hint)).expect("plain texts become JSON")
     }
 }
 
