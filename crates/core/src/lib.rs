@@ -11,7 +11,9 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod detector;
 pub mod election;
+pub mod handover;
 pub mod ids;
 pub mod load;
 pub mod machine;

@@ -165,14 +165,22 @@ impl Election for Bully {
     }
 
     /// Only a rank that is known counts: whoever might be better is no reason to give way.
-    fn better_leader(&self) -> Option<NodeId> {
+    fn better(&self) -> Option<NodeId> {
         let is_known = |peer: &NodeId| self.rules.rank_by != RankBy::Load || self.peer_scores.contains_key(peer);
         let is_candidate = |peer: &NodeId| self.is_to_be_asked(*peer) && is_known(peer);
         let ranks = self.rules.ids().filter(is_candidate).map(|peer| {
             let score = self.peer_scores.get(&peer).copied().unwrap_or_default();
             self.rules.rank_of(peer, score)
         });
-        ranks.max().map(|best| best.id).filter(|_| self.rules.preempt)
+        ranks.max().map(|best| best.id)
+    }
+
+    fn better_count(&self) -> usize {
+        self.rules.ids().filter(|peer| self.is_to_be_asked(*peer)).count()
+    }
+
+    fn preempts(&self) -> bool {
+        self.rules.preempt
     }
 
     fn kind_of(message: &Message) -> MessageKind {

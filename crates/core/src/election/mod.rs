@@ -31,11 +31,26 @@ pub trait Election: Machine<Command = Command, Notice = Notice, Timer = Timer> +
     /// Is an election under way here, that is, will this node act again without hearing from anybody?
     fn is_electing(&self) -> bool;
 
-    /// Who should lead instead of this node, if the better may take over from the worse.
-    fn better_leader(&self) -> Option<NodeId>;
+    /// The best of those who are thought alive and rank better than this node.
+    fn better(&self) -> Option<NodeId>;
+
+    /// How many of them there are.
+    fn better_count(&self) -> usize;
+
+    /// May the better take over from a worse one that leads?
+    fn preempts(&self) -> bool;
 
     /// What a message is counted as.
     fn kind_of(message: &Self::Message) -> MessageKind;
+}
+
+/// The algorithms that a cluster can choose from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// The best-ranked live node leads.
+    Bully,
+    /// A token travels round, and the highest live id leads.
+    Ring,
 }
 
 /// What an owner can tell an election.

@@ -144,11 +144,17 @@ impl Election for Ring {
         }
     }
 
-    fn better_leader(&self) -> Option<NodeId> {
-        let live = self.members.iter().filter(|member| !self.suspected.contains(member)).copied();
-        let best =
-            live.reduce(|best, member| if self.rules.winner.is_better(member, best) { member } else { best });
-        best.filter(|best| self.rules.preempt && self.rules.winner.is_better(*best, self.id))
+    fn better(&self) -> Option<NodeId> {
+        self.better_members()
+            .reduce(|best, member| if self.rules.winner.is_better(member, best) { member } else { best })
+    }
+
+    fn better_count(&self) -> usize {
+        self.better_members().count()
+    }
+
+    fn preempts(&self) -> bool {
+        self.rules.preempt
     }
 
     fn kind_of(message: &Message) -> MessageKind {
@@ -177,6 +183,12 @@ impl Ring {
             stands: true,
             armed: Armed::default(),
         }
+    }
+
+    fn better_members(&self) -> impl Iterator<Item = NodeId> {
+        let is_better =
+            |member: &NodeId| !self.suspected.contains(member) && self.rules.winner.is_better(*member, self.id);
+        self.members.iter().copied().filter(is_better)
     }
 
     fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
