@@ -5,23 +5,22 @@
 //! was acknowledged lost. After the faults have ended a leader must come, and what is proposed then must be committed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use primus_core::NodeId;
-use primus_core::election::Election;
-use primus_core::election::bully::{Bully, Rules};
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
+use primus_core::rank::RankBy;
 use primus_replica::message::{Entry, Record};
-use primus_replica::replica::{Replica, Settings};
-use primus_replica::{Role, Term};
-use primus_server::control::{Command, Control, Message, Notice, Timer, Times};
+use primus_replica::{Consensus, Role, Term};
+use primus_server::any_election;
+use primus_server::control::{Command, Message, Notice, Timer};
+use primus_server::{Plan, Server};
 
 use crate::chance::Chance;
 use crate::queue::Queue;
 
-type Server = Control<Bully>;
-type Words = Message<<Bully as Machine>::Message>;
+type Words = Message<any_election::Message>;
 
 const FAULTS_END_US: u64 = 5_000_000;
 /// How long after the faults a leader may take to come, and an entry to be committed.
@@ -373,7 +372,9 @@ impl Run {
     }
 
     fn step(&mut self, id: NodeId, input: Input<Server>) {
+        let now_us = self.now_us;
         let Some(server) = self.host(id).process.as_mut() else { return };
+        server.at(now_us);
         let mut out = Outbox::new();
         server.step(input, &mut out);
         self.steps += 1;
@@ -469,25 +470,8 @@ impl History {
 }
 
 fn server(id: NodeId, count: u64, records: Vec<Record>) -> Server {
-    let voters: Vec<NodeId> = (1..=count).map(NodeId).collect();
-    let mut rules = Rules::by_id(voters.clone());
-    rules.startup = Delay::between_ms(50, 100);
-    rules.answers = Delay::exactly_ms(20);
-    rules.victory = Delay::exactly_ms(60);
-    let settings = Settings {
-        id,
-        voters,
-        tick: Delay::exactly_ms(25),
-        backstop_ticks: 40 + 4 * usize::try_from(id.0).unwrap_or(0),
-        keep_entries: 1000,
-    };
-    let times = Times {
-        silence: Delay::exactly_ms(80),
-        retry: Delay::exactly_ms(3),
-        leaderless: Delay::between_ms(150, 300),
-        tenure_ticks: 20,
-    };
-    let election = Bully::new(id, Arc::new(rules));
-    debug_assert_eq!(election.id(), id);
-    Control::new(election, Replica::new(settings, records), times)
+    let servers = (1..=count).map(|id| (NodeId(id), SocketAddr::from(([127, 0, 0, 1], 7460)))).collect();
+    let mut plan = Plan::new(id, servers);
+    plan.rank = RankBy::Id;
+    plan.server(records)
 }

@@ -5,22 +5,20 @@
 //! before its messages have been read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use primus_core::NodeId;
-use primus_core::election::bully::{Bully, Rules};
 use primus_core::load::Score;
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
-use primus_core::rank::{Address, RankBy};
+use primus_core::machine::{Input, Machine, Outbox, Output, Token};
 use primus_replica::message::{Entry, Record, Snapshot};
-use primus_replica::replica::{Refusal, Replica, Settings};
-use primus_replica::{Role, Term};
-use primus_server::control::{Command, Control, Message, Notice, Reason, Timer, Times};
+use primus_replica::replica::Refusal;
+use primus_replica::{Consensus, Role, Term};
+use primus_server::any_election;
+use primus_server::control::{Command, Message, Notice, Reason};
 use primus_server::register::{Change, Proposal, Register};
+use primus_server::{Plan, Server};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
@@ -31,8 +29,7 @@ use crate::links::{LinkEvent, Links, Peer};
 use crate::store::{Opened, StoreId};
 use crate::timers::{Timers, drawn};
 
-type Server = Control<Bully>;
-type Words = Message<<Bully as Machine>::Message>;
+type Words = Message<any_election::Message>;
 /// Where an answer goes.
 pub type Reply<T> = oneshot::Sender<Result<T, Unable>>;
 /// Values with the places in the log where they were set.
@@ -40,8 +37,6 @@ pub type Values = Vec<(String, Bytes, u64)>;
 
 /// How often the log is cut short.
 const SNAPSHOT_EVERY: u64 = 10_000;
-/// How much later than due a timer may fire before it counts as a pause of one's own.
-const OWN_PAUSE: Duration = Duration::from_millis(25);
 /// How many inputs are taken before timers are looked at, at most.
 const INPUTS_MAX: usize = 1024;
 
@@ -50,18 +45,8 @@ const INPUTS_MAX: usize = 1024;
 pub struct Config {
     /// The cluster's name.
     pub cluster: String,
-    /// This server.
-    pub id: NodeId,
-    /// All servers, this one included, and where they listen for each other.
-    pub servers: BTreeMap<NodeId, SocketAddr>,
-    /// Where the data is kept.
-    pub dir: PathBuf,
-    /// What elections compare.
-    pub rank: RankBy,
-    /// How often a leader shows itself.
-    pub heartbeat: Duration,
-    /// How long it may be silent.
-    pub silence: Duration,
+    /// Who this server is, who the others are, and how they elect.
+    pub plan: Plan,
 }
 
 /// What a server looks like from outside.
@@ -187,6 +172,7 @@ fn incarnation() -> u64 {
 /// The loop's state.
 struct Running {
     config: Config,
+    started: Instant,
     server: Server,
     outbox: Outbox<Server>,
     links: Links<Words>,
@@ -223,15 +209,21 @@ impl Running {
     fn new(config: Config, listener: TcpListener, opened: Opened, incarnation: u64) -> Self {
         let StoreId(store) = opened.store_id;
         let identity =
-            crate::links::Identity { cluster: config.cluster.clone(), server: config.id, store, incarnation };
-        let peers = config.servers.iter().filter(|(id, _)| **id != config.id).map(|(id, at)| (*id, *at)).collect();
+            crate::links::Identity { cluster: config.cluster.clone(), server: config.plan.id, store, incarnation };
+        let peers = config
+            .plan
+            .servers
+            .iter()
+            .filter(|(id, _)| **id != config.plan.id)
+            .map(|(id, at)| (*id, *at))
+            .collect();
         let stores = opened.store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store)).collect();
         let (links, link_events) = Links::start(identity, listener, &peers, stores);
         let (register, applied) = restored(&opened.records);
-        let server = server(&config, opened.records);
+        let server = config.plan.server(opened.records);
         let (_, _, term) = server.replica().view();
         let state = View {
-            id: config.id,
+            id: config.plan.id,
             role: Role::Follower,
             leader: None,
             term,
@@ -246,6 +238,7 @@ impl Running {
         };
         Self {
             config,
+            started: Instant::now(),
             server,
             outbox: Outbox::new(),
             links,
@@ -303,15 +296,10 @@ impl Running {
         }
     }
 
-    /// A timer that is very late shows a pause of one's own: what it would judge gets one more heartbeat.
     fn fire_timers(&mut self) {
         let now = Instant::now();
-        while let Some((due, timer)) = self.timers.take_due(now) {
-            if timer == Timer::Silence && now - due > OWN_PAUSE {
-                self.timers.set(timer, now + self.config.heartbeat);
-            } else {
-                self.step(Input::Timer(timer));
-            }
+        while let Some(timer) = self.timers.take_due(now) {
+            self.step(Input::Timer(timer));
         }
     }
 
@@ -407,6 +395,7 @@ impl Running {
 
     fn step(&mut self, input: Input<Server>) {
         let mut outbox = std::mem::take(&mut self.outbox);
+        self.server.at(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX));
         self.server.step(input, &mut outbox);
         for output in outbox.drain() {
             self.carry_out(output);
@@ -446,11 +435,11 @@ impl Running {
     }
 
     fn on_leader(&mut self, leader: Option<NodeId>, term: Term, reason: Reason) {
-        let was_leading = self.state.leader == Some(self.config.id);
+        let was_leading = self.state.leader == Some(self.config.plan.id);
         self.tell_history(leader, term, reason);
         (self.state.leader, self.state.term, self.state.reason) = (leader, term, reason);
         self.state.since = SystemTime::now();
-        if was_leading && leader != Some(self.config.id) {
+        if was_leading && leader != Some(self.config.plan.id) {
             std::mem::take(&mut self.writes).into_values().for_each(|reply| _ = reply.send(Err(Unable::Unknown)));
             let unable = self.unable();
             std::mem::take(&mut self.reads).into_values().for_each(|read| read.refuse(unable));
@@ -476,7 +465,7 @@ impl Running {
 
     fn unable(&self) -> Unable {
         match self.state.leader {
-            Some(leader) if leader != self.config.id => Unable::NotLeading(leader),
+            Some(leader) if leader != self.config.plan.id => Unable::NotLeading(leader),
             Some(_) => Unable::Busy,
             None => Unable::NoLeader,
         }
@@ -556,32 +545,4 @@ fn restored(records: &[Record]) -> (Register, u64) {
     });
     let register = snapshot.and_then(|snapshot| Register::from_bytes(&snapshot.data));
     (register.unwrap_or_default(), snapshot.map_or(0, |snapshot| snapshot.index))
-}
-
-fn server(config: &Config, records: Vec<Record>) -> Server {
-    let ids = config.servers.keys().copied();
-    let mut rules = match config.rank {
-        RankBy::Id => Rules::by_id(ids),
-        RankBy::Load => Rules::by_load(ids),
-        RankBy::Address => Rules::by_address(config.servers.iter().map(|(id, at)| (*id, Address::from(*at)))),
-    };
-    rules.startup = Delay::between_ms(50, 100);
-    rules.answers = Delay::exactly_ms(20);
-    rules.victory = Delay::exactly_ms(60);
-    let tick_us = u64::try_from(config.heartbeat.as_micros()).unwrap_or(u64::MAX);
-    let silence_us = u64::try_from(config.silence.as_micros()).unwrap_or(u64::MAX);
-    let place = config.servers.keys().position(|id| *id == config.id).unwrap_or(0);
-    let backstop = usize::try_from(1_000_000 / tick_us.max(1)).unwrap_or(40).max(8);
-    let settings = Settings {
-        id: config.id,
-        voters: config.servers.keys().copied().collect(),
-        tick: Delay { min_us: tick_us, max_us: tick_us },
-        backstop_ticks: backstop + 4 * place,
-        keep_entries: SNAPSHOT_EVERY / 2,
-    };
-    let silence = Delay { min_us: silence_us, max_us: silence_us };
-    let times =
-        Times { silence, retry: Delay::exactly_ms(3), leaderless: Delay::between_ms(150, 300), tenure_ticks: 20 };
-    let election = Bully::new(config.id, Arc::new(rules));
-    Control::new(election, Replica::new(settings, records), times)
 }

@@ -31,10 +31,10 @@ impl Timers {
         self.due.first().map(|(due, _)| *due)
     }
 
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(Instant, Timer)> {
-        let (due, timer) = self.due.first().copied().filter(|(due, _)| *due <= now)?;
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Timer> {
+        let (_, timer) = self.due.first().copied().filter(|(due, _)| *due <= now)?;
         self.cancel(timer);
-        Some((due, timer))
+        Some(timer)
     }
 }
 

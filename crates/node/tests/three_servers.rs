@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use primus_core::NodeId;
 use primus_core::rank::RankBy;
 use primus_node::node::{self, Config, Handle, Request};
 use primus_node::store::{Identity, Store};
+use primus_server::Plan;
 use primus_server::register::Change;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -20,16 +21,16 @@ struct Server {
     task: JoinHandle<()>,
 }
 
-async fn start(config: Config, listener: TcpListener) -> Server {
-    let identity = Identity { cluster: config.cluster.clone(), server: config.id };
-    let opened = Store::open(&config.dir, &identity).expect("the store opens");
+async fn start(config: Config, dir: &Path, listener: TcpListener) -> Server {
+    let identity = Identity { cluster: config.cluster.clone(), server: config.plan.id };
+    let opened = Store::open(&dir.join(config.plan.id.to_string()), &identity).expect("the store opens");
     let (ready, handle) = oneshot::channel();
     let task =
         tokio::spawn(async move { node::run(config, listener, opened, ready).await.expect("the disk works") });
     Server { handle: handle.await.expect("it starts"), task }
 }
 
-async fn cluster(dir: &std::path::Path, count: u64) -> Vec<(Config, Server)> {
+async fn cluster(dir: &Path, count: u64) -> Vec<(Config, Server)> {
     let mut listeners = BTreeMap::new();
     for id in 1..=count {
         listeners.insert(NodeId(id), TcpListener::bind("127.0.0.1:0").await.expect("a free port"));
@@ -38,16 +39,10 @@ async fn cluster(dir: &std::path::Path, count: u64) -> Vec<(Config, Server)> {
         listeners.iter().map(|(id, listener)| (*id, listener.local_addr().expect("it is bound"))).collect();
     let mut all = Vec::new();
     for (id, listener) in listeners {
-        let config = Config {
-            cluster: "test".to_owned(),
-            id,
-            servers: servers.clone(),
-            dir: dir.join(id.to_string()),
-            rank: RankBy::Id,
-            heartbeat: Duration::from_millis(25),
-            silence: Duration::from_millis(80),
-        };
-        all.push((config.clone(), start(config, listener).await));
+        let mut plan = Plan::new(id, servers.clone());
+        plan.rank = RankBy::Id;
+        let config = Config { cluster: "test".to_owned(), plan };
+        all.push((config.clone(), start(config, dir, listener).await));
     }
     all
 }
@@ -55,7 +50,7 @@ async fn cluster(dir: &std::path::Path, count: u64) -> Vec<(Config, Server)> {
 async fn leader(servers: &[(Config, Server)]) -> usize {
     for _ in 0..3000 {
         let leads = |(config, server): &(Config, Server)| {
-            !server.task.is_finished() && server.handle.view.borrow().leader == Some(config.id)
+            !server.task.is_finished() && server.handle.view.borrow().leader == Some(config.plan.id)
         };
         if let Some(place) = servers.iter().position(leads) {
             return place;

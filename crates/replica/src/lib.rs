@@ -4,10 +4,12 @@
 //! machine like any other: messages, ticks and commands in; sends, records to persist and notices out. What a message
 //! promises (a vote, an acknowledgement) leaves only once the records behind it are durable.
 //!
-//! Start with [`replica`]; [`log`] is what the engine reads, [`message`] what travels.
+//! Start with [`replica`]; [`consensus`] is what servers see of it, [`log`] is what the engine reads, [`message`] what travels.
 
+pub mod consensus;
 pub mod log;
 pub mod message;
 pub mod replica;
 
+pub use consensus::Consensus;
 pub use replica::{Command, Notice, Replica, Role, Settings, Term};

@@ -12,6 +12,7 @@ use primus_core::machine::{Delay, Input, Machine, Outbox, Token};
 use raft::{Config, RawNode, ReadOnlyOption, Ready, StateRole};
 use slog::{Discard, Logger, o};
 
+use crate::consensus::Consensus;
 use crate::log::Log;
 use crate::message::{Entry, HardState, Kind, Message, Record, Snapshot};
 
@@ -123,43 +124,6 @@ impl Replica {
         let node =
             RawNode::new(&config, log, &Logger::root(Discard, o!())).expect("the settings have been checked");
         Self { settings, voters, node, writing: None, restoring: None, known: (Role::Follower, None, Term(0)) }
-    }
-
-    /// Its role, whom it takes for the leader, and the term.
-    #[must_use]
-    pub const fn view(&self) -> (Role, Option<NodeId>, Term) {
-        self.known
-    }
-
-    /// May it serve reads: does it lead, and has an entry of its own term been committed?
-    #[must_use]
-    pub fn is_readable(&self) -> bool {
-        self.node.raft.state == StateRole::Leader && self.node.raft.commit_to_current_term()
-    }
-
-    /// Everybody else who votes.
-    pub fn peers(&self) -> impl Iterator<Item = NodeId> + use<> {
-        let id = self.settings.id;
-        self.settings.voters.clone().into_iter().filter(move |voter| *voter != id)
-    }
-
-    /// Has it asked for real votes and waits for them? Asking again would only start over.
-    #[must_use]
-    pub fn is_voting(&self) -> bool {
-        self.node.raft.state == StateRole::Candidate
-    }
-
-    /// How far each peer has the log, if this replica leads.
-    #[must_use]
-    pub fn matched(&self, peer: NodeId) -> Option<u64> {
-        let progress = self.node.raft.prs().get(peer.0).filter(|_| self.known.0 == Role::Leader);
-        progress.map(|progress| progress.matched)
-    }
-
-    /// The index of the last entry, and of the last committed one.
-    #[must_use]
-    pub fn extent(&self) -> (u64, u64) {
-        (self.node.raft.raft_log.last_index(), self.node.raft.raft_log.committed)
     }
 
     /// The log as it is in memory.
@@ -304,6 +268,37 @@ impl Replica {
             self.known = now;
             out.notify(Notice::Changed(now.0, now.1, now.2));
         }
+    }
+}
+
+impl Consensus for Replica {
+    fn view(&self) -> (Role, Option<NodeId>, Term) {
+        self.known
+    }
+
+    fn is_readable(&self) -> bool {
+        self.node.raft.state == StateRole::Leader && self.node.raft.commit_to_current_term()
+    }
+
+    fn peers(&self) -> Vec<NodeId> {
+        self.settings.voters.iter().copied().filter(|voter| *voter != self.settings.id).collect()
+    }
+
+    fn is_voting(&self) -> bool {
+        self.node.raft.state == StateRole::Candidate
+    }
+
+    fn matched(&self, peer: NodeId) -> Option<u64> {
+        let progress = self.node.raft.prs().get(peer.0).filter(|_| self.known.0 == Role::Leader);
+        progress.map(|progress| progress.matched)
+    }
+
+    fn extent(&self) -> (u64, u64) {
+        (self.node.raft.raft_log.last_index(), self.node.raft.raft_log.committed)
+    }
+
+    fn freshness(&self) -> (u64, u64) {
+        (self.node.raft.raft_log.last_term(), self.node.raft.raft_log.last_index())
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
+use primus_replica::consensus::Consensus;
 use primus_replica::message::{Entry, Kind, Message, Record};
 use primus_replica::replica::Tick;
 use primus_replica::{Command, Notice, Replica, Role, Settings};

@@ -4,25 +4,34 @@
 //! not have noticed yet, and leads only with a majority's votes in a new term. A winner that cannot win gives way, so that
 //! the next one is named. Whatever the election thought, the term that the replicas agree on is the truth.
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod words;
 
-use bytes::Bytes;
+use std::collections::BTreeMap;
+
 use primus_core::NodeId;
+use primus_core::detector::{self, Detector, Verdict};
 use primus_core::election::{self, Election};
+use primus_core::handover::{self, Handover};
 use primus_core::load::Score;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
-use primus_replica::Term;
-use primus_replica::message::{Entry, Record, Snapshot};
-use primus_replica::replica::{self, Refusal, Replica, Role, Tick};
+use primus_replica::consensus::Consensus;
+use primus_replica::message::{Kind, Record};
+use primus_replica::replica::{self, Replica, Role, Tick};
+use primus_replica::{Term, message};
+
+pub use words::{Command, Message, Notice, Reason, Timer};
 
 /// A server's control part.
+///
+/// `E` is the election, `R` the replicated log: the Raft engine, or a model of it that can be explored.
 #[derive(Debug)]
-pub struct Control<E: Election> {
+pub struct Control<E: Election, R: Consensus = Replica> {
     id: NodeId,
     times: Times,
     election: E,
-    replica: Replica,
+    replica: R,
+    detector: Detector,
+    handover: Option<Handover>,
     leader: Option<NodeId>,
     term: Term,
     /// Why there will be another leader.
@@ -33,15 +42,29 @@ pub struct Control<E: Election> {
     patience: u32,
     /// How often this server has asked for votes since it was named.
     campaigns: Option<u32>,
+    candidacy: Candidacy,
     for_election: Outbox<E>,
-    for_replica: Outbox<Replica>,
+    for_replica: Outbox<R>,
+}
+
+/// Why this server asks for votes, and what follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Candidacy {
+    /// The election names who runs.
+    Named,
+    /// A candidate knows less than this server, so this server will run or runs, whatever its rank.
+    JumpIn,
+    /// It leads because it jumped in, and gives way once to the best rank as soon as that one knows enough.
+    Correcting,
 }
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// How long a leader may be silent.
-    pub silence: Delay,
+    pub silence: detector::Rules,
+    /// When a loaded leader hands over, if it does at all.
+    pub handover: Option<handover::Rules>,
     /// How soon votes are asked for again, at first.
     pub retry: Delay,
     /// How long there may be no leader before this server holds another election.
@@ -57,117 +80,48 @@ impl Times {
     const VOTING_CAMPAIGNS: u32 = 6;
     /// After this many a winner gives way.
     const CAMPAIGNS_MAX: u32 = 14;
+    /// Whoever jumps in waits this long for each live server that ranks better.
+    const JUMP_IN_STEP: Delay = Delay::exactly_ms(2);
 }
 
-/// Why a leader changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-pub enum Reason {
-    /// The cluster started.
-    Start,
-    /// Its process is gone.
-    LinkLost,
-    /// It was silent for too long.
-    Silence,
-    /// An operator wanted it.
-    Operator,
-    /// It gave leadership up.
-    Resigned,
-    /// A better-ranked server took over.
-    Rank,
-    /// It could no longer reach a majority.
-    LostQuorum,
-}
-
-/// What servers say to each other.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-pub enum Message<T> {
-    /// Who should lead?
-    Election(T),
-    /// The replicated log.
-    Replica(primus_replica::message::Message),
-    /// How loaded these servers are: a follower tells the leader of itself, the leader tells everybody of all.
-    Loads(Vec<(NodeId, Score)>),
-    /// There will soon be another leader, for this reason.
-    Change(Reason),
-}
-
-/// What a server's owner tells it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Command {
-    /// The process has just started.
-    Boot,
-    /// This peer's process is gone: its link was reset and its port refuses.
-    Gone(NodeId),
-    /// The own load has been measured.
-    Load(Score),
-    /// Append this, if this server leads.
-    Propose(Bytes),
-    /// Find out up to where a read must wait.
-    Read(u64),
-    /// Let another server lead: that one, or the best.
-    Transfer(Option<NodeId>, Reason),
-    /// Hold an election now.
-    Elect,
-    /// The owner's state up to this index.
-    Compact(u64, Bytes),
-}
-
-/// What a server's owner is told.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Notice {
-    /// Somebody leads, or nobody.
-    Leader(Option<NodeId>, Term, Reason),
-    /// These entries are agreed on.
-    Committed(Vec<Entry>),
-    /// A read is linearizable once this index has been applied.
-    Readable(u64, u64),
-    /// A read cannot be served here now.
-    Unreadable(u64),
-    /// The whole state came from the leader.
-    Restored(Snapshot),
-    /// A proposal was not taken.
-    Refused(Refusal, Bytes),
-    /// A peer is suspected, for this reason.
-    Suspected(NodeId, Reason),
-}
-
-/// Its timers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Timer {
-    /// The replica's clock.
-    Tick,
-    /// The leader has been silent for too long.
-    Silence,
-    /// Ask for votes again.
-    Retry,
-    /// There has been no leader for too long.
-    Leaderless,
-    /// The election's.
-    Election(election::Timer),
-}
-
-impl<E: Election> Control<E> {
+impl<E: Election, R: Consensus> Control<E, R> {
     /// A server that has just started.
-    pub fn new(election: E, replica: Replica, times: Times) -> Self {
+    pub fn new(election: E, replica: R, times: Times) -> Self {
         Self {
             id: election.id(),
             times,
             election,
             replica,
+            detector: Detector::new(times.silence),
+            handover: times.handover.map(Handover::new),
             leader: None,
             term: Term(0),
             reason: Reason::Start,
             loads: BTreeMap::new(),
             patience: 0,
             campaigns: None,
+            candidacy: Candidacy::Named,
             for_election: Outbox::new(),
             for_replica: Outbox::new(),
         }
     }
 
+    /// It is this late now, in microseconds of a clock that never goes back. To be told before every input.
+    pub fn at(&mut self, now_us: u64) {
+        self.detector.at(now_us);
+        if let Some(handover) = &mut self.handover {
+            handover.at(now_us);
+        }
+    }
+
     /// The replica, to look at.
-    pub const fn replica(&self) -> &Replica {
+    pub const fn replica(&self) -> &R {
         &self.replica
+    }
+
+    /// How long the leader may be silent at the moment: T.
+    pub fn allowance_us(&self) -> u64 {
+        self.detector.allowance_us()
     }
 
     /// The loads of all servers, as far as they are known here.
@@ -225,34 +179,65 @@ impl<E: Election> Control<E> {
     }
 
     fn tell_peers(&self, message: &Message<E::Message>, out: &mut Outbox<Self>) {
-        self.replica.peers().for_each(|peer| out.send(peer, message.clone()));
+        self.replica.peers().into_iter().for_each(|peer| out.send(peer, message.clone()));
     }
 
-    /// A leader that has led for a while gives way to a better-ranked server that has everything.
     fn on_tick(&mut self, out: &mut Outbox<Self>) {
         self.step_replica(Input::Timer(Tick), out);
         self.patience = self.patience.saturating_sub(1);
-        if self.leader != Some(self.id) || self.patience > 0 {
-            return;
+        if self.leader == Some(self.id) {
+            self.consider_others(out);
         }
+    }
+
+    /// A leader gives way to a better-ranked server that has everything: once it has led for a while if ranks decide, at
+    /// once if it leads only because it jumped in, and rarely if it is too loaded.
+    fn consider_others(&mut self, out: &mut Outbox<Self>) {
         let (last, _) = self.replica.extent();
-        let better = self.election.better_leader();
-        if let Some(better) = better.filter(|peer| self.replica.matched(*peer) == Some(last)) {
+        let better = self.election.better().filter(|peer| self.replica.matched(*peer) == Some(last));
+        let is_correcting = self.candidacy == Candidacy::Correcting;
+        let is_due = is_correcting || self.election.preempts() && self.patience == 0;
+        if let Some(better) = better.filter(|_| is_due) {
+            self.candidacy = Candidacy::Named;
             self.patience = self.times.tenure_ticks;
-            self.transfer(Some(better), Reason::Rank, out);
+            return self.transfer(Some(better), Reason::Rank, out);
+        }
+        let own = self.loads.get(&self.id).copied().unwrap_or_default();
+        let best = better.and_then(|peer| self.loads.get(&peer).copied());
+        if self.handover.as_mut().is_some_and(|handover| handover.is_due(own, best)) {
+            self.transfer(better, Reason::Load, out);
         }
     }
 
     fn on_message(&mut self, from: NodeId, message: Message<E::Message>, out: &mut Outbox<Self>) {
         if self.leader == Some(from) {
-            out.set(Timer::Silence, self.times.silence);
+            self.detector.heard();
         }
         match message {
             Message::Election(message) => self.step_election(Input::Message { from, message }, out),
-            Message::Replica(message) => self.step_replica(Input::Message { from, message }, out),
+            Message::Replica(message) => self.on_replica_message(from, message, out),
             Message::Loads(loads) => self.on_loads(from, loads, out),
             Message::Change(reason) if self.leader == Some(from) => self.reason = reason,
             Message::Change(_) => out.ignore("a change that no leader announced"),
+        }
+    }
+
+    /// Whoever knows less than this server cannot win its vote. Rather than wait until that one gives way, it runs itself,
+    /// after those who rank better and may know as much.
+    fn on_replica_message(&mut self, from: NodeId, message: message::Message, out: &mut Outbox<Self>) {
+        let asks_for_vote = matches!(message.kind, Kind::RequestVote | Kind::RequestPreVote);
+        let knows_less = (message.log_term, message.index) < self.replica.freshness();
+        self.step_replica(Input::Message { from, message }, out);
+        if asks_for_vote && knows_less && self.leader.is_none() && self.candidacy == Candidacy::Named {
+            self.candidacy = Candidacy::JumpIn;
+            let steps = u64::try_from(self.election.better_count()).unwrap_or(u64::MAX);
+            out.set(Timer::JumpIn, Times::JUMP_IN_STEP.times(steps));
+        }
+    }
+
+    fn on_jump_in(&mut self, out: &mut Outbox<Self>) {
+        if self.leader.is_none() && self.campaigns.is_none() {
+            self.campaign(out);
         }
     }
 
@@ -277,9 +262,12 @@ impl<E: Election> Control<E> {
     }
 
     fn on_silence(&mut self, out: &mut Outbox<Self>) {
-        match self.leader {
-            Some(leader) if leader != self.id => self.suspect(leader, Reason::Silence, out),
-            _ => out.ignore("silence of nobody"),
+        let Some(leader) = self.leader.filter(|leader| *leader != self.id) else {
+            return out.ignore("silence of nobody");
+        };
+        match self.detector.look() {
+            Verdict::Silent => self.suspect(leader, Reason::Silence, out),
+            Verdict::Wait(delay) => out.set(Timer::Silence, delay),
         }
     }
 
@@ -293,6 +281,7 @@ impl<E: Election> Control<E> {
         let tries = self.campaigns.unwrap_or(0) + 1;
         if tries > Times::CAMPAIGNS_MAX {
             self.campaigns = None;
+            self.candidacy = Candidacy::Named;
             return self.tell_election(election::Command::Resign, out);
         }
         self.campaigns = Some(tries);
@@ -309,7 +298,7 @@ impl<E: Election> Control<E> {
     fn transfer(&mut self, to: Option<NodeId>, reason: Reason, out: &mut Outbox<Self>) {
         let (last, _) = self.replica.extent();
         let progress = |peer: &NodeId| self.replica.matched(*peer);
-        let candidates = self.replica.peers().filter(|peer| to.is_none_or(|to| to == *peer));
+        let candidates = self.replica.peers().into_iter().filter(|peer| to.is_none_or(|to| to == *peer));
         let best = candidates.max_by_key(|peer| (progress(peer), *peer));
         match best.filter(|peer| progress(peer).is_some_and(|matched| matched + 1000 >= last)) {
             Some(peer) => {
@@ -346,7 +335,7 @@ impl<E: Election> Control<E> {
         self.for_election = outbox;
     }
 
-    fn step_replica(&mut self, input: Input<Replica>, out: &mut Outbox<Self>) {
+    fn step_replica(&mut self, input: Input<R>, out: &mut Outbox<Self>) {
         let mut outbox = std::mem::take(&mut self.for_replica);
         self.replica.step(input, &mut outbox);
         let outputs: Vec<_> = outbox.drain().collect();
@@ -400,12 +389,16 @@ impl<E: Election> Control<E> {
     fn on_leader(&mut self, leader: NodeId, term: Term, out: &mut Outbox<Self>) {
         self.campaigns = None;
         self.patience = self.times.tenure_ticks;
-        out.cancel(Timer::Retry);
-        out.cancel(Timer::Leaderless);
+        let jumped_in = leader == self.id && self.candidacy == Candidacy::JumpIn;
+        self.candidacy = if jumped_in { Candidacy::Correcting } else { Candidacy::Named };
+        [Timer::Retry, Timer::Leaderless, Timer::JumpIn].into_iter().for_each(|timer| out.cancel(timer));
         if leader == self.id {
             out.cancel(Timer::Silence);
         } else {
-            out.set(Timer::Silence, self.times.silence);
+            out.set(Timer::Silence, self.detector.watch());
+        }
+        if let Some(handover) = &mut self.handover {
+            handover.on_leader(self.reason == Reason::Load);
         }
         self.tell_election(election::Command::Ratified(leader), out);
         // The next change without a suspicion of our own will have been arranged by somebody.
@@ -414,7 +407,7 @@ impl<E: Election> Control<E> {
     }
 }
 
-impl<E: Election> Machine for Control<E> {
+impl<E: Election, R: Consensus> Machine for Control<E, R> {
     type Message = Message<E::Message>;
     type Command = Command;
     type Timer = Timer;
@@ -427,6 +420,7 @@ impl<E: Election> Machine for Control<E> {
             Input::Timer(Timer::Tick) => self.on_tick(out),
             Input::Timer(Timer::Silence) => self.on_silence(out),
             Input::Timer(Timer::Retry) => self.campaign(out),
+            Input::Timer(Timer::JumpIn) => self.on_jump_in(out),
             Input::Timer(Timer::Leaderless) => self.on_leaderless(out),
             Input::Timer(Timer::Election(timer)) => self.step_election(Input::Timer(timer), out),
             Input::Command(command) => self.on_command(command, out),
@@ -434,81 +428,5 @@ impl<E: Election> Machine for Control<E> {
             Input::LinkDown(peer) => self.tell_replica(replica::Command::Unreachable(peer), out),
             Input::Persisted(token) => self.step_replica(Input::Persisted(token), out),
         }
-    }
-}
-
-impl<T: fmt::Display> fmt::Display for Message<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Election(message) => message.fmt(f),
-            Self::Replica(message) => message.fmt(f),
-            Self::Loads(loads) => loads.iter().try_for_each(|(id, score)| write!(f, "load of {id} {score} ")),
-            Self::Change(reason) => write!(f, "change {reason}"),
-        }
-    }
-}
-
-impl fmt::Display for Command {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Boot => f.write_str("boot"),
-            Self::Gone(peer) => write!(f, "gone {peer}"),
-            Self::Load(score) => write!(f, "load {score}"),
-            Self::Propose(data) => write!(f, "propose {} bytes", data.len()),
-            Self::Read(number) => write!(f, "read {number}"),
-            Self::Transfer(Some(to), _) => write!(f, "transfer to {to}"),
-            Self::Transfer(None, _) => f.write_str("transfer"),
-            Self::Elect => f.write_str("elect"),
-            Self::Compact(index, _) => write!(f, "compact to {index}"),
-        }
-    }
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Leader(Some(leader), term, reason) => write!(f, "leader {leader} term {} {reason}", term.0),
-            Self::Leader(None, term, reason) => write!(f, "no leader term {} {reason}", term.0),
-            Self::Committed(entries) => write!(f, "committed {}", entries.last().map_or(0, |entry| entry.index)),
-            Self::Readable(number, index) => write!(f, "read {number} at {index}"),
-            Self::Unreadable(number) => write!(f, "read {number} not here"),
-            Self::Restored(snapshot) => write!(f, "restored {}", snapshot.index),
-            Self::Refused(refusal, _) => write!(f, "refused {refusal:?}"),
-            Self::Suspected(peer, reason) => write!(f, "suspect {peer} {reason}"),
-        }
-    }
-}
-
-impl fmt::Display for Timer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tick => f.write_str("tick"),
-            Self::Silence => f.write_str("silence"),
-            Self::Retry => f.write_str("retry"),
-            Self::Leaderless => f.write_str("leaderless"),
-            Self::Election(timer) => timer.fmt(f),
-        }
-    }
-}
-
-impl Reason {
-    /// The reason's name, as output contracts spell it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::LinkLost => "link_lost",
-            Self::Silence => "silence",
-            Self::Operator => "operator",
-            Self::Resigned => "resigned",
-            Self::Rank => "rank",
-            Self::LostQuorum => "lost_quorum",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

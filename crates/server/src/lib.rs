@@ -1,8 +1,12 @@
 //! What a server is made of, composed into machines: routing only, no protocol of its own.
 //!
-//! [`control`] is the part that must never be late: election, replica and suspicion.
+//! [`control`] is the part that must never be late: election, replica and suspicion. [`plan`] puts a server together from
+//! what people configure.
 
+pub mod any_election;
 pub mod control;
+pub mod plan;
 pub mod register;
 
 pub use control::{Control, Reason};
+pub use plan::{Plan, Server};

@@ -51,15 +51,7 @@ async fn serve(
     web: TcpListener,
     opened: Opened,
 ) -> Result<Verdict, Failure> {
-    let config = Config {
-        cluster: settings.farm.clone(),
-        id: settings.id,
-        servers: settings.servers.iter().map(|(id, places)| (*id, places.address)).collect(),
-        dir: settings.dir.clone(),
-        rank: settings.rank,
-        heartbeat: settings.heartbeat,
-        silence: settings.silence,
-    };
+    let config = Config { cluster: settings.farm.clone(), plan: settings.plan() };
     let (ready, handle) = oneshot::channel();
     let serving = node::run(config, links, opened, ready);
     tokio::pin!(serving);

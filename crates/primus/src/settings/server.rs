@@ -9,6 +9,7 @@ use std::time::Duration;
 use primus_core::NodeId;
 use primus_core::rank::RankBy;
 use primus_node::load::Source;
+use primus_server::Plan;
 use serde::Deserialize;
 
 use crate::api::Places;
@@ -153,6 +154,17 @@ impl ServerSettings {
             load: load_source(file.load.source)?,
             chaos: file.server.chaos,
         })
+    }
+
+    /// How the server is put together.
+    pub(crate) fn plan(&self) -> Plan {
+        let servers = self.servers.iter().map(|(id, places)| (*id, places.address)).collect();
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let mut plan = Plan::new(self.id, servers);
+        plan.rank = self.rank;
+        plan.silence.heartbeat_us = us(self.heartbeat);
+        plan.silence.floor_us = us(self.silence);
+        plan
     }
 
     /// Nothing listens beyond loopback unless somebody says so.

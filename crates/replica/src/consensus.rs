@@ -1,0 +1,33 @@
+//! What a server expects of its replicated log, whoever keeps it: the engine, or the model that explorations use.
+
+use primus_core::NodeId;
+use primus_core::machine::Machine;
+
+use crate::message::{Message, Record};
+use crate::replica::{Command, Notice, Role, Term, Tick};
+
+/// A replicated log as a machine, and what can be seen of it from outside.
+pub trait Consensus:
+    Machine<Message = Message, Command = Command, Timer = Tick, Record = Record, Notice = Notice>
+{
+    /// Its role, whom it takes for the leader, and the term.
+    fn view(&self) -> (Role, Option<NodeId>, Term);
+
+    /// May it serve reads: does it lead, and has an entry of its own term been committed?
+    fn is_readable(&self) -> bool;
+
+    /// Everybody else who votes.
+    fn peers(&self) -> Vec<NodeId>;
+
+    /// Has it asked for real votes and waits for them? Asking again would only start over.
+    fn is_voting(&self) -> bool;
+
+    /// How far this peer has the log, if this replica leads.
+    fn matched(&self, peer: NodeId) -> Option<u64>;
+
+    /// The index of the last entry, and of the last committed one.
+    fn extent(&self) -> (u64, u64);
+
+    /// The last entry's term and index: whose is greater has the fresher log.
+    fn freshness(&self) -> (u64, u64);
+}

@@ -1,0 +1,143 @@
+//! Either election, for a server that is told only at its start which one to use.
+
+use std::fmt;
+
+use primus_core::NodeId;
+use primus_core::election::bully::{self, Bully};
+use primus_core::election::ring::{self, Ring};
+use primus_core::election::{Command, Election, MessageKind, NoRecord, Notice, Timer};
+use primus_core::machine::{Input, Machine, Outbox, Output};
+
+/// The election of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum AnyElection {
+    /// The best-ranked live server leads.
+    Bully(Bully),
+    /// A token goes round.
+    Ring(Ring),
+}
+
+/// What either says. The two never meet: all servers of a cluster use the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Message {
+    /// Bully.
+    Bully(bully::Message),
+    /// Ring.
+    Ring(ring::Message),
+}
+
+impl Machine for AnyElection {
+    type Message = Message;
+    type Command = Command;
+    type Timer = Timer;
+    type Record = NoRecord;
+    type Notice = Notice;
+
+    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+        match (self, input) {
+            (Self::Bully(bully), Input::Message { from, message: Message::Bully(message) }) => {
+                drive(bully, Input::Message { from, message }, Message::Bully, out);
+            }
+            (Self::Ring(ring), Input::Message { from, message: Message::Ring(message) }) => {
+                drive(ring, Input::Message { from, message }, Message::Ring, out);
+            }
+            (_, Input::Message { .. }) => out.ignore("a message of another algorithm"),
+            (Self::Bully(bully), input) => drive(bully, without_message(input), Message::Bully, out),
+            (Self::Ring(ring), input) => drive(ring, without_message(input), Message::Ring, out),
+        }
+    }
+}
+
+/// Steps the inner machine and hands out what it wants, its messages wrapped.
+fn drive<M>(machine: &mut M, input: Input<M>, wrap: impl Fn(M::Message) -> Message, out: &mut Outbox<AnyElection>)
+where
+    M: Machine<Command = Command, Timer = Timer, Notice = Notice, Record = NoRecord>,
+{
+    let mut inner = Outbox::new();
+    machine.step(input, &mut inner);
+    for output in inner.drain() {
+        match output {
+            Output::Send { to, message } => out.send(to, wrap(message)),
+            Output::Set { timer, delay } => out.set(timer, delay),
+            Output::Cancel(timer) => out.cancel(timer),
+            Output::Notify(notice) => out.notify(notice),
+            Output::Ignore(reason) => out.ignore(reason),
+            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("elections keep nothing on disk"),
+        }
+    }
+}
+
+/// The same input for the inner machine; messages have been taken care of.
+fn without_message<M>(input: Input<AnyElection>) -> Input<M>
+where
+    M: Machine<Command = Command, Timer = Timer>,
+{
+    match input {
+        Input::Timer(timer) => Input::Timer(timer),
+        Input::Command(command) => Input::Command(command),
+        Input::LinkUp(peer) => Input::LinkUp(peer),
+        Input::LinkDown(peer) => Input::LinkDown(peer),
+        Input::Persisted(token) => Input::Persisted(token),
+        Input::Message { .. } => unreachable!("messages are unwrapped before"),
+    }
+}
+
+impl Election for AnyElection {
+    fn id(&self) -> NodeId {
+        match self {
+            Self::Bully(bully) => bully.id(),
+            Self::Ring(ring) => ring.id(),
+        }
+    }
+
+    fn leader(&self) -> Option<NodeId> {
+        match self {
+            Self::Bully(bully) => bully.leader(),
+            Self::Ring(ring) => ring.leader(),
+        }
+    }
+
+    fn is_electing(&self) -> bool {
+        match self {
+            Self::Bully(bully) => bully.is_electing(),
+            Self::Ring(ring) => ring.is_electing(),
+        }
+    }
+
+    fn better(&self) -> Option<NodeId> {
+        match self {
+            Self::Bully(bully) => bully.better(),
+            Self::Ring(ring) => ring.better(),
+        }
+    }
+
+    fn better_count(&self) -> usize {
+        match self {
+            Self::Bully(bully) => bully.better_count(),
+            Self::Ring(ring) => ring.better_count(),
+        }
+    }
+
+    fn preempts(&self) -> bool {
+        match self {
+            Self::Bully(bully) => bully.preempts(),
+            Self::Ring(ring) => ring.preempts(),
+        }
+    }
+
+    fn kind_of(message: &Message) -> MessageKind {
+        match message {
+            Message::Bully(message) => Bully::kind_of(message),
+            Message::Ring(message) => Ring::kind_of(message),
+        }
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bully(message) => message.fmt(f),
+            Self::Ring(message) => message.fmt(f),
+        }
+    }
+}

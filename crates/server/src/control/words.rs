@@ -1,0 +1,181 @@
+//! The words of a server's control part: what servers say to each other, what their owners say and hear, and why leaders
+//! change.
+
+use std::fmt;
+
+use bytes::Bytes;
+use primus_core::NodeId;
+use primus_core::election;
+use primus_core::load::Score;
+use primus_replica::Term;
+use primus_replica::message::{Entry, Snapshot};
+use primus_replica::replica::Refusal;
+
+/// Why a leader changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Reason {
+    /// The cluster started.
+    Start,
+    /// Its process is gone.
+    LinkLost,
+    /// It was silent for too long.
+    Silence,
+    /// An operator wanted it.
+    Operator,
+    /// It gave leadership up.
+    Resigned,
+    /// A better-ranked server took over.
+    Rank,
+    /// It was too loaded, and handed over.
+    Load,
+    /// It could no longer reach a majority.
+    LostQuorum,
+}
+
+/// What servers say to each other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Message<T> {
+    /// Who should lead?
+    Election(T),
+    /// The replicated log.
+    Replica(primus_replica::message::Message),
+    /// How loaded these servers are: a follower tells the leader of itself, the leader tells everybody of all.
+    Loads(Vec<(NodeId, Score)>),
+    /// There will soon be another leader, for this reason.
+    Change(Reason),
+}
+
+/// What a server's owner tells it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Command {
+    /// The process has just started.
+    Boot,
+    /// This peer's process is gone: its link was reset and its port refuses.
+    Gone(NodeId),
+    /// The own load has been measured.
+    Load(Score),
+    /// Append this, if this server leads.
+    Propose(Bytes),
+    /// Find out up to where a read must wait.
+    Read(u64),
+    /// Let another server lead: that one, or the best.
+    Transfer(Option<NodeId>, Reason),
+    /// Hold an election now.
+    Elect,
+    /// The owner's state up to this index.
+    Compact(u64, Bytes),
+}
+
+/// What a server's owner is told.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Notice {
+    /// Somebody leads, or nobody.
+    Leader(Option<NodeId>, Term, Reason),
+    /// These entries are agreed on.
+    Committed(Vec<Entry>),
+    /// A read is linearizable once this index has been applied.
+    Readable(u64, u64),
+    /// A read cannot be served here now.
+    Unreadable(u64),
+    /// The whole state came from the leader.
+    Restored(Snapshot),
+    /// A proposal was not taken.
+    Refused(Refusal, Bytes),
+    /// A peer is suspected, for this reason.
+    Suspected(NodeId, Reason),
+}
+
+/// Its timers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// The replica's clock.
+    Tick,
+    /// Has the leader been silent for too long?
+    Silence,
+    /// Ask for votes again.
+    Retry,
+    /// A candidate knows less than this server: time to run instead.
+    JumpIn,
+    /// There has been no leader for too long.
+    Leaderless,
+    /// The election's.
+    Election(election::Timer),
+}
+
+impl<T: fmt::Display> fmt::Display for Message<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Election(message) => message.fmt(f),
+            Self::Replica(message) => message.fmt(f),
+            Self::Loads(loads) => loads.iter().try_for_each(|(id, score)| write!(f, "load of {id} {score} ")),
+            Self::Change(reason) => write!(f, "change {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boot => f.write_str("boot"),
+            Self::Gone(peer) => write!(f, "gone {peer}"),
+            Self::Load(score) => write!(f, "load {score}"),
+            Self::Propose(data) => write!(f, "propose {} bytes", data.len()),
+            Self::Read(number) => write!(f, "read {number}"),
+            Self::Transfer(Some(to), _) => write!(f, "transfer to {to}"),
+            Self::Transfer(None, _) => f.write_str("transfer"),
+            Self::Elect => f.write_str("elect"),
+            Self::Compact(index, _) => write!(f, "compact to {index}"),
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Leader(Some(leader), term, reason) => write!(f, "leader {leader} term {} {reason}", term.0),
+            Self::Leader(None, term, reason) => write!(f, "no leader term {} {reason}", term.0),
+            Self::Committed(entries) => write!(f, "committed {}", entries.last().map_or(0, |entry| entry.index)),
+            Self::Readable(number, index) => write!(f, "read {number} at {index}"),
+            Self::Unreadable(number) => write!(f, "read {number} not here"),
+            Self::Restored(snapshot) => write!(f, "restored {}", snapshot.index),
+            Self::Refused(refusal, _) => write!(f, "refused {refusal:?}"),
+            Self::Suspected(peer, reason) => write!(f, "suspect {peer} {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tick => f.write_str("tick"),
+            Self::Silence => f.write_str("silence"),
+            Self::Retry => f.write_str("retry"),
+            Self::JumpIn => f.write_str("jump in"),
+            Self::Leaderless => f.write_str("leaderless"),
+            Self::Election(timer) => timer.fmt(f),
+        }
+    }
+}
+
+impl Reason {
+    /// The reason's name, as output contracts spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::LinkLost => "link_lost",
+            Self::Silence => "silence",
+            Self::Operator => "operator",
+            Self::Resigned => "resigned",
+            Self::Rank => "rank",
+            Self::Load => "load",
+            Self::LostQuorum => "lost_quorum",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
