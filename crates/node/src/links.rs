@@ -4,15 +4,15 @@
 //! dialled again without delay, and only a *refusal* says that the process is dead: a time-out or a lack of files says
 //! nothing. Every stage has a time limit, every queue a bound; what does not fit is dropped, and Raft sends it again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use primus_core::NodeId;
-use primus_wire::native::{self, Answer, Hello};
+use primus_wire::native::{self, Answer, CARGO_LEN_MAX, Hello, PIECE_LEN_MAX, Parcel};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -49,8 +49,10 @@ pub struct Identity {
 /// What happens on links.
 #[derive(Debug)]
 pub enum LinkEvent<T> {
+    /// A peer said who it is. Nothing else of its process is heard before this.
+    Met(NodeId, Peer),
     /// A peer can be written to.
-    Up(NodeId, Peer),
+    Up(NodeId),
     /// The link to a peer is lost; it may be back soon.
     Down(NodeId),
     /// A peer's process is dead, or another one has taken its place.
@@ -91,8 +93,12 @@ struct Shared<T> {
 }
 
 /// What can be said on a link.
-pub trait Words: Serialize + DeserializeOwned + Send + 'static {}
-impl<T: Serialize + DeserializeOwned + Send + 'static> Words for T {}
+pub trait Words: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Takes out what may be too long for a frame; nothing if it fits.
+    fn unload(&mut self) -> Option<Bytes>;
+    /// Puts it back.
+    fn load(&mut self, cargo: Bytes);
+}
 
 impl<T: Words> Links<T> {
     /// Starts dialling the peers and accepting them. Must be called inside a runtime.
@@ -117,7 +123,15 @@ impl<T: Words> Links<T> {
         let dial = |(peer, address): (&NodeId, &SocketAddr)| {
             let (sender, queue) = mpsc::channel(QUEUE_LEN_MAX);
             tokio::spawn(
-                Dialler { peer: *peer, address: *address, queue, shared: Arc::clone(&shared), known: None }.run(),
+                Dialler {
+                    peer: *peer,
+                    address: *address,
+                    queue,
+                    shared: Arc::clone(&shared),
+                    known: None,
+                    cargo: VecDeque::new(),
+                }
+                .run(),
             );
             (*peer, sender)
         };
@@ -172,6 +186,8 @@ struct Dialler<T> {
     shared: Arc<Shared<T>>,
     /// The peer's process as far as we know: dead, or this one.
     known: Option<Result<u64, Dead>>,
+    /// What is too long for a frame, on its way in pieces.
+    cargo: VecDeque<(Bytes, T)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,7 +254,8 @@ impl<T: Words> Dialler<T> {
             self.shared.tell(LinkEvent::Gone(self.peer));
         }
         self.known = Some(Ok(hello.incarnation));
-        self.shared.tell(LinkEvent::Up(self.peer, Peer { store: hello.store, incarnation: hello.incarnation }));
+        self.shared.tell(LinkEvent::Met(self.peer, Peer { store: hello.store, incarnation: hello.incarnation }));
+        self.shared.tell(LinkEvent::Up(self.peer));
     }
 
     /// Writes until the link is lost; nothing if the server ends.
@@ -246,12 +263,17 @@ impl<T: Words> Dialler<T> {
         let (mut reader, mut writer) = stream.split();
         let mut buffer = BytesMut::new();
         let mut ignored = [0; 64];
+        // What had begun to travel on a link that was lost cannot be taken up again; Raft sends it anew.
+        self.cargo.clear();
         loop {
             tokio::select! {
-                message = self.queue.recv() => self.fill(message?, &mut buffer),
+                biased;
                 // Nothing comes on this link but its end.
                 read = reader.read(&mut ignored) => if !matches!(read, Ok(1..)) { return Some(()) },
+                message = self.queue.recv() => self.fill(message?, &mut buffer),
+                () = std::future::ready(()), if !self.cargo.is_empty() => {}
             }
+            self.add_piece(&mut buffer);
             if !matches!(timeout(WRITE_TIME, writer.write_all(&buffer)).await, Ok(Ok(()))) {
                 return Some(());
             }
@@ -262,13 +284,30 @@ impl<T: Words> Dialler<T> {
     /// Everything that waits goes out together.
     fn fill(&mut self, first: T, buffer: &mut BytesMut) {
         let mut next = Some(first);
-        while let Some(message) = next {
-            // What is too long for a frame cannot be sent; the sender sees to it that nothing is.
+        while let Some(mut message) = next {
             if !self.shared.is_cut(self.peer) {
-                _ = native::put(buffer, &message);
+                match message.unload() {
+                    // A second state on the way would be as old as the first when it arrives.
+                    Some(cargo) if self.cargo.is_empty() => self.cargo.push_back((cargo, message)),
+                    Some(_) => {}
+                    // What is too long for a frame cannot be sent; the sender sees to it that nothing is.
+                    None => _ = native::put(buffer, &Parcel::Message(message)),
+                }
             }
             next = if buffer.len() < WRITE_LEN_MAX { self.queue.try_recv().ok() } else { None };
         }
+    }
+
+    /// One piece of the cargo, after what is urgent; its message follows the last one.
+    fn add_piece(&mut self, buffer: &mut BytesMut) {
+        let Some((mut cargo, message)) = self.cargo.pop_front() else { return };
+        if cargo.is_empty() {
+            _ = native::put(buffer, &Parcel::Laden(message));
+            return;
+        }
+        let piece = cargo.split_to(cargo.len().min(PIECE_LEN_MAX));
+        _ = native::put(buffer, &Parcel::<T>::Piece(piece));
+        self.cargo.push_front((cargo, message));
     }
 }
 
@@ -310,9 +349,10 @@ async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
     _ = stream.set_nodelay(true);
     let mut arrived = BytesMut::new();
     let Some(peer) = welcome(&mut stream, &mut arrived, &shared).await else { return };
+    let mut hold = BytesMut::new();
     loop {
-        match hear(&mut stream, &mut arrived).await {
-            Ok(message) if !shared.is_cut(peer) => shared.tell(LinkEvent::Message(peer, message)),
+        match hear(&mut stream, &mut arrived).await.and_then(|parcel| unpack(parcel, &mut hold)) {
+            Ok(Some(message)) if !shared.is_cut(peer) => shared.tell(LinkEvent::Message(peer, message)),
             Ok(_) => {}
             Err(error) => {
                 if error.kind() == io::ErrorKind::Other {
@@ -320,6 +360,24 @@ async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
                 }
                 return;
             }
+        }
+    }
+}
+
+/// The message of a parcel, its cargo restored; nothing if more has to come.
+fn unpack<T: Words>(parcel: Parcel<T>, hold: &mut BytesMut) -> io::Result<Option<T>> {
+    match parcel {
+        Parcel::Message(message) => Ok(Some(message)),
+        Parcel::Piece(piece) if hold.len() + piece.len() > CARGO_LEN_MAX => {
+            Err(io::Error::other(format!("more than {CARGO_LEN_MAX} bytes of cargo")))
+        }
+        Parcel::Piece(piece) => {
+            hold.extend_from_slice(&piece);
+            Ok(None)
+        }
+        Parcel::Laden(mut message) => {
+            message.load(std::mem::take(hold).freeze());
+            Ok(Some(message))
         }
     }
 }
@@ -338,6 +396,7 @@ async fn welcome<T>(stream: &mut TcpStream, arrived: &mut BytesMut, shared: &Sha
         _ = timeout(HELLO_TIME, say(stream, &Answer::Refused(reason))).await;
         return None;
     }
+    shared.tell(LinkEvent::Met(hello.server, Peer { store: hello.store, incarnation: hello.incarnation }));
     timeout(HELLO_TIME, say(stream, &Answer::Welcome(shared.hello(hello.server)))).await.ok()?.ok()?;
     shared.wake.get(&hello.server)?.notify_one();
     Some(hello.server)

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::disk::{self, Disk};
 use crate::events::{History, Kind};
-use crate::links::{LinkEvent, Links, Peer};
+use crate::links::{self, LinkEvent, Links, Peer};
 use crate::store::{Opened, StoreId};
 use crate::timers::{Timers, drawn};
 
@@ -35,8 +35,6 @@ pub type Reply<T> = oneshot::Sender<Result<T, Unable>>;
 /// Values with the places in the log where they were set.
 pub type Values = Vec<(String, Bytes, u64)>;
 
-/// How often the log is cut short.
-const SNAPSHOT_EVERY: u64 = 10_000;
 /// How many inputs are taken before timers are looked at, at most.
 const INPUTS_MAX: usize = 1024;
 
@@ -209,7 +207,7 @@ impl Running {
     fn new(config: Config, listener: TcpListener, opened: Opened, incarnation: u64) -> Self {
         let StoreId(store) = opened.store_id;
         let identity =
-            crate::links::Identity { cluster: config.cluster.clone(), server: config.plan.id, store, incarnation };
+            links::Identity { cluster: config.cluster.clone(), server: config.plan.id, store, incarnation };
         let peers = config
             .plan
             .servers
@@ -236,6 +234,7 @@ impl Running {
             suspicions: 0,
             longest_turn: Duration::ZERO,
         };
+        let snapshot_at = applied + config.plan.snapshot_every;
         Self {
             config,
             started: Instant::now(),
@@ -247,7 +246,7 @@ impl Running {
             waiting: Vec::new(),
             timers: Timers::default(),
             register,
-            snapshot_at: applied + SNAPSHOT_EVERY,
+            snapshot_at,
             origin: incarnation,
             next_number: 0,
             writes: BTreeMap::new(),
@@ -325,8 +324,9 @@ impl Running {
     fn on_link(&mut self, event: LinkEvent<Words>) {
         match event {
             LinkEvent::Message(from, message) => self.step(Input::Message { from, message }),
-            LinkEvent::Up(peer, Peer { store, .. }) => {
-                self.disk.remember(peer, StoreId(store));
+            // On its way to the disk before any vote that this peer might ask for.
+            LinkEvent::Met(peer, Peer { store, .. }) => self.disk.remember(peer, StoreId(store)),
+            LinkEvent::Up(peer) => {
                 self.mark(peer, true);
                 self.step(Input::LinkUp(peer));
             }
@@ -489,7 +489,7 @@ impl Running {
         }
         self.answer_late_reads();
         if entry.index >= self.snapshot_at {
-            self.snapshot_at = entry.index + SNAPSHOT_EVERY;
+            self.snapshot_at = entry.index + self.config.plan.snapshot_every;
             self.step(Input::Command(Command::Compact(entry.index, self.register.to_bytes())));
         }
     }
@@ -513,6 +513,26 @@ impl Running {
     fn answer_late_reads(&mut self) {
         while let Some(first) = self.late_reads.first_entry().filter(|first| *first.key() <= self.state.applied) {
             first.remove().into_iter().for_each(|read| read.answer(&self.register));
+        }
+    }
+}
+
+/// Only a whole state can be too long for a frame.
+impl links::Words for Words {
+    fn unload(&mut self) -> Option<Bytes> {
+        match self {
+            Message::Replica(message) => {
+                message.snapshot.as_mut().map(|snapshot| std::mem::take(&mut snapshot.data))
+            }
+            _ => None,
+        }
+    }
+
+    fn load(&mut self, cargo: Bytes) {
+        if let Message::Replica(message) = self
+            && let Some(snapshot) = &mut message.snapshot
+        {
+            snapshot.data = cargo;
         }
     }
 }

@@ -30,18 +30,25 @@ async fn start(config: Config, dir: &Path, listener: TcpListener) -> Server {
     Server { handle: handle.await.expect("it starts"), task }
 }
 
-async fn cluster(dir: &Path, count: u64) -> Vec<(Config, Server)> {
+/// The servers of a cluster, none of them started.
+async fn configured(count: u64) -> Vec<(Config, TcpListener)> {
     let mut listeners = BTreeMap::new();
     for id in 1..=count {
         listeners.insert(NodeId(id), TcpListener::bind("127.0.0.1:0").await.expect("a free port"));
     }
     let servers: BTreeMap<NodeId, SocketAddr> =
         listeners.iter().map(|(id, listener)| (*id, listener.local_addr().expect("it is bound"))).collect();
-    let mut all = Vec::new();
-    for (id, listener) in listeners {
+    let configured = |(id, listener)| {
         let mut plan = Plan::new(id, servers.clone());
         plan.rank = RankBy::Id;
-        let config = Config { cluster: "test".to_owned(), plan };
+        (Config { cluster: "test".to_owned(), plan }, listener)
+    };
+    listeners.into_iter().map(configured).collect()
+}
+
+async fn cluster(dir: &Path, count: u64) -> Vec<(Config, Server)> {
+    let mut all = Vec::new();
+    for (config, listener) in configured(count).await {
         all.push((config.clone(), start(config, dir, listener).await));
     }
     all
@@ -100,5 +107,36 @@ async fn a_write_survives_the_leader() {
     for (_, server) in &servers {
         server.task.abort();
     }
+    _ = std::fs::remove_dir_all(&dir);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_was_away_for_long_gets_the_whole_state_in_pieces() {
+    let dir = directory("away");
+    let mut configured = configured(3).await;
+    configured.iter_mut().for_each(|(config, _)| config.plan.snapshot_every = 20);
+    let (late, late_listener) = configured.pop().expect("three servers");
+    let mut servers = Vec::new();
+    for (config, listener) in configured {
+        servers.push((config.clone(), start(config, &dir, listener).await));
+    }
+    let first = leader(&servers).await;
+    let value = "x".repeat(100_000);
+    for number in 0..60 {
+        put(&servers[first].1, &format!("key {number}"), &value).await;
+    }
+    let index = put(&servers[first].1, "last", "word").await;
+    let late = start(late, &dir, late_listener).await;
+    let mut view = late.handle.view.clone();
+    let arrived = view.wait_for(|view| view.applied >= index);
+    tokio::time::timeout(Duration::from_secs(30), arrived).await.expect("it catches up").expect("it runs");
+    // It ranks best, so it leads soon; then it must know everything.
+    servers.push((servers[0].0.clone(), late));
+    servers[2].0.plan.id = NodeId(3);
+    while leader(&servers).await != 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(get(&servers[2].1, "key 7").await, Some(Bytes::from(value.into_bytes())));
+    servers.iter().for_each(|(_, server)| server.task.abort());
     _ = std::fs::remove_dir_all(&dir);
 }

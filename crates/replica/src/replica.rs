@@ -4,12 +4,13 @@
 //! a leader that is suspected, because voters refuse everybody while they believe in one. The engine's own clock is only
 //! the backstop. Pre-vote still protects a leader that is alive for a majority.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Token};
-use raft::{Config, RawNode, ReadOnlyOption, Ready, StateRole};
+use raft::{Config, ProgressState, RawNode, ReadOnlyOption, Ready, SnapshotStatus, StateRole};
 use slog::{Discard, Logger, o};
 
 use crate::consensus::Consensus;
@@ -94,6 +95,9 @@ pub enum Role {
     Leader,
 }
 
+/// A state that has not arrived after this many ticks is sent again.
+const STATE_TICKS_MAX: u32 = 80;
+
 /// The one timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick;
@@ -107,6 +111,8 @@ pub struct Replica {
     writing: Option<u64>,
     /// The write that holds a state from elsewhere; until it is durable nothing counts as applied.
     restoring: Option<u64>,
+    /// For how many ticks each peer has been sent a whole state without saying that it has it.
+    fetching: BTreeMap<u64, u32>,
     known: (Role, Option<NodeId>, Term),
 }
 
@@ -123,7 +129,15 @@ impl Replica {
         let config = config(&settings, log.snapshot().map_or(0, |snapshot| snapshot.index));
         let node =
             RawNode::new(&config, log, &Logger::root(Discard, o!())).expect("the settings have been checked");
-        Self { settings, voters, node, writing: None, restoring: None, known: (Role::Follower, None, Term(0)) }
+        Self {
+            settings,
+            voters,
+            node,
+            writing: None,
+            restoring: None,
+            fetching: BTreeMap::new(),
+            known: (Role::Follower, None, Term(0)),
+        }
     }
 
     /// The log as it is in memory.
@@ -141,7 +155,38 @@ impl Replica {
             Command::Read(number) => self.node.read_index(number.to_be_bytes().to_vec()),
             Command::Transfer(to) => self.node.transfer_leader(to.0),
             Command::Compact(index, data) => self.compact(index, data, out),
-            Command::Unreachable(peer) => self.node.report_unreachable(peer.0),
+            Command::Unreachable(peer) => {
+                self.node.report_unreachable(peer.0);
+                self.send_state_again(peer.0);
+            }
+        }
+    }
+
+    fn on_tick(&mut self, out: &mut Outbox<Self>) {
+        self.node.tick();
+        self.node.ping();
+        self.watch_states();
+        out.set(Tick, self.settings.tick);
+    }
+
+    /// The engine sends a whole state once and then waits for ever. If it was lost, somebody must say so.
+    fn watch_states(&mut self) {
+        let state = |peer: &u64| self.node.raft.prs().get(*peer).map(|progress| progress.state);
+        let is_fetching = |peer: &u64| state(peer) == Some(ProgressState::Snapshot);
+        let peers: Vec<u64> = self.voters.iter().copied().filter(is_fetching).collect();
+        self.fetching.retain(|peer, _| peers.contains(peer));
+        for peer in peers {
+            let ticks = self.fetching.entry(peer).or_default();
+            *ticks += 1;
+            if *ticks >= STATE_TICKS_MAX {
+                self.send_state_again(peer);
+            }
+        }
+    }
+
+    fn send_state_again(&mut self, peer: u64) {
+        if self.fetching.remove(&peer).is_some() {
+            self.node.report_snapshot(peer, SnapshotStatus::Failure);
         }
     }
 
@@ -312,11 +357,7 @@ impl Machine for Replica {
     fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
             Input::Message { from, message } => self.on_message(from, message, out),
-            Input::Timer(Tick) => {
-                self.node.tick();
-                self.node.ping();
-                out.set(Tick, self.settings.tick);
-            }
+            Input::Timer(Tick) => self.on_tick(out),
             Input::Command(command) => self.on_command(command, out),
             Input::LinkUp(_) | Input::LinkDown(_) => out.ignore("links: the owner says who is unreachable"),
             Input::Persisted(token) => {

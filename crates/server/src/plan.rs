@@ -38,8 +38,8 @@ pub struct Plan {
     pub silence: detector::Rules,
     /// When a loaded leader hands over; never, if ranks are not loads.
     pub handover: handover::Rules,
-    /// How many entries stay in memory behind a snapshot.
-    pub keep_entries: u64,
+    /// After how many entries the log is cut short. Half as many stay in memory for servers that are a little late.
+    pub snapshot_every: u64,
 }
 
 impl Plan {
@@ -54,7 +54,7 @@ impl Plan {
             preempt: None,
             silence: detector::Rules::DEFAULT,
             handover: handover::Rules::DEFAULT,
-            keep_entries: 5_000,
+            snapshot_every: 10_000,
         }
     }
 
@@ -121,7 +121,7 @@ impl Plan {
             voters: self.servers.keys().copied().collect(),
             tick: Delay { min_us: tick_us, max_us: tick_us },
             backstop_ticks: backstop + 4 * self.place(),
-            keep_entries: self.keep_entries,
+            keep_entries: self.snapshot_every / 2,
         }
     }
 

@@ -40,6 +40,23 @@ pub enum Answer {
     Refused(String),
 }
 
+/// What travels on a link once both know each other. A message that carries more than fits into a frame (a whole state, for
+/// one that is far behind) sends its cargo ahead in pieces, between which other messages find room.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parcel<T> {
+    /// A message that is whole.
+    Message(T),
+    /// A piece of the cargo of the next laden message.
+    Piece(Bytes),
+    /// A message whose cargo is everything that came in pieces since the last one.
+    Laden(T),
+}
+
+/// No piece is longer, so that nothing urgent waits long behind one.
+pub const PIECE_LEN_MAX: usize = 128 << 10;
+/// No cargo is longer.
+pub const CARGO_LEN_MAX: usize = 1 << 30;
+
 /// Why bytes were not understood.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotUnderstood {
