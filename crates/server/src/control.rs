@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use primus_core::NodeId;
 use primus_core::detector::{self, Detector, Verdict};
-use primus_core::election::{self, Election};
+use primus_core::election::{self, Election, MessageKind};
 use primus_core::handover::{self, Handover};
 use primus_core::load::Score;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
@@ -80,6 +80,10 @@ impl Times {
     const VOTING_CAMPAIGNS: u32 = 6;
     /// After this many a winner gives way.
     const CAMPAIGNS_MAX: u32 = 14;
+    /// How long a candidate whose votes may be split waits before it asks for the next term's.
+    const INSIST: Delay = Delay::exactly_ms(4);
+    /// How long the other one waits.
+    const YIELD: Delay = Delay::exactly_ms(16);
     /// Whoever jumps in waits this long for each live server that ranks better.
     const JUMP_IN_STEP: Delay = Delay::exactly_ms(2);
 }
@@ -214,11 +218,27 @@ impl<E: Election, R: Consensus> Control<E, R> {
             self.detector.heard();
         }
         match message {
-            Message::Election(message) => self.step_election(Input::Message { from, message }, out),
+            Message::Election(message) => self.on_election_message(from, message, out),
             Message::Replica(message) => self.on_replica_message(from, message, out),
             Message::Loads(loads) => self.on_loads(from, loads, out),
             Message::Change(reason) if self.leader == Some(from) => self.reason = reason,
             Message::Change(_) => out.ignore("a change that no leader announced"),
+        }
+    }
+
+    fn on_election_message(&mut self, from: NodeId, message: E::Message, out: &mut Outbox<Self>) {
+        let is_question = E::kind_of(&message) == MessageKind::Election;
+        self.step_election(Input::Message { from, message }, out);
+        if !is_question || self.leader.is_some() {
+            return;
+        }
+        // Whoever asks may go by an old load of ours: then it would wait for an answer that does not come.
+        if let Some(score) = self.loads.get(&self.id).filter(|_| self.handover.is_some()) {
+            out.send(from, Message::Loads(vec![(self.id, *score)]));
+        }
+        // Somebody else has noticed by now, and would vote.
+        if self.campaigns.is_some() && !self.replica.is_voting() {
+            self.tell_replica(replica::Command::Campaign, out);
         }
     }
 
@@ -227,12 +247,23 @@ impl<E: Election, R: Consensus> Control<E, R> {
     fn on_replica_message(&mut self, from: NodeId, message: message::Message, out: &mut Outbox<Self>) {
         let asks_for_vote = matches!(message.kind, Kind::RequestVote | Kind::RequestPreVote);
         let knows_less = (message.log_term, message.index) < self.replica.freshness();
+        let is_rival = message.kind == Kind::RequestVote && Term(message.term) == self.replica.view().2;
         self.step_replica(Input::Message { from, message }, out);
+        if is_rival && self.campaigns.is_some() && self.replica.is_voting() {
+            self.on_rival(from, knows_less, out);
+        }
         if asks_for_vote && knows_less && self.leader.is_none() && self.candidacy == Candidacy::Named {
             self.candidacy = Candidacy::JumpIn;
             let steps = u64::try_from(self.election.better_count()).unwrap_or(u64::MAX);
             out.set(Timer::JumpIn, Times::JUMP_IN_STEP.times(steps));
         }
+    }
+
+    /// Two ask for votes in one term, and perhaps nobody wins it. One of them asks again soon, the other gives it time.
+    fn on_rival(&mut self, rival: NodeId, knows_less: bool, out: &mut Outbox<Self>) {
+        let yields = rival > self.id && !knows_less;
+        self.campaigns = Some(Times::VOTING_CAMPAIGNS - 1);
+        out.set(Timer::Retry, if yields { Times::YIELD } else { Times::INSIST });
     }
 
     fn on_jump_in(&mut self, out: &mut Outbox<Self>) {

@@ -219,7 +219,7 @@ impl Bully {
             Command::Suspect(peer) => self.on_suspect(peer, out),
             Command::Trust(peer) => self.on_trust(peer, out),
             Command::Score(score) => self.score = score,
-            Command::PeerScore(peer, score) => _ = self.peer_scores.insert(peer, score),
+            Command::PeerScore(peer, score) => self.on_peer_score(peer, score, out),
             Command::Ratified(leader) => self.on_ratified(leader, out),
             Command::Members(_) => out.ignore("members: a Bully's roster is fixed"),
         }
@@ -252,6 +252,14 @@ impl Bully {
             Role::Asking(Some(asked)) if asked == peer => self.ask_next(out),
             Role::Asking(None) if self.best_to_ask().is_none() => self.win(out),
             _ => {}
+        }
+    }
+
+    /// Whoever turns out to rank worse will not answer, so there is no point in waiting for it.
+    fn on_peer_score(&mut self, peer: NodeId, score: Score, out: &mut Outbox<Self>) {
+        self.peer_scores.insert(peer, score);
+        if self.role == Role::Asking(None) && self.best_to_ask().is_none() {
+            self.win(out);
         }
     }
 
