@@ -27,8 +27,12 @@ const STRANGERS_MAX: usize = 256;
 const HELLO_TIME: Duration = Duration::from_secs(2);
 const DIAL_TIME: Duration = Duration::from_secs(1);
 const WRITE_TIME: Duration = Duration::from_secs(5);
-const BACKOFF_MIN: Duration = Duration::from_millis(20);
+/// A process that dies closes its links before it closes its port, so the first dial after a link was lost may still be
+/// taken, and lost again: the refusal comes a moment later.
+const BACKOFF_MIN: Duration = Duration::from_micros(250);
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
+/// How long a server that has no files left waits for some.
+const FILES_TIME: Duration = Duration::from_millis(20);
 /// How long whoever was refused waits.
 const REFUSED_TIME: Duration = Duration::from_secs(2);
 const WRITE_LEN_MAX: usize = 1 << 20;
@@ -339,7 +343,7 @@ async fn accept<T: Words>(listener: TcpListener, shared: Arc<Shared<T>>) {
         match listener.accept().await {
             Ok((stream, _)) => _ = tokio::spawn(serve(stream, Arc::clone(&shared))),
             // Out of files, most likely: others may end meanwhile.
-            Err(_) => sleep(BACKOFF_MIN).await,
+            Err(_) => sleep(FILES_TIME).await,
         }
     }
 }
