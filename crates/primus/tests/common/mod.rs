@@ -1,0 +1,38 @@
+//! What the end-to-end tests share: farms of real processes in places of their own, clients whose history is judged, and
+//! patience.
+#![allow(dead_code, reason = "every test program uses its part of this")]
+
+pub(crate) mod clients;
+pub(crate) mod http;
+pub(crate) mod place;
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a condition may take. Far more than it should, because the host may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = attempt() {
+            return found;
+        }
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sends a signal to all of them in one call, so that nobody has time to notice.
+pub(crate) fn send(signal: &str, pids: &[u64]) {
+    let pids = pids.iter().map(u64::to_string);
+    let sent = Command::new("kill").arg(format!("-{signal}")).args(pids).status();
+    assert!(sent.expect("there is a kill").success());
+}
+
+pub(crate) fn is_running(pid: u64) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
