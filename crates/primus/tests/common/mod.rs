@@ -4,6 +4,7 @@
 
 pub(crate) mod clients;
 pub(crate) mod http;
+pub(crate) mod network;
 pub(crate) mod place;
 
 use std::fs;
