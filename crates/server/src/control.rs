@@ -399,9 +399,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
         let before = std::mem::replace(&mut self.leader, leader);
         let term_before = std::mem::replace(&mut self.term, term);
         match leader {
-            _ if leader == before => {}
-            Some(leader) => self.on_leader(leader, term, out),
-            None => {
+            // The same one again, in a new term, is news, too: whoever is asked must not name an old term.
+            Some(leader) if before != Some(leader) || term != term_before => self.on_leader(leader, term, out),
+            None if before.is_some() => {
                 // A leader that cannot reach a majority steps down by itself, in its own term; then an election may find
                 // somebody who can.
                 let stepped_down = before == Some(self.id) && term == term_before;
@@ -414,6 +414,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
                     self.tell_election(election::Command::Start, out);
                 }
             }
+            _ => {}
         }
     }
 
