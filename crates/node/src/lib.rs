@@ -8,5 +8,7 @@ pub mod events;
 pub mod links;
 pub mod load;
 pub mod node;
+pub mod sockets;
 pub mod store;
+mod strangers;
 mod timers;

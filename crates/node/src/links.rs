@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,18 +15,25 @@ use primus_core::NodeId;
 use primus_wire::native::{self, Answer, CARGO_LEN_MAX, Hello, PIECE_LEN_MAX, Parcel};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::sockets::tend;
+use crate::strangers::Strangers;
 
 /// How many messages may wait for one peer.
 const QUEUE_LEN_MAX: usize = 8192;
 /// How many strangers may be half-way through their hello.
 const STRANGERS_MAX: usize = 256;
+/// No hello is longer, and no answer to one.
+const HELLO_LEN_MAX: u64 = 4096;
 const HELLO_TIME: Duration = Duration::from_secs(2);
 const DIAL_TIME: Duration = Duration::from_secs(1);
 const WRITE_TIME: Duration = Duration::from_secs(5);
+/// A link on which nothing arrives for this long, though something was sent, is dialled anew.
+const UNHEARD_TIME: Duration = Duration::from_secs(1);
 /// A process that dies closes its links before it closes its port, so the first dial after a link was lost may still be
 /// taken, and lost again: the refusal comes a moment later.
 const BACKOFF_MIN: Duration = Duration::from_micros(250);
@@ -35,6 +42,9 @@ const BACKOFF_MAX: Duration = Duration::from_millis(500);
 const FILES_TIME: Duration = Duration::from_millis(20);
 /// How long whoever was refused waits.
 const REFUSED_TIME: Duration = Duration::from_secs(2);
+/// How often strangers may make this server tell that it refused them: they must not push everything else out of the
+/// history.
+const REFUSAL_EVERY: Duration = Duration::from_millis(500);
 const WRITE_LEN_MAX: usize = 1 << 20;
 
 /// Who this server is, as it says in its hello.
@@ -93,7 +103,9 @@ struct Shared<T> {
     wake: BTreeMap<NodeId, Notify>,
     /// The disks of the peers, as far as they are known.
     stores: RwLock<BTreeMap<NodeId, [u8; 16]>>,
-    strangers: Semaphore,
+    strangers: Strangers,
+    /// When a stranger's refusal was last told.
+    refusal_told: Mutex<Option<Instant>>,
 }
 
 /// What can be said on a link.
@@ -121,7 +133,8 @@ impl<T: Words> Links<T> {
             cut: Arc::clone(&cut),
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
             stores: RwLock::new(stores),
-            strangers: Semaphore::new(STRANGERS_MAX),
+            strangers: Strangers::new(STRANGERS_MAX),
+            refusal_told: Mutex::default(),
         });
         tokio::spawn(accept(listener, Arc::clone(&shared)));
         let dial = |(peer, address): (&NodeId, &SocketAddr)| {
@@ -159,6 +172,15 @@ impl<T> Shared<T> {
     fn tell(&self, event: LinkEvent<T>) {
         // Nobody listens any more only when the server is about to end.
         _ = self.events.send(event);
+    }
+
+    /// Tells that a stranger was refused, unless the last one was just now.
+    fn tell_refusal(&self, reason: String) {
+        let mut told = self.refusal_told.lock().expect("nobody panics while holding this");
+        if told.is_none_or(|told| told.elapsed() >= REFUSAL_EVERY) {
+            *told = Some(Instant::now());
+            self.tell(LinkEvent::Refused(reason));
+        }
     }
 
     fn is_cut(&self, peer: NodeId) -> bool {
@@ -228,7 +250,7 @@ impl<T: Words> Dialler<T> {
 
     async fn dial(&mut self) -> io::Result<TcpStream> {
         let mut stream = timeout(DIAL_TIME, TcpStream::connect(self.address)).await??;
-        stream.set_nodelay(true)?;
+        tend(&stream, UNHEARD_TIME)?;
         // A dead port in the ephemeral range can connect to itself.
         if stream.local_addr()? == stream.peer_addr()? {
             return Err(io::ErrorKind::ConnectionRefused.into());
@@ -318,7 +340,7 @@ impl<T: Words> Dialler<T> {
 async fn greet(stream: &mut TcpStream, hello: &Hello) -> io::Result<Answer> {
     say(stream, hello).await?;
     let mut arrived = BytesMut::new();
-    hear(stream, &mut arrived).await
+    hear(&mut stream.take(HELLO_LEN_MAX), &mut arrived).await
 }
 
 async fn say<M: Serialize>(stream: &mut TcpStream, message: &M) -> io::Result<()> {
@@ -327,7 +349,7 @@ async fn say<M: Serialize>(stream: &mut TcpStream, message: &M) -> io::Result<()
     stream.write_all(&buffer).await
 }
 
-async fn hear<M: DeserializeOwned>(stream: &mut TcpStream, arrived: &mut BytesMut) -> io::Result<M> {
+async fn hear<M: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin), arrived: &mut BytesMut) -> io::Result<M> {
     loop {
         if let Some(message) = native::take(arrived).map_err(io::Error::other)? {
             return Ok(message);
@@ -350,7 +372,9 @@ async fn accept<T: Words>(listener: TcpListener, shared: Arc<Shared<T>>) {
 
 /// Reads one accepted link until its end.
 async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
-    _ = stream.set_nodelay(true);
+    if tend(&stream, UNHEARD_TIME).is_err() {
+        return;
+    }
     let mut arrived = BytesMut::new();
     let Some(peer) = welcome(&mut stream, &mut arrived, &shared).await else { return };
     let mut hold = BytesMut::new();
@@ -388,15 +412,19 @@ fn unpack<T: Words>(parcel: Parcel<T>, hold: &mut BytesMut) -> io::Result<Option
 
 /// Finds out who is there; nothing if it is nobody to talk to.
 async fn welcome<T>(stream: &mut TcpStream, arrived: &mut BytesMut, shared: &Shared<T>) -> Option<NodeId> {
-    let _place = shared.strangers.try_acquire().ok()?;
-    let hello: Hello = timeout(HELLO_TIME, hear(stream, arrived)).await.ok()?.ok()?;
+    let mut place = shared.strangers.enter();
+    let mut hello = stream.take(HELLO_LEN_MAX);
+    let hello: Hello = tokio::select! {
+        hello = timeout(HELLO_TIME, hear(&mut hello, arrived)) => hello.ok()?.ok()?,
+        () = place.lost() => return None,
+    };
     let me = shared.identity.server;
     let objection = hello.objection(&shared.identity.cluster, me);
     let unknown = || format!("server {} is not among the peers of server {me}", hello.server);
     let objection = objection.or_else(|| (!shared.wake.contains_key(&hello.server)).then(unknown));
     let objection = objection.or_else(|| shared.other_disk(hello.server, hello.store));
     if let Some(reason) = objection {
-        shared.tell(LinkEvent::Refused(format!("refused a link: {reason}")));
+        shared.tell_refusal(format!("refused a link: {reason}"));
         _ = timeout(HELLO_TIME, say(stream, &Answer::Refused(reason))).await;
         return None;
     }
