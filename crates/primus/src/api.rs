@@ -3,6 +3,7 @@
 //! Every server answers. What only the leader can do, a follower passes on to it. `/livez` never depends on a quorum.
 
 mod answers;
+mod bodies;
 mod proxy;
 mod routes;
 mod serve;

@@ -3,7 +3,9 @@
 use std::time::SystemTime;
 
 use axum::Json;
+use axum::body::to_bytes;
 use axum::http::StatusCode;
+use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use primus_node::node::{Unable, View};
 use primus_replica::Role;
@@ -11,6 +13,8 @@ use serde::Serialize;
 
 use super::routes::Context;
 use crate::output::failure::Body;
+
+const REFUSAL_LEN_MAX: usize = 4096;
 
 /// An error, in the same body everywhere.
 #[derive(Debug)]
@@ -118,6 +122,14 @@ impl Problem {
         Self { status: StatusCode::BAD_REQUEST, code: "usage", message: message.into(), hint }
     }
 
+    pub(crate) fn too_long(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::PAYLOAD_TOO_LARGE, code: "too_long", message: message.into(), hint }
+    }
+
+    pub(crate) fn too_slow(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::REQUEST_TIMEOUT, code: "too_slow", message: message.into(), hint }
+    }
+
     pub(crate) fn not_found(message: impl Into<String>, hint: &'static str) -> Self {
         Self { status: StatusCode::NOT_FOUND, code: "not_found", message: message.into(), hint }
     }
@@ -140,6 +152,22 @@ impl From<Unable> for Problem {
         };
         Self::unavailable(code, unable.to_string(), hint)
     }
+}
+
+/// What the framework refuses by itself, in plain text or in silence, gets the same body as everything else.
+pub(crate) async fn in_one_body(response: Response) -> Response {
+    let status = response.status();
+    let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if is_json || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let allowed = response.headers().get(ALLOW).cloned();
+    let said = to_bytes(response.into_body(), REFUSAL_LEN_MAX).await.unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let message = if said.is_empty() { status.canonical_reason().unwrap_or("refused") } else { &said };
+    let code = if status == StatusCode::METHOD_NOT_ALLOWED { "method_not_allowed" } else { "usage" };
+    let problem = Problem { status, code, message: message.to_owned(), hint: "see the API's documentation" };
+    (allowed.map(|methods| [(ALLOW, methods)]), problem).into_response()
 }
 
 impl IntoResponse for Problem {

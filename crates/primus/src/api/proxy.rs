@@ -8,10 +8,11 @@ use axum::http::{HeaderValue, Request, Uri};
 use axum::response::{IntoResponse, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::timeout;
 
 use super::answers::Problem;
+use super::serve::HEAD_TIME;
 
 /// Marks a request that came through another server.
 pub(crate) const PASSED_ON: &str = "x-primus-passed-on";
@@ -28,7 +29,10 @@ impl Proxy {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(Duration::from_secs(1)));
         connector.set_nodelay(true);
-        Self { client: Client::builder(TokioExecutor::new()).build(connector) }
+        // A connection that the leader is about to close must not be used for another write.
+        let mut builder = Client::builder(TokioExecutor::new());
+        builder.pool_timer(TokioTimer::new()).pool_idle_timeout(HEAD_TIME / 2);
+        Self { client: builder.build(connector) }
     }
 
     /// The leader's answer to this request.

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::{Method, Request};
+use axum::middleware::{Next, from_fn, map_response};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -20,16 +21,20 @@ use primus_node::events::Event;
 use primus_node::node::{Handle, Request as Ask, Unable};
 use primus_server::Reason;
 use primus_server::register::Change;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::answers::{LeaderAnswer, Problem, StatusAnswer, text_of};
+use super::answers::{LeaderAnswer, Problem, StatusAnswer, in_one_body, text_of};
+use super::bodies;
 use super::proxy::{PASSED_ON, Proxy};
 
 /// The longest value, and the longest key.
 const VALUE_LEN_MAX: usize = 256 * 1024;
 const KEY_LEN_MAX: usize = 1024;
+/// The longest body of any other request.
+const ORDER_LEN_MAX: usize = 16 * 1024;
 
 /// What handlers need to know.
 #[derive(Debug, Clone)]
@@ -69,6 +74,8 @@ impl Context {
             .fallback(|| async {
                 Problem::not_found("there is nothing at this path", "see the API's documentation")
             })
+            .layer(from_fn(refuse_long_bodies))
+            .layer(map_response(in_one_body))
             .with_state(self)
     }
 
@@ -101,6 +108,14 @@ impl Context {
         self.handle.ask(request(reply));
         // The server ended meanwhile; others may still commit what it proposed.
         Ok(answer.await.map_err(|_| Unable::Unknown)??)
+    }
+}
+
+/// Refuses a body that is too long for anything, before it is read or passed on.
+async fn refuse_long_bodies(request: Request<Body>, next: Next) -> Response {
+    match bodies::check_length(&request, VALUE_LEN_MAX) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
     }
 }
 
@@ -167,7 +182,10 @@ async fn transfer(State(context): State<Context>, request: Request<Body>) -> Res
     if let Some(api) = context.elsewhere(&request) {
         return context.proxy.pass_on(request, api).await;
     }
-    let body = to_bytes(request.into_body(), 1024).await.unwrap_or_default();
+    let body = match bodies::read(request, ORDER_LEN_MAX).await {
+        Ok(body) => body,
+        Err(problem) => return problem.into_response(),
+    };
     match serde_json::from_slice::<To>(&body) {
         Ok(To { to }) if context.servers.contains_key(&NodeId(to)) => {
             hand_over(&context, Some(NodeId(to)), Reason::Operator).await
@@ -249,11 +267,14 @@ async fn write(State(context): State<Context>, Path(key): Path<String>, request:
     if let Some(api) = context.elsewhere(&request) {
         return context.pass_on(request, api).await;
     }
-    let Ok(value) = to_bytes(request.into_body(), VALUE_LEN_MAX).await else {
-        return Problem::usage(format!("the value is longer than {VALUE_LEN_MAX} bytes"), "split it")
-            .into_response();
-    };
-    change(&context, key, move |key| Change::Put(key, value)).await
+    match bodies::read(request, VALUE_LEN_MAX).await {
+        // It is told as text, so that anything else would come back as something else.
+        Ok(value) if std::str::from_utf8(&value).is_err() => {
+            Problem::usage("the value is no UTF-8 text", "encode it, with base64 for instance").into_response()
+        }
+        Ok(value) => change(&context, key, move |key| Change::Put(key, value)).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
 async fn forget(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
@@ -319,14 +340,14 @@ struct Peers {
     peers: BTreeSet<u64>,
 }
 
-async fn cut(State(context): State<Context>, body: Bytes) -> Response {
-    match serde_json::from_slice::<Peers>(&body) {
-        _ if !context.has_chaos => no_chaos().into_response(),
+async fn cut(State(context): State<Context>, request: Request<Body>) -> Response {
+    let order = order::<Peers>(&context, request, "the peers are missing", "send {\"peers\":[1,2]}");
+    match order.await {
         Ok(Peers { peers }) => {
             context.handle.ask(Ask::Cut(peers.into_iter().map(NodeId).collect()));
             Json(json!({ "cut": true })).into_response()
         }
-        Err(_) => Problem::usage("the peers are missing", "send {\"peers\":[1,2]}").into_response(),
+        Err(problem) => problem.into_response(),
     }
 }
 
@@ -335,17 +356,26 @@ struct Load {
     score: Option<f64>,
 }
 
-async fn load(State(context): State<Context>, body: Bytes) -> Response {
-    match serde_json::from_slice::<Load>(&body) {
-        _ if !context.has_chaos => no_chaos().into_response(),
+async fn load(State(context): State<Context>, request: Request<Body>) -> Response {
+    match order::<Load>(&context, request, "the score is missing", "send {\"score\":85}").await {
         Ok(Load { score }) => {
             context.handle.ask(Ask::OverrideLoad(score.map(Score::from_percent)));
             Json(json!({ "score": score })).into_response()
         }
-        Err(_) => Problem::usage("the score is missing", "send {\"score\":85}").into_response(),
+        Err(problem) => problem.into_response(),
     }
 }
 
-fn no_chaos() -> Problem {
-    Problem::forbidden("this server was not started by primus up", "chaos works only there")
+/// What a request for chaos says, where chaos is allowed.
+async fn order<T: DeserializeOwned>(
+    context: &Context,
+    request: Request<Body>,
+    missing: &'static str,
+    hint: &'static str,
+) -> Result<T, Problem> {
+    if !context.has_chaos {
+        return Err(Problem::forbidden("this server was not started by primus up", "chaos works only there"));
+    }
+    let body = bodies::read(request, ORDER_LEN_MAX).await?;
+    serde_json::from_slice(&body).map_err(|_| Problem::usage(missing, hint))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use primus_node::load;
 use primus_node::node::{self, Config, Handle, Request};
 use primus_node::store::{Identity, Opened, Store};
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,6 +26,7 @@ pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     if let Some(parent) = args.parent {
         end_with(parent, Signal::KILL)?;
     }
+    raise_file_limit();
     let identity = Identity { cluster: settings.farm.clone(), server: settings.id };
     let opened = Store::open(&settings.dir, &identity)
         .map_err(|error| Failure::server(error.to_string(), format!("look at {}", settings.dir.display())))?;
@@ -33,6 +34,13 @@ pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     let links = runtime.block_on(bind(settings.address, "address"))?;
     let web = runtime.block_on(bind(settings.api, "api"))?;
     runtime.block_on(serve(settings, links, web, opened))
+}
+
+/// Connections are files, and by default a process may have few: strangers must not use up those that peers need.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it may not be raised, the server works with what it has.
+    _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn single_threaded() -> Runtime {

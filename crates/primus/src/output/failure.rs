@@ -96,7 +96,7 @@ impl Failure {
     /// What a server refused to do, in its own words.
     pub(crate) fn refused(code: String, status: u16, message: &str, hint: &str) -> Self {
         let exit = match (status, code.as_str()) {
-            (400, _) => 2,
+            (400 | 413, _) => 2,
             (403, _) => 5,
             // Whoever repeats this blindly may do it twice, so it must not look like "not now".
             (503, "unknown_outcome" | "not_transferred") => 1,
