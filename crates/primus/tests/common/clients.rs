@@ -128,6 +128,16 @@ impl<'a> Clients<'a> {
         count(&self.operations.lock().expect("no client panics while noting"), outcome)
     }
 
+    /// The longest time between two acknowledgements.
+    pub(crate) fn longest_gap(&self) -> Duration {
+        let operations = self.operations.lock().expect("no client panics while noting");
+        let is_ok = |operation: &&Operation| matches!(operation.action, Action::Put(_, Outcome::Ok));
+        let mut ends_us: Vec<u64> = operations.iter().filter(is_ok).map(|operation| operation.end_us).collect();
+        ends_us.sort_unstable();
+        let longest_us = ends_us.windows(2).map(|pair| pair[1] - pair[0]).max();
+        Duration::from_micros(longest_us.expect("there were writes"))
+    }
+
     pub(crate) fn now_us(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).expect("tests are short")
     }
@@ -194,8 +204,8 @@ impl Leaders {
     }
 }
 
-/// Stops the clients when it goes.
-struct StopAtEnd<'a>(&'a AtomicBool);
+/// Stops others when it goes, however that happens.
+pub(crate) struct StopAtEnd<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
