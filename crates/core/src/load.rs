@@ -24,6 +24,20 @@ pub struct Reading {
     pub memory_used: f64,
 }
 
+/// What a server tells others about its load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Load {
+    /// What elections compare.
+    pub score: Score,
+    /// Use of processors from 0 to 100, if it was measured.
+    pub cpu: Option<Score>,
+    /// Use of memory from 0 to 100, if it was measured.
+    pub memory: Option<Score>,
+    /// Tasks that run now.
+    pub tasks: u32,
+}
+
 /// How much each part of a reading counts. Only their proportions matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weights {
@@ -78,6 +92,13 @@ impl Score {
     }
 }
 
+impl From<Score> for Load {
+    /// A score whose parts nobody knows.
+    fn from(score: Score) -> Self {
+        Self { score, ..Self::default() }
+    }
+}
+
 impl Weights {
     /// The weights of the load-aware document; ten tasks are full load.
     pub const DEFAULT: Self = Self { cpu: 50, tasks: 30, memory: 20, tasks_full: 10 };
@@ -94,6 +115,14 @@ impl Weights {
             return Err(BadWeights::NoFullLoad);
         }
         Ok(Self { cpu, tasks, memory, tasks_full })
+    }
+
+    /// A reading with its score.
+    #[must_use]
+    pub fn load(self, reading: Reading) -> Load {
+        let Reading { cpu, tasks, memory_used } = reading;
+        let percent = |part| Some(Score::from_percent(part));
+        Load { score: self.score(reading), cpu: percent(cpu), memory: percent(memory_used), tasks }
     }
 
     /// The score of a reading.

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use primus_core::NodeId;
-use primus_core::load::Score;
+use primus_core::load::{Load, Score};
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
 use primus_replica::message::{Entry, Record, Snapshot};
 use primus_replica::replica::Refusal;
@@ -67,7 +67,7 @@ pub struct View {
     /// How far it reaches.
     pub last: u64,
     /// Its own load.
-    pub score: Score,
+    pub load: Load,
     /// Who can be written to, and, at the leader, how far each is behind.
     pub peers: BTreeMap<NodeId, PeerView>,
     /// How often somebody was suspected.
@@ -84,7 +84,7 @@ pub struct PeerView {
     /// How much of the log it has, if this server leads.
     pub matched: Option<u64>,
     /// Its load, as last heard.
-    pub score: Option<Score>,
+    pub load: Option<Load>,
 }
 
 /// What can be asked of a server.
@@ -103,7 +103,7 @@ pub enum Request {
     /// Cut the links to these peers.
     Cut(BTreeSet<NodeId>),
     /// The load has been measured.
-    Load(Score),
+    Load(Load),
     /// Whatever is measured, this is the load; with nothing, what is measured counts again.
     OverrideLoad(Option<Score>),
 }
@@ -188,7 +188,7 @@ struct Running {
     /// Reads that wait for the register to reach an index.
     late_reads: BTreeMap<u64, Vec<Read>>,
     state: View,
-    measured: Score,
+    measured: Load,
     overridden: Option<Score>,
     /// Who led last, and since when nobody does.
     last_leader: Option<NodeId>,
@@ -229,7 +229,7 @@ impl Running {
             reason: Reason::Start,
             applied,
             last: server.replica().extent().0,
-            score: Score::default(),
+            load: Load::default(),
             peers: peers.keys().map(|peer| (*peer, PeerView::default())).collect(),
             suspicions: 0,
             longest_turn: Duration::ZERO,
@@ -253,7 +253,7 @@ impl Running {
             reads: BTreeMap::new(),
             late_reads: BTreeMap::new(),
             view: watch::Sender::new(state.clone()),
-            measured: Score::default(),
+            measured: Load::default(),
             overridden: None,
             last_leader: None,
             leaderless: Some(Instant::now()),
@@ -310,7 +310,7 @@ impl Running {
         self.state.longest_turn = self.state.longest_turn.max(turn);
         for (peer, view) in &mut self.state.peers {
             view.matched = replica.matched(*peer);
-            view.score = self.server.loads().get(peer).copied();
+            view.load = self.server.loads().get(peer).copied();
         }
         self.view.send_if_modified(|view| {
             let is_new = *view != self.state;
@@ -356,8 +356,8 @@ impl Running {
             Request::Transfer(to, reason) => self.step(Input::Command(Command::Transfer(to, reason))),
             Request::Elect => self.step(Input::Command(Command::Elect)),
             Request::Cut(peers) => self.links.cut(peers),
-            Request::Load(score) => {
-                self.measured = score;
+            Request::Load(load) => {
+                self.measured = load;
                 self.on_load();
             }
             Request::OverrideLoad(score) => {
@@ -368,8 +368,10 @@ impl Running {
     }
 
     fn on_load(&mut self) {
-        self.state.score = self.overridden.unwrap_or(self.measured);
-        self.step(Input::Command(Command::Load(self.state.score)));
+        // Whatever somebody pretends, the parts are as they were measured.
+        let score = self.overridden.unwrap_or(self.measured.score);
+        self.state.load = Load { score, ..self.measured };
+        self.step(Input::Command(Command::Load(self.state.load)));
     }
 
     fn on_change(&mut self, change: Change, reply: Reply<u64>) {

@@ -5,4 +5,5 @@ pub(crate) mod failure;
 pub(crate) mod json;
 pub(crate) mod narration;
 pub(crate) mod screen;
+pub(crate) mod table;
 pub(crate) mod text;

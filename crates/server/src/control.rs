@@ -12,7 +12,7 @@ use primus_core::NodeId;
 use primus_core::detector::{self, Detector, Verdict};
 use primus_core::election::{self, Election, MessageKind};
 use primus_core::handover::{self, Handover};
-use primus_core::load::Score;
+use primus_core::load::Load;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
 use primus_replica::consensus::Consensus;
 use primus_replica::message::{Kind, Record};
@@ -37,7 +37,7 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     /// Why there will be another leader.
     reason: Reason,
     /// The loads of all servers, as far as they are known.
-    loads: BTreeMap<NodeId, Score>,
+    loads: BTreeMap<NodeId, Load>,
     /// How many ticks a leader still waits before it gives way to a better one.
     patience: u32,
     /// How often this server has asked for votes since it was named.
@@ -129,7 +129,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// The loads of all servers, as far as they are known here.
-    pub const fn loads(&self) -> &BTreeMap<NodeId, Score> {
+    pub const fn loads(&self) -> &BTreeMap<NodeId, Load> {
         &self.loads
     }
 
@@ -146,7 +146,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
                 self.tell_election(election::Command::Boot, out);
             }
             Command::Gone(peer) => self.suspect(peer, Reason::LinkLost, out),
-            Command::Load(score) => self.on_load(score, out),
+            Command::Load(load) => self.on_load(load, out),
             Command::Propose(data) => self.tell_replica(replica::Command::Propose(data), out),
             Command::Read(number) if self.replica.is_readable() => {
                 self.tell_replica(replica::Command::Read(number), out);
@@ -159,26 +159,26 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// A star, not a mesh: as many messages as servers, not as many as pairs.
-    fn on_load(&mut self, score: Score, out: &mut Outbox<Self>) {
-        self.loads.insert(self.id, score);
-        self.tell_election(election::Command::Score(score), out);
+    fn on_load(&mut self, load: Load, out: &mut Outbox<Self>) {
+        self.loads.insert(self.id, load);
+        self.tell_election(election::Command::Score(load.score), out);
         match self.leader {
             Some(leader) if leader == self.id => {
-                let table: Vec<_> = self.loads.iter().map(|(id, score)| (*id, *score)).collect();
+                let table: Vec<_> = self.loads.iter().map(|(id, load)| (*id, *load)).collect();
                 self.tell_peers(&Message::Loads(table), out);
             }
-            Some(leader) => out.send(leader, Message::Loads(vec![(self.id, score)])),
+            Some(leader) => out.send(leader, Message::Loads(vec![(self.id, load)])),
             None => {}
         }
     }
 
-    fn on_loads(&mut self, from: NodeId, loads: Vec<(NodeId, Score)>, out: &mut Outbox<Self>) {
+    fn on_loads(&mut self, from: NodeId, loads: Vec<(NodeId, Load)>, out: &mut Outbox<Self>) {
         // Of others only the leader speaks.
         let is_credible = |id: &NodeId| *id != self.id && (*id == from || self.leader == Some(from));
         let news: Vec<_> = loads.into_iter().filter(|(id, _)| is_credible(id)).collect();
-        for (id, score) in news {
-            self.loads.insert(id, score);
-            self.tell_election(election::Command::PeerScore(id, score), out);
+        for (id, load) in news {
+            self.loads.insert(id, load);
+            self.tell_election(election::Command::PeerScore(id, load.score), out);
         }
     }
 
@@ -206,8 +206,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
             self.patience = self.times.tenure_ticks;
             return self.transfer(Some(better), Reason::Rank, out);
         }
-        let own = self.loads.get(&self.id).copied().unwrap_or_default();
-        let best = better.and_then(|peer| self.loads.get(&peer).copied());
+        let score = |id: NodeId| self.loads.get(&id).map(|load| load.score);
+        let (own, best) = (score(self.id).unwrap_or_default(), better.and_then(score));
         if self.handover.as_mut().is_some_and(|handover| handover.is_due(own, best)) {
             self.transfer(better, Reason::Load, out);
         }

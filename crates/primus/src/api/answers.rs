@@ -7,6 +7,7 @@ use axum::body::to_bytes;
 use axum::http::StatusCode;
 use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use primus_core::load::Score;
 use primus_node::node::{Unable, View};
 use primus_replica::Role;
 use serde::Serialize;
@@ -57,6 +58,9 @@ struct ServerAnswer {
     role: &'static str,
     alive: bool,
     score: Option<f64>,
+    cpu: Option<f64>,
+    memory: Option<f64>,
+    tasks: Option<u32>,
     applied: Option<u64>,
     lag: Option<u64>,
 }
@@ -78,7 +82,7 @@ impl StatusAnswer {
         let servers = context.servers.iter().map(|(id, places)| {
             let is_self = *id == view.id;
             let peer = view.peers.get(id).copied().unwrap_or_default();
-            let score = if is_self { Some(view.score) } else { peer.score };
+            let load = if is_self { Some(view.load) } else { peer.load };
             let applied = if is_self { Some(view.applied) } else { peer.matched };
             ServerAnswer {
                 id: id.0,
@@ -86,7 +90,10 @@ impl StatusAnswer {
                 api: places.api.to_string(),
                 role: role_of(view, *id == view.id, view.leader == Some(*id)),
                 alive: is_self || peer.is_up,
-                score: score.map(|score| f64::from(score.hundredths()) / 100.0),
+                score: load.map(|load| number(load.score)),
+                cpu: load.and_then(|load| load.cpu).map(number),
+                memory: load.and_then(|load| load.memory).map(number),
+                tasks: load.map(|load| load.tasks),
                 applied,
                 lag: applied.map(|applied| view.last.saturating_sub(applied)),
             }
@@ -102,6 +109,10 @@ impl StatusAnswer {
             longest_turn_ms: view.longest_turn.as_secs_f64() * 1000.0,
         }
     }
+}
+
+fn number(score: Score) -> f64 {
+    f64::from(score.hundredths()) / 100.0
 }
 
 fn role_of(view: &View, is_self: bool, leads: bool) -> &'static str {

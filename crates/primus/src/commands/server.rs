@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use primus_node::load;
+use primus_core::load::Weights;
+use primus_node::load::Meter;
 use primus_node::node::{self, Config, Handle, Request};
 use primus_node::store::{Identity, Opened, Store};
 use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit};
@@ -23,6 +24,9 @@ use crate::settings::server::ServerSettings;
 pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     let settings = ServerSettings::read(&args.config)?;
     settings.check_addresses(args.insecure)?;
+    let meter = Meter::open(&settings.load, Weights::DEFAULT).map_err(|error| {
+        Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
+    })?;
     if let Some(parent) = args.parent {
         end_with(parent, Signal::KILL)?;
     }
@@ -33,7 +37,7 @@ pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     let runtime = single_threaded();
     let links = runtime.block_on(bind(settings.address, "address"))?;
     let web = runtime.block_on(bind(settings.api, "api"))?;
-    runtime.block_on(serve(settings, links, web, opened))
+    runtime.block_on(serve(settings, links, web, opened, meter))
 }
 
 /// Connections are files, and by default a process may have few: strangers must not use up those that peers need.
@@ -58,6 +62,7 @@ async fn serve(
     links: TcpListener,
     web: TcpListener,
     opened: Opened,
+    meter: Meter,
 ) -> Result<Verdict, Failure> {
     let config = Config { cluster: settings.farm.clone(), plan: settings.plan() };
     let (ready, handle) = oneshot::channel();
@@ -68,7 +73,7 @@ async fn serve(
         ended = &mut serving => return Err(failed(&ended)),
     };
     let measured = handle.clone();
-    load::watch(settings.load.clone(), move |score| measured.ask(Request::Load(score)));
+    meter.watch(move |load| measured.ask(Request::Load(load)));
     serve_api(settings, web, handle);
     let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
     tokio::select! {

@@ -6,7 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::election;
-use primus_core::load::Score;
+use primus_core::load::Load;
 use primus_replica::Term;
 use primus_replica::message::{Entry, Snapshot};
 use primus_replica::replica::Refusal;
@@ -40,7 +40,7 @@ pub enum Message<T> {
     /// The replicated log.
     Replica(primus_replica::message::Message),
     /// How loaded these servers are: a follower tells the leader of itself, the leader tells everybody of all.
-    Loads(Vec<(NodeId, Score)>),
+    Loads(Vec<(NodeId, Load)>),
     /// There will soon be another leader, for this reason.
     Change(Reason),
 }
@@ -53,7 +53,7 @@ pub enum Command {
     /// This peer's process is gone: its link was reset and its port refuses.
     Gone(NodeId),
     /// The own load has been measured.
-    Load(Score),
+    Load(Load),
     /// Append this, if this server leads.
     Propose(Bytes),
     /// Find out up to where a read must wait.
@@ -107,7 +107,7 @@ impl<T: fmt::Display> fmt::Display for Message<T> {
         match self {
             Self::Election(message) => message.fmt(f),
             Self::Replica(message) => message.fmt(f),
-            Self::Loads(loads) => loads.iter().try_for_each(|(id, score)| write!(f, "load of {id} {score} ")),
+            Self::Loads(loads) => loads.iter().try_for_each(|(id, load)| write!(f, "load of {id} {} ", load.score)),
             Self::Change(reason) => write!(f, "change {reason}"),
         }
     }
@@ -118,7 +118,7 @@ impl fmt::Display for Command {
         match self {
             Self::Boot => f.write_str("boot"),
             Self::Gone(peer) => write!(f, "gone {peer}"),
-            Self::Load(score) => write!(f, "load {score}"),
+            Self::Load(load) => write!(f, "load {}", load.score),
             Self::Propose(data) => write!(f, "propose {} bytes", data.len()),
             Self::Read(number) => write!(f, "read {number}"),
             Self::Transfer(Some(to), _) => write!(f, "transfer to {to}"),
