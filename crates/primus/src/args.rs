@@ -2,12 +2,12 @@
 //! [`crate::settings`], which can also say better what is wrong with them.
 
 mod cluster;
+mod configuration;
 mod guide;
 mod mistakes;
 mod replay;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -15,6 +15,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use crate::output::failure::Failure;
 
 pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs};
+pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, ServerArgs};
 pub(crate) use guide::guide;
 
 /// Everything that was typed.
@@ -83,22 +84,12 @@ pub(crate) enum Command {
     /// Run one server of a cluster
     #[command(after_help = guide::SERVER)]
     Server(ServerArgs),
+    /// Show or check a server's configuration
+    #[command(after_help = guide::CONFIG)]
+    Config(ConfigArgs),
     /// Measure how fast primus is here
     #[command(after_help = guide::BENCH)]
     Bench(BenchArgs),
-}
-
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct ServerArgs {
-    /// The server's configuration, a TOML file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
-    /// Listen beyond the loopback address, without encryption, for whoever can reach the port
-    #[arg(long)]
-    pub(crate) insecure: bool,
-    /// End when this process ends
-    #[arg(long, value_name = "PID", hide = true)]
-    pub(crate) parent: Option<i32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
@@ -201,6 +192,13 @@ pub(crate) enum RankedBy {
     Id,
     Address,
     Load,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum WhichAlgorithm {
+    #[default]
+    Bully,
+    Ring,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]

@@ -2,6 +2,7 @@
 
 mod bench;
 mod chaos;
+mod config;
 mod demo;
 mod events;
 mod kv;
@@ -10,7 +11,6 @@ mod operate;
 mod own_farm;
 pub(crate) mod seeds;
 mod server;
-pub(crate) use server::SILENCE;
 mod simulate;
 mod status;
 mod up;
@@ -63,6 +63,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Transfer(args)) => operate::transfer(args, cli.output),
         Some(Command::Chaos(args)) => chaos::run(args, cli.output),
         Some(Command::Server(args)) => server::run(args),
+        Some(Command::Config(args)) => config::run(&args.what, cli.output),
         Some(Command::Bench(args)) => match &args.what {
             Bench::Simulate(args) => bench::simulate(args, cli.output),
             Bench::Failover(args) => bench::failover(args, cli.output),

@@ -4,6 +4,7 @@ mod amounts;
 mod bully;
 pub(crate) mod cast;
 mod events;
+pub(crate) mod names;
 mod ring;
 pub(crate) mod server;
 

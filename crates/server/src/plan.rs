@@ -34,6 +34,10 @@ pub struct Plan {
     pub rank: RankBy,
     /// May a better-ranked server take over from a live leader? By default unless loads are compared.
     pub preempt: Option<bool>,
+    /// How long Bully waits for answers of better-ranked servers: T.
+    pub answers: Delay,
+    /// How long whoever answered may take to lead.
+    pub victory: Delay,
     /// How often a leader shows itself, and how long it may be silent.
     pub silence: detector::Rules,
     /// When a loaded leader hands over; never, if ranks are not loads.
@@ -52,6 +56,8 @@ impl Plan {
             algorithm: Algorithm::Bully,
             rank: RankBy::Load,
             preempt: None,
+            answers: Delay::exactly_ms(20),
+            victory: Delay::exactly_ms(60),
             silence: detector::Rules::DEFAULT,
             handover: handover::Rules::DEFAULT,
             snapshot_every: 10_000,
@@ -100,8 +106,8 @@ impl Plan {
         };
         rules.preempt = self.preempt.unwrap_or(rules.preempt);
         rules.startup = Delay::between_ms(50, 100);
-        rules.answers = Delay::exactly_ms(20);
-        rules.victory = Delay::exactly_ms(60);
+        rules.answers = self.answers;
+        rules.victory = self.victory;
         rules
     }
 

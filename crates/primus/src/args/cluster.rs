@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{RankedBy, guide};
+use super::{RankedBy, WhichAlgorithm, guide};
 
 /// Where the farm is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
@@ -23,9 +23,12 @@ pub(crate) struct UpArgs {
     /// Where to keep the data; the next start with it resumes [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<String>,
-    /// Which server should lead: the least loaded, the highest id or the greatest address
-    #[arg(long, value_enum, default_value_t = RankedBy::Load, value_name = "RANK")]
-    pub(crate) rank: RankedBy,
+    /// How a leader is named
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
+    pub(crate) algorithm: WhichAlgorithm,
+    /// Which server should lead: the least loaded, the highest id or the greatest address [default: load; id for a ring]
+    #[arg(long, value_enum, value_name = "RANK")]
+    pub(crate) rank: Option<RankedBy>,
     /// The name of the farm [default: local, or as --dir says]
     #[arg(long, value_name = "NAME")]
     pub(crate) farm: Option<String>,

@@ -19,6 +19,7 @@ use:
 
 run:
   server      run one server of a cluster
+  config      show or check a server's configuration
 
 operate:
   status      show who leads, and how all servers are
@@ -70,6 +71,7 @@ Two servers tolerate no loss: neither is a majority.
 Examples:
   primus up
   primus up --servers 5 --rank id
+  primus up --algorithm ring
   primus up --dir ./farm
   primus up --for 10s -o json";
 
@@ -178,17 +180,41 @@ Examples:
   primus chaos load 2 none";
 
 pub(super) const SERVER: &str = "\
-A file looks like this; every server of a cluster has its own:
+A file looks like this; the servers of a cluster differ only in id:
   [server]
   id = 1
-  address = \"127.0.0.1:7460\"
-  api = \"127.0.0.1:7461\"
   farm = \"north\"
-  [peers]
-  peers = [{ id = 2, address = \"127.0.0.1:7470\", api = \"127.0.0.1:7471\" }]
+  [cluster]
+  servers = [
+    { id = 1, address = \"127.0.0.1:7460\", api = \"127.0.0.1:7461\" },
+    { id = 2, address = \"127.0.0.1:7470\", api = \"127.0.0.1:7471\" },
+    { id = 3, address = \"127.0.0.1:7480\", api = \"127.0.0.1:7481\" },
+  ]
 
 Examples:
-  primus server --config server-1.toml";
+  primus server --config server-1.toml
+  primus server --config cluster.toml --id 2 --heartbeat 50ms
+  PRIMUS_SERVER_ID=3 primus server --config cluster.toml";
+
+pub(super) const CONFIG: &str = "\
+Flags come before PRIMUS_… variables, those before the file, that before defaults.
+
+Examples:
+  primus config show
+  primus config check --config server-1.toml";
+
+pub(super) const CONFIG_SHOW: &str = "\
+Examples:
+  primus config show
+  primus config show --config server-1.toml --heartbeat 50ms
+  primus config show --config server-1.toml -o json";
+
+pub(super) const CONFIG_CHECK: &str = "\
+With mistakes it ends with exit code 2. Nothing is started.
+
+Examples:
+  primus config check --config server-1.toml
+  primus config check --config server-1.toml -o json";
 
 pub(super) const BENCH: &str = "\
 Examples:

@@ -2,9 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use primus_core::load::Weights;
 use primus_node::load::Meter;
 use primus_node::node::{self, Config, Handle, Request};
 use primus_node::store::{Identity, Opened, Store};
@@ -22,9 +20,8 @@ use crate::settings::server::ServerSettings;
 
 /// Runs the server that the file describes.
 pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
-    let settings = ServerSettings::read(&args.config)?;
-    settings.check_addresses(args.insecure)?;
-    let meter = Meter::open(&settings.load, Weights::DEFAULT).map_err(|error| {
+    let settings = super::config::read(&args.choices).settle()?;
+    let meter = Meter::open(&settings.load, settings.weights).map_err(|error| {
         Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
     })?;
     if let Some(parent) = args.parent {
@@ -53,7 +50,7 @@ fn single_threaded() -> Runtime {
 
 async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| {
-        Failure::server(format!("cannot listen on {address}: {error}"), format!("choose another [server] {key}"))
+        Failure::usage(format!("cannot listen on {address}: {error}"), format!("choose another server.{key}"))
     })
 }
 
@@ -64,7 +61,7 @@ async fn serve(
     opened: Opened,
     meter: Meter,
 ) -> Result<Verdict, Failure> {
-    let config = Config { cluster: settings.farm.clone(), plan: settings.plan() };
+    let config = Config { cluster: settings.farm.clone(), plan: settings.plan.clone() };
     let (ready, handle) = oneshot::channel();
     let serving = node::run(config, links, opened, ready);
     tokio::pin!(serving);
@@ -117,6 +114,3 @@ pub(super) fn end_with(parent: i32, by: Signal) -> Result<(), Failure> {
     let is_orphan = getppid().is_none_or(|pid| pid.as_raw_nonzero().get() != parent);
     if is_orphan { Err(Failure::server("the parent has ended", "start it again")) } else { Ok(()) }
 }
-
-/// How long a leader may be silent, unless the file says otherwise.
-pub(crate) const SILENCE: Duration = Duration::from_millis(80);

@@ -69,7 +69,7 @@ pub(super) fn run(args: &UpArgs, format: Format) -> Result<Verdict, Failure> {
     }
     farms::tidy()?;
     let home = Home::open(args)?;
-    let mut fleet = Fleet::new(&home, args.rank)?;
+    let mut fleet = Fleet::new(&home, args)?;
     if home.servers == 2 {
         screen::complain("warning: two servers tolerate no loss; if one dies, nobody leads");
     }

@@ -15,6 +15,29 @@ pub(crate) struct Failure {
     exit: u8,
     message: String,
     hint: String,
+    /// All that is wrong, if there is more to say than that something is.
+    mistakes: Vec<Mistake>,
+}
+
+/// One thing that is wrong in what somebody wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Mistake {
+    /// Where it was written: `north.toml:12`, `--heartbeat`, `PRIMUS_ELECTION_HEARTBEAT`.
+    #[serde(rename = "at")]
+    pub(crate) place: Option<String>,
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<usize>,
+    pub(crate) key: String,
+    pub(crate) message: String,
+    pub(crate) hint: String,
+}
+
+impl Mistake {
+    /// What is wrong, and where.
+    fn sentence(&self) -> String {
+        let place = self.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
+        on_one_line(&format!("{place}{}", self.message))
+    }
 }
 
 /// An error as scripts see it: the commands and the API use the same body.
@@ -25,7 +48,7 @@ pub(crate) struct Body<'a> {
 
 impl<'a> Body<'a> {
     pub(crate) const fn new(code: &'a str, message: &'a str, hint: &'a str) -> Self {
-        Self { error: Inner { code, message, hint } }
+        Self { error: Inner { code, message, hint, mistakes: &[] } }
     }
 }
 
@@ -34,12 +57,27 @@ struct Inner<'a> {
     code: &'a str,
     message: &'a str,
     hint: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    mistakes: &'a [Mistake],
 }
 
 impl Failure {
     /// The command line makes no sense: exit code 2.
     pub(crate) fn usage(message: impl AsRef<str>, hint: impl AsRef<str>) -> Self {
         Self::new("usage", 2, message.as_ref(), hint.as_ref())
+    }
+
+    /// The configuration is wrong, in all these ways: exit code 2.
+    pub(crate) fn configuration(mistakes: Vec<Mistake>) -> Self {
+        let (message, hint) = match mistakes.as_slice() {
+            [only] => (only.sentence(), only.hint.clone()),
+            all => {
+                let sentences: Vec<String> = all.iter().map(Mistake::sentence).collect();
+                let message = format!("the configuration has {} mistakes: {}", all.len(), sentences.join("; "));
+                (message, "mend them all; primus config check finds what is left".to_owned())
+            }
+        };
+        Self { mistakes, ..Self::new("configuration", 2, &message, &hint) }
     }
 
     /// A server cannot start or go on: exit code 1.
@@ -55,7 +93,7 @@ impl Failure {
     /// Whatever went wrong, it is why a bench could not measure: exit code 1.
     pub(crate) fn into_bench(self) -> Self {
         let message = format!("nothing could be measured: {}", self.message);
-        Self { code: Cow::Borrowed("bench"), exit: 1, message, hint: self.hint }
+        Self { code: Cow::Borrowed("bench"), exit: 1, message, hint: self.hint, mistakes: Vec::new() }
     }
 
     /// What is wrong.
@@ -107,7 +145,13 @@ impl Failure {
     }
 
     fn new(code: impl Into<Cow<'static, str>>, exit: u8, message: &str, hint: &str) -> Self {
-        Self { code: code.into(), exit, message: on_one_line(message), hint: on_one_line(hint) }
+        Self {
+            code: code.into(),
+            exit,
+            message: on_one_line(message),
+            hint: on_one_line(hint),
+            mistakes: Vec::new(),
+        }
     }
 
     /// Is it the caller's mistake?
@@ -130,17 +174,25 @@ impl Failure {
     pub(crate) fn complain(&self, format: Format) {
         match format {
             Format::Json => screen::complain(&self.json()),
-            Format::Text | Format::Mermaid => screen::complain(&self.text()),
+            Format::Text | Format::Mermaid if self.mistakes.is_empty() => {
+                screen::complain(&text(&self.message, &self.hint));
+            }
+            Format::Text | Format::Mermaid => self
+                .mistakes
+                .iter()
+                .for_each(|mistake| screen::complain(&text(&mistake.sentence(), &on_one_line(&mistake.hint)))),
         }
     }
 
-    fn text(&self) -> String {
-        format!("{}: {}; {}", screen::styled(screen::BAD, "error"), self.message, self.hint)
-    }
-
     fn json(&self) -> String {
-        serde_json::to_string(&Body::new(&self.code, &self.message, &self.hint)).expect("plain texts become JSON")
+        let mut body = Body::new(&self.code, &self.message, &self.hint);
+        body.error.mistakes = &self.mistakes;
+        serde_json::to_string(&body).expect("plain texts become JSON")
     }
+}
+
+fn text(message: &str, hint: &str) -> String {
+    format!("{}: {message}; {hint}", screen::styled(screen::BAD, "error"))
 }
 
 /// People's own words are quoted in failures; line breaks and terminal commands in them are made visible.
@@ -153,5 +205,10 @@ impl Failure {
     /// What is wrong and what to do, for tests.
     pub(crate) fn words(&self) -> String {
         format!("{}; {}", self.message, self.hint)
+    }
+
+    /// All that is wrong, for tests.
+    pub(crate) fn mistakes(&self) -> &[Mistake] {
+        &self.mistakes
     }
 }

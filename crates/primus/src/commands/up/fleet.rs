@@ -10,11 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use rustix::process::{Signal, kill_process};
 
 use super::home::Home;
 use super::ports;
-use crate::args::RankedBy;
+use crate::args::UpArgs;
 use crate::client::Client;
 use crate::client::farms::{self, Farm, Started, began};
 use crate::output::failure::Failure;
@@ -28,7 +29,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(super) struct Fleet<'a> {
     pub(super) farm: Farm,
     home: &'a Home,
-    rank: RankedBy,
+    /// What the servers' files say about elections.
+    election: String,
     /// In the order of the farm's servers; none for a dead one.
     children: Vec<Option<Child>>,
 }
@@ -43,7 +45,7 @@ pub(super) struct Death {
 
 impl<'a> Fleet<'a> {
     /// Makes the farm known, without starting anything.
-    pub(super) fn new(home: &'a Home, rank: RankedBy) -> Result<Self, Failure> {
+    pub(super) fn new(home: &'a Home, args: &UpArgs) -> Result<Self, Failure> {
         let pid = std::process::id();
         let server = |id| Started { id, pid: None, address: String::new(), api: String::new() };
         let farm = Farm {
@@ -57,7 +59,7 @@ impl<'a> Fleet<'a> {
         };
         farm.announce()?;
         let children = farm.servers.iter().map(|_| None).collect();
-        Ok(Self { farm, home, rank, children })
+        Ok(Self { farm, home, election: election(args), children })
     }
 
     /// Starts all servers on free ports.
@@ -174,24 +176,17 @@ impl<'a> Fleet<'a> {
     }
 
     fn config(&self, id: u64) -> String {
-        let places = |server: &Started| {
-            let api = server.api.trim_start_matches("http://");
-            (format!("address = {}", quoted(&server.address)), format!("api = {}", quoted(api)))
+        let server = |server: &Started| {
+            let (address, api) = (quoted(&server.address), quoted(server.api.trim_start_matches("http://")));
+            format!("  {{ id = {}, address = {address}, api = {api} }},\n", server.id)
         };
-        let peer = |server: &Started| {
-            let (address, api) = places(server);
-            format!("  {{ id = {}, {address}, {api} }},\n", server.id)
-        };
-        let own = self.farm.servers.iter().find(|server| server.id == id).expect("ids come from this list");
-        let (address, api) = places(own);
-        let peers: String = self.farm.servers.iter().map(peer).collect();
-        let rank = self.rank.to_possible_value().expect("every rank has a name");
+        let servers: String = self.farm.servers.iter().map(server).collect();
         format!(
-            "[server]\nid = {id}\nfarm = {}\n{address}\n{api}\ndir = {}\nchaos = true\n\n\
-             [peers]\npeers = [\n{peers}]\n\n[election]\nrank = {}\n",
+            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n\
+             [cluster]\nservers = [\n{servers}]\n\n[election]\n{}",
             quoted(&self.farm.name),
             quoted(&self.home.dir.join(format!("server-{id}")).to_string_lossy()),
-            quoted(rank.get_name()),
+            self.election,
         )
     }
 
@@ -236,6 +231,14 @@ fn last_line(file: &Path) -> Option<String> {
     let text = fs::read(file).ok()?;
     let text = String::from_utf8_lossy(&text).into_owned();
     text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_string)
+}
+
+fn election(args: &UpArgs) -> String {
+    let line = |key: &str, choice: Option<PossibleValue>| {
+        choice.map(|choice| format!("{key} = {}\n", quoted(choice.get_name()))).unwrap_or_default()
+    };
+    let rank = args.rank.and_then(|rank| rank.to_possible_value());
+    line("algorithm", args.algorithm.to_possible_value()) + &line("rank", rank)
 }
 
 /// A text in TOML. JSON writes it the same way, but for one character.

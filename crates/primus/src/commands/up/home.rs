@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::args::UpArgs;
 use crate::client::farms::private_folder;
 use crate::output::failure::Failure;
-use crate::settings::{number, quoted};
+use crate::settings::{names, number, quoted};
 
 const NAME: &str = "local";
-const NAME_LEN_MAX: usize = 40;
 const SERVERS: u64 = 3;
 const SERVERS_MAX: u64 = 25;
 /// What the folder remembers. It is also what two farms in one folder fight about.
@@ -130,17 +129,8 @@ fn recall(memory: &mut File, dir: &Path) -> Result<Option<Memory>, Failure> {
     })
 }
 
-/// A name becomes a file's name, so it must be harmless.
 fn check_name(name: &str) -> Result<(), Failure> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let is_good = name.chars().all(is_plain)
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.len() <= NAME_LEN_MAX;
-    if is_good {
-        return Ok(());
-    }
-    let hint = format!("use up to {NAME_LEN_MAX} letters, digits, - and _, a letter or digit first");
-    Err(Failure::usage(format!("--farm is {}", quoted(name)), hint))
+    names::check_name(name).map_err(|hint| Failure::usage(format!("--farm is {}", quoted(name)), hint))
 }
 
 fn temporary_folder() -> PathBuf {
@@ -157,27 +147,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_harmless_as_file_names() {
-        for (name, is_good) in [
-            ("north", true),
-            ("a-b_c.2", true),
-            ("", false),
-            (".x", false),
-            ("a/b", false),
-            ("ü", false),
-            ("-x", false),
-        ] {
-            assert_eq!(check_name(name).is_ok(), is_good, "{name}");
-        }
-        assert!(check_name(&"x".repeat(41)).is_err());
-    }
-
-    #[test]
     fn a_folder_remembers_its_farm() {
         let args = |name: Option<&str>, servers: Option<&str>, dir: &Path| UpArgs {
             servers: servers.map(str::to_string),
             dir: Some(dir.to_str().unwrap().to_string()),
-            rank: crate::args::RankedBy::Load,
+            algorithm: crate::args::WhichAlgorithm::Bully,
+            rank: None,
             farm: name.map(str::to_string),
             for_time: None,
             parent: None,

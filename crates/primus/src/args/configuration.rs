@@ -1,0 +1,98 @@
+//! The arguments that configure a server. Its flags are made from the table of keys.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
+
+use super::guide;
+use crate::settings::server::keys::{Fallback, KEYS, Key};
+use crate::settings::server::layers::Override;
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct ServerArgs {
+    #[command(flatten)]
+    pub(crate) choices: Choices,
+    /// End when this process ends
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) parent: Option<i32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(crate) what: ConfigWhat,
+}
+
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub(crate) enum ConfigWhat {
+    /// Show every value, and who says so
+    #[command(after_help = guide::CONFIG_SHOW)]
+    Show(Choices),
+    /// Find all mistakes at once
+    #[command(after_help = guide::CONFIG_CHECK)]
+    Check(Choices),
+}
+
+/// What is said about a server on the command line.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct Choices {
+    /// The server's configuration, a TOML file [default: $PRIMUS_CONFIG, if set]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Listen beyond the loopback address, without encryption, for whoever can reach the port
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    #[command(flatten)]
+    pub(crate) overrides: Overrides,
+}
+
+/// Values of single keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Overrides(pub(crate) Vec<Override>);
+
+const HEADING: &str = "Configuration (before PRIMUS_… variables, which come before the file)";
+const SET: &str = "set";
+
+impl Args for Overrides {
+    fn augment_args(command: Command) -> Command {
+        let flags = KEYS.iter().filter_map(|key| Some((key, key.flag?))).map(|(key, flag)| {
+            Arg::new(key.name).long(flag).value_name(key.kind.word()).help(help(key)).allow_hyphen_values(true)
+        });
+        let set = Arg::new(SET).long(SET).value_name("KEY=VALUE").action(ArgAction::Append);
+        let set = set.help("Any key of the configuration, such as load.weights.cpu=40");
+        command.args(flags.chain([set]).map(|flag| flag.help_heading(HEADING)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+fn help(key: &Key) -> String {
+    let default = match key.fallback {
+        Fallback::Missing | Fallback::Is("") => String::new(),
+        Fallback::Is(text) | Fallback::Depends(text) => format!(" [default: {text}]"),
+    };
+    let mut about: Vec<char> = key.about.chars().collect();
+    about[0] = about[0].to_ascii_uppercase();
+    format!("{}{default}", about.into_iter().collect::<String>())
+}
+
+impl FromArgMatches for Overrides {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let flags = KEYS.iter().filter_map(|key| {
+            let text = key.flag.and_then(|_| matches.get_one::<String>(key.name))?;
+            Some(Override { flag: format!("--{}", key.flag?), key: key.name.to_owned(), text: text.clone() })
+        });
+        let set = matches.get_many::<String>(SET).unwrap_or_default().map(|word| {
+            let (key, text) = word.split_once('=').unwrap_or((word, ""));
+            Override { flag: format!("--{SET}"), key: key.trim().to_owned(), text: text.trim().to_owned() }
+        });
+        Ok(Self(flags.chain(set).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

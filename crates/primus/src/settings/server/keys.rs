@@ -1,0 +1,325 @@
+//! Every key of a server's configuration: the one list from which files, environment, flags, help and documents are made.
+//!
+//! The load-aware document writes some values in its own way. Those spellings are in [`DOCUMENT_KEYS`]; each sets a key of
+//! ours, or nothing that matters here.
+
+use super::value::Kind;
+
+/// One value that can be configured.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// Its section and name in a file: `election.heartbeat`.
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) fallback: Fallback,
+    /// Its flag of `primus server`, without the dashes. `--set` reaches the others.
+    pub(crate) flag: Option<&'static str>,
+    pub(crate) about: &'static str,
+}
+
+/// What counts if nobody says anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fallback {
+    /// Somebody must say something.
+    Missing,
+    /// This.
+    Is(&'static str),
+    /// It depends on other values, in this way.
+    Depends(&'static str),
+}
+
+/// A key of the load-aware document.
+#[derive(Debug)]
+pub(crate) struct DocumentKey {
+    pub(crate) name: &'static str,
+    /// The keys that it sets, to a length of time in seconds. With none it is accepted and means nothing here.
+    pub(crate) sets: &'static [&'static str],
+}
+
+/// All keys, in the order in which people meet them.
+pub(crate) const KEYS: &[Key] = &[
+    Key {
+        name: "server.id",
+        kind: Kind::Number { least: 1, most: u64::MAX },
+        fallback: Fallback::Missing,
+        flag: Some("id"),
+        about: "which server of the cluster this is",
+    },
+    Key {
+        name: "server.address",
+        kind: Kind::Address,
+        fallback: Fallback::Depends("as cluster.servers says, else 127.0.0.1:7460"),
+        flag: Some("address"),
+        about: "where it listens for its peers",
+    },
+    Key {
+        name: "server.api",
+        kind: Kind::Address,
+        fallback: Fallback::Depends(
+            "as cluster.servers says, else one port above the address, or the next that all can use",
+        ),
+        flag: Some("api"),
+        about: "where it listens for people and programs",
+    },
+    Key {
+        name: "server.farm",
+        kind: Kind::Name,
+        fallback: Fallback::Is("primus"),
+        flag: Some("farm"),
+        about: "the name of the farm, the same on all servers",
+    },
+    Key {
+        name: "server.dir",
+        kind: Kind::Folder,
+        fallback: Fallback::Depends("primus-data/FARM-ID"),
+        flag: Some("dir"),
+        about: "where it keeps its data",
+    },
+    Key {
+        name: "server.chaos",
+        kind: Kind::Truth,
+        fallback: Fallback::Is("false"),
+        flag: None,
+        about: "may primus chaos cut its links and set its load?",
+    },
+    Key {
+        name: "cluster.servers",
+        kind: Kind::Servers,
+        fallback: Fallback::Is(""),
+        flag: Some("cluster"),
+        about: "all servers, this one included: the same list everywhere",
+    },
+    Key {
+        name: "peers.peers",
+        kind: Kind::Servers,
+        fallback: Fallback::Is(""),
+        flag: Some("peers"),
+        about: "the other servers, if there is no cluster.servers",
+    },
+    Key {
+        name: "election.algorithm",
+        kind: Kind::Choice(&["bully", "ring"]),
+        fallback: Fallback::Is("bully"),
+        flag: Some("algorithm"),
+        about: "how a leader is named",
+    },
+    Key {
+        name: "election.rank",
+        kind: Kind::Choice(&["load", "id", "address"]),
+        fallback: Fallback::Depends("load; id for a ring"),
+        flag: Some("rank"),
+        about: "who should lead: the least loaded, the highest id or the greatest address",
+    },
+    Key {
+        name: "election.preempt",
+        kind: Kind::Truth,
+        fallback: Fallback::Depends("true for rank id and address, false for load"),
+        flag: Some("preempt"),
+        about: "does a better server take over from a live leader?",
+    },
+    Key {
+        name: "election.heartbeat",
+        kind: Kind::Time,
+        fallback: Fallback::Is("25ms"),
+        flag: Some("heartbeat"),
+        about: "how often a leader shows itself",
+    },
+    Key {
+        name: "election.silence_min",
+        kind: Kind::Time,
+        fallback: Fallback::Depends("three heartbeats, at least 80ms"),
+        flag: Some("silence-min"),
+        about: "how long a leader may be silent, however fast its answers are",
+    },
+    Key {
+        name: "election.silence_max",
+        kind: Kind::Time,
+        fallback: Fallback::Depends("1s, at least election.silence_min"),
+        flag: Some("silence-max"),
+        about: "how long a leader may be silent, however slow its answers are",
+    },
+    Key {
+        name: "election.answers",
+        kind: Kind::Time,
+        fallback: Fallback::Is("20ms"),
+        flag: Some("answers"),
+        about: "how long an election waits for answers of better servers",
+    },
+    Key {
+        name: "election.victory",
+        kind: Kind::Time,
+        fallback: Fallback::Depends("three times election.answers"),
+        flag: Some("victory"),
+        about: "how long a better server that answered may take to lead",
+    },
+    Key {
+        name: "election.handover_margin",
+        kind: Kind::Number { least: 1, most: 100 },
+        fallback: Fallback::Is("15"),
+        flag: Some("handover-margin"),
+        about: "by how many points a leader's score must be worse than the best one before it hands over",
+    },
+    Key {
+        name: "election.handover_dwell",
+        kind: Kind::Time,
+        fallback: Fallback::Is("10s"),
+        flag: Some("handover-dwell"),
+        about: "for how long it must be so much worse",
+    },
+    Key {
+        name: "election.handover_cooldown",
+        kind: Kind::Time,
+        fallback: Fallback::Is("60s"),
+        flag: Some("handover-cooldown"),
+        about: "how long after a handover there is no other one",
+    },
+    Key {
+        name: "election.least_tenure",
+        kind: Kind::Time,
+        fallback: Fallback::Is("30s"),
+        flag: Some("least-tenure"),
+        about: "how long a leader stays before it hands over",
+    },
+    Key {
+        name: "load.source",
+        kind: Kind::Source,
+        fallback: Fallback::Is("system"),
+        flag: Some("load"),
+        about: "whose load counts: system, cgroup, process or file:PATH, which holds a score",
+    },
+    Key {
+        name: "load.weights.cpu",
+        kind: Kind::Number { least: 0, most: 1000 },
+        fallback: Fallback::Is("50"),
+        flag: None,
+        about: "how much processors count in a score",
+    },
+    Key {
+        name: "load.weights.tasks",
+        kind: Kind::Number { least: 0, most: 1000 },
+        fallback: Fallback::Is("30"),
+        flag: None,
+        about: "how much running tasks count",
+    },
+    Key {
+        name: "load.weights.memory",
+        kind: Kind::Number { least: 0, most: 1000 },
+        fallback: Fallback::Is("20"),
+        flag: None,
+        about: "how much memory counts",
+    },
+    Key {
+        name: "load.weights.tasks_full",
+        kind: Kind::Number { least: 1, most: 1_000_000 },
+        fallback: Fallback::Is("10"),
+        flag: None,
+        about: "how many tasks are full load",
+    },
+];
+
+/// What the load-aware document writes in its own way.
+pub(crate) const DOCUMENT_KEYS: &[DocumentKey] = &[
+    DocumentKey { name: "election.heartbeat_interval_secs", sets: &["election.heartbeat"] },
+    DocumentKey { name: "election.failure_timeout_secs", sets: &["election.silence_min", "election.silence_max"] },
+    DocumentKey { name: "election.election_timeout_secs", sets: &["election.answers"] },
+    // Here silence ends with a timer, so nobody needs to look now and then.
+    DocumentKey { name: "election.monitor_interval_secs", sets: &[] },
+    DocumentKey { name: "server.cover_image", sets: &[] },
+];
+
+/// The key of this name.
+pub(crate) fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// Every name that may stand in a file.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().map(|key| key.name).chain(DOCUMENT_KEYS.iter().map(|key| key.name))
+}
+
+impl Key {
+    /// Its variable in the environment: `PRIMUS_ELECTION_HEARTBEAT`.
+    pub(crate) fn variable(&self) -> String {
+        format!("PRIMUS_{}", self.name.replace('.', "_").to_uppercase())
+    }
+}
+
+/// Advice to somebody who wrote a name that there is not: the nearest of those that there are. If none is near enough to
+/// have been meant, also what else to do.
+pub(super) fn advice<'a>(word: &str, names: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
+    let distance = |name: &str| strsim::damerau_levenshtein(&word.to_lowercase(), &name.to_lowercase());
+    let Some((distance, near)) = names.map(|name| (distance(name), name)).min() else {
+        return otherwise.to_owned();
+    };
+    let last_len = word.rsplit('.').next().map_or(0, str::len);
+    if distance <= (last_len / 3).max(2) {
+        format!("did you mean {near}?")
+    } else {
+        format!("the nearest is {near}; {otherwise}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_flags_and_variables_are_unique() {
+        let names: BTreeSet<&str> = names().collect();
+        assert_eq!(names.len(), KEYS.len() + DOCUMENT_KEYS.len());
+        let flags: Vec<&str> = KEYS.iter().filter_map(|key| key.flag).collect();
+        assert_eq!(flags.iter().collect::<BTreeSet<_>>().len(), flags.len());
+        let variables: BTreeSet<String> = KEYS.iter().map(Key::variable).collect();
+        assert_eq!(variables.len(), KEYS.len());
+        assert!(!variables.contains("PRIMUS_API"), "that is where clients find the farm");
+    }
+
+    #[test]
+    fn defaults_are_good_values_and_document_keys_set_lengths_of_time() {
+        for key in KEYS {
+            if let Fallback::Is(text) = key.fallback {
+                assert!(key.kind.read(text).is_ok(), "{}", key.name);
+            }
+        }
+        for name in DOCUMENT_KEYS.iter().flat_map(|key| key.sets) {
+            assert_eq!(find(name).unwrap().kind, Kind::Time, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_document_for_people_lists_every_key() {
+        let row = |key: &Key| {
+            let default = match key.fallback {
+                Fallback::Missing => "must be given".to_owned(),
+                Fallback::Is("") => "none".to_owned(),
+                Fallback::Is(text) => format!("`{text}`"),
+                Fallback::Depends(text) => text.to_owned(),
+            };
+            let flag = key.flag.map(|flag| format!("`--{flag}`")).unwrap_or_default();
+            format!("| `{}` | {default} | {flag} | {} |\n", key.name, key.about)
+        };
+        let expected: String = KEYS.iter().map(row).collect();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.contains(&expected), "docs/configuration.md should hold these lines:\n{expected}");
+        for key in DOCUMENT_KEYS {
+            assert!(text.contains(&format!("`{}`", key.name)), "{} is not explained", key.name);
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_is_meant_and_a_far_one_is_only_named() {
+        for (word, expected) in [
+            ("election.hartbeat", "did you mean election.heartbeat?"),
+            ("election.Heartbeat", "did you mean election.heartbeat?"),
+            ("elections.rank", "did you mean election.rank?"),
+            ("server.adress", "did you mean server.address?"),
+            ("election.failure_timeout_sec", "did you mean election.failure_timeout_secs?"),
+            ("server.colour", "the nearest is server.chaos; look"),
+        ] {
+            assert_eq!(advice(word, names(), "look"), expected, "{word}");
+        }
+    }
+}

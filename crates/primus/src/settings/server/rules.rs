@@ -1,0 +1,135 @@
+//! What must hold between values, and values that follow from others.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use primus_core::detector;
+use primus_core::election::Algorithm;
+use primus_core::handover;
+use primus_core::load::{BadWeights, Score, Weights};
+use primus_core::machine::Delay;
+use primus_core::rank::RankBy;
+use primus_server::Plan;
+
+use super::layers::Layers;
+use super::value::{Value, time_text};
+
+/// A leader is not thought dead sooner, because a host is sometimes busy with other things.
+const SILENCE_MIN: Duration = Duration::from_millis(80);
+const SILENCE_MAX: Duration = Duration::from_secs(1);
+
+/// The defaults that depend on other values, other than where servers listen.
+pub(super) fn derive(layers: &mut Layers) {
+    if let (Some(farm), Some(id)) = (layers.text("server.farm"), layers.number("server.id")) {
+        layers.fall_back("server.dir", Value::Text(format!("primus-data/{farm}-{id}")));
+    }
+    if let Some(algorithm) = algorithm(layers) {
+        let rank = if algorithm == Algorithm::Ring { "id" } else { "load" };
+        layers.fall_back("election.rank", Value::Text(rank.to_owned()));
+    }
+    if let Some(rank) = rank(layers) {
+        layers.fall_back("election.preempt", Value::Truth(rank != RankBy::Load));
+    }
+    if let Some(heartbeat) = layers.time("election.heartbeat") {
+        layers.fall_back("election.silence_min", Value::Time(SILENCE_MIN.max(heartbeat * 3)));
+    }
+    if let Some(least) = layers.time("election.silence_min") {
+        layers.fall_back("election.silence_max", Value::Time(SILENCE_MAX.max(least)));
+    }
+    if let Some(answers) = layers.time("election.answers") {
+        layers.fall_back("election.victory", Value::Time(answers * 3));
+    }
+}
+
+/// The plan by which servers elect, with everything that is configured.
+pub(super) fn plan(layers: &Layers, plan: Plan) -> Option<Plan> {
+    let us = |name| layers.time(name).map(us);
+    let exactly = |name| us(name).map(|us| Delay { min_us: us, max_us: us });
+    Some(Plan {
+        algorithm: algorithm(layers)?,
+        rank: rank(layers)?,
+        preempt: Some(layers.truth("election.preempt")?),
+        answers: exactly("election.answers")?,
+        victory: exactly("election.victory")?,
+        silence: detector::Rules {
+            heartbeat_us: us("election.heartbeat")?,
+            floor_us: us("election.silence_min")?,
+            ceiling_us: us("election.silence_max")?,
+        },
+        handover: handover::Rules {
+            margin: Score::from_hundredths(u32::try_from(layers.number("election.handover_margin")?).ok()? * 100),
+            dwell_us: us("election.handover_dwell")?,
+            cool_down_us: us("election.handover_cooldown")?,
+            tenure_us: us("election.least_tenure")?,
+        },
+        ..plan
+    })
+}
+
+fn us(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).expect("no configured time is longer than a day")
+}
+
+fn algorithm(layers: &Layers) -> Option<Algorithm> {
+    Some(if layers.text("election.algorithm")? == "ring" { Algorithm::Ring } else { Algorithm::Bully })
+}
+
+/// What elections compare.
+pub(super) fn rank(layers: &Layers) -> Option<RankBy> {
+    match layers.text("election.rank")? {
+        "id" => Some(RankBy::Id),
+        "address" => Some(RankBy::Address),
+        _ => Some(RankBy::Load),
+    }
+}
+
+/// How much the parts of a load count.
+pub(super) fn weights(layers: &Layers) -> Option<Result<Weights, BadWeights>> {
+    let weight = |name| layers.number(name).and_then(|number| u32::try_from(number).ok());
+    let (cpu, tasks) = (weight("load.weights.cpu")?, weight("load.weights.tasks")?);
+    Some(Weights::new(cpu, tasks, weight("load.weights.memory")?, weight("load.weights.tasks_full")?))
+}
+
+/// Checks values against each other.
+pub(super) fn check(layers: &mut Layers, insecure: bool) {
+    for (less, more, is_strict) in [
+        ("election.heartbeat", "election.silence_min", true),
+        ("election.silence_min", "election.silence_max", false),
+        ("election.answers", "election.victory", true),
+    ] {
+        check_order(layers, less, more, is_strict);
+    }
+    if algorithm(layers) == Some(Algorithm::Ring) && rank(layers).is_some_and(|rank| rank != RankBy::Id) {
+        let message = "a ring compares ids and nothing else".to_owned();
+        layers.complain_about("election.rank", message, "leave election.rank out, or choose bully");
+    }
+    if let Some(Err(bad)) = weights(layers) {
+        layers.complain_about("load.weights.cpu", format!("load.weights: {bad}"), "let one of them count");
+    }
+    for name in ["server.address", "server.api"] {
+        if let Some(address) = layers.address(name).filter(|address| is_open(*address) && !insecure) {
+            let message =
+                format!("{name} is {address}, which other hosts can reach, and links are not encrypted yet");
+            let hint = "listen on 127.0.0.1, or add --insecure if you trust the network";
+            layers.complain_about(name, message, hint);
+        }
+    }
+}
+
+fn check_order(layers: &mut Layers, less: &'static str, more: &'static str, is_strict: bool) {
+    let (Some(first), Some(second)) = (layers.time(less), layers.time(more)) else { return };
+    if first < second || !is_strict && first == second {
+        return;
+    }
+    let (first, second) = (time_text(first), time_text(second));
+    let message = format!("{more} is {second}, but {less} is {first}");
+    let hint = format!("make {more} {} {less}", if is_strict { "longer than" } else { "at least as long as" });
+    // Whichever of the two somebody wrote is the one to mend.
+    let name = if layers.is_written(more) { more } else { less };
+    layers.complain_about(name, message, hint);
+}
+
+/// Nothing listens beyond loopback unless somebody says so.
+fn is_open(address: SocketAddr) -> bool {
+    !address.ip().is_loopback()
+}

@@ -1,0 +1,270 @@
+//! Configurations as people write them, and what is made of them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::layers::Override;
+use super::*;
+
+/// As the load-aware document has it.
+const DOCUMENT: &str = r#"
+[server]
+id = 1
+address = "127.0.0.1:8001"
+cover_image = "cover.png"
+
+[peers]
+peers = [
+    { id = 2, address = "127.0.0.1:8002" },
+    { id = 3, address = "127.0.0.1:8003" },
+]
+
+[election]
+heartbeat_interval_secs = 1
+election_timeout_secs = 2
+failure_timeout_secs = 3
+monitor_interval_secs = 1
+"#;
+
+const NATIVE: &str = r#"
+[server]
+id = 2
+farm = "north"
+
+[cluster]
+servers = [
+    { id = 1, address = "127.0.0.1:7460", api = "127.0.0.1:7461" },
+    { id = 2, address = "127.0.0.1:7470" },
+]
+
+[election]
+heartbeat = "50ms"
+"#;
+
+/// What a file, variables and flags mean together.
+fn configured(text: &str, environment: &[(&str, &str)], flags: &[(&str, &str, &str)]) -> Configuration {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let file = std::env::temp_dir().join(format!("primus-settings-{}-{number}.toml", std::process::id()));
+    fs::write(&file, text).expect("a file can be written");
+    let owned = |text: &str| text.to_owned();
+    let sources = Sources {
+        file: Some(file.clone()),
+        environment: environment.iter().map(|(name, text)| (owned(name), owned(text))).collect(),
+        flags: flags
+            .iter()
+            .map(|(flag, key, text)| Override { flag: owned(flag), key: owned(key), text: owned(text) })
+            .collect(),
+    };
+    let configuration = Configuration::read(&sources, false);
+    fs::remove_file(file).expect("a file can be removed");
+    configuration
+}
+
+fn settled(text: &str) -> ServerSettings {
+    configured(text, &[], &[]).settle().unwrap_or_else(|failure| panic!("{}", failure.words()))
+}
+
+/// All mistakes, one per line, without the file's name.
+fn mistakes(text: &str) -> String {
+    let Err(failure) = configured(text, &[], &[]).settle() else { panic!("{text} has no mistake") };
+    let line = |mistake: &crate::output::failure::Mistake| {
+        let line = mistake.line.map(|line| format!("{line}: ")).unwrap_or_default();
+        format!("{line}{}; {}\n", mistake.message, mistake.hint)
+    };
+    failure.mistakes().iter().map(line).collect()
+}
+
+#[test]
+fn a_file_of_the_load_aware_document_works_unchanged() {
+    let settings = settled(DOCUMENT);
+    let plan = &settings.plan;
+    assert_eq!(plan.servers.len(), 3);
+    assert_eq!(plan.silence.heartbeat_us, 1_000_000);
+    assert_eq!((plan.silence.floor_us, plan.silence.ceiling_us), (3_000_000, 3_000_000), "T is fixed");
+    assert_eq!(plan.answers.max_us, 2_000_000);
+    assert_eq!(settings.dir, PathBuf::from("primus-data/primus-1"));
+}
+
+#[test]
+fn apis_without_a_place_are_in_nobodys_way_and_all_servers_agree_where_they_are() {
+    let first = settled(DOCUMENT);
+    let ports: Vec<u16> = first.servers.values().map(|places| places.api.port()).collect();
+    assert_eq!(ports, [8004, 8005, 8006]);
+    let second = DOCUMENT.replace("8002", "8009").replace("8001", "8002").replace("8009", "8001");
+    let second = second.replace("id = 2,", "id = 9,").replace("id = 1\n", "id = 2\n").replace("id = 9,", "id = 1,");
+    assert_eq!(settled(&second).servers, first.servers);
+}
+
+#[test]
+fn one_list_for_all_servers_says_where_this_one_listens() {
+    let settings = settled(NATIVE);
+    assert_eq!(settings.address.to_string(), "127.0.0.1:7470");
+    assert_eq!(settings.api.to_string(), "127.0.0.1:7471");
+    assert_eq!(settings.farm, "north");
+    assert_eq!(settings.plan.silence.heartbeat_us, 50_000);
+    assert_eq!(settings.plan.silence.floor_us, 150_000, "three heartbeats");
+}
+
+#[test]
+fn what_nobody_says_is_as_the_machines_have_it() {
+    let plan = settled("[server]\nid = 1").plan;
+    let usual = Plan::new(plan.id, plan.servers.clone());
+    assert_eq!(plan, Plan { preempt: Some(false), ..usual });
+}
+
+#[test]
+fn a_ring_compares_ids_and_may_be_preempted() {
+    let plan = settled("[server]\nid = 1\n[election]\nalgorithm = \"ring\"").plan;
+    assert_eq!((plan.rank, plan.preempt), (primus_core::rank::RankBy::Id, Some(true)));
+}
+
+#[test]
+fn flags_come_before_the_environment_that_before_the_file_that_before_defaults() {
+    let file = "[server]\nid = 1\n[election]\nheartbeat = \"30ms\"\nanswers = \"31ms\"\nvictory = \"99ms\"";
+    let environment = [("PRIMUS_ELECTION_HEARTBEAT", "40ms"), ("PRIMUS_ELECTION_ANSWERS", "41ms"), ("HOME", "/x")];
+    let flags = [("--heartbeat", "election.heartbeat", "50ms")];
+    let configuration = configured(file, &environment, &flags);
+    let mut found = BTreeMap::new();
+    for (key, given) in configuration.entries() {
+        let origin = given.origin.to_string();
+        found.insert(key.name, (given.text, origin.rsplit(['/', '-']).next().unwrap_or_default().to_owned()));
+    }
+    for (key, text, origin) in [
+        ("election.heartbeat", "50ms", "heartbeat"),
+        ("election.answers", "41ms", "environment PRIMUS_ELECTION_ANSWERS"),
+        ("election.silence_min", "150ms", "default"),
+        ("election.rank", "load", "default"),
+    ] {
+        assert_eq!(found[key], (text.to_owned(), origin.to_owned()), "{key}");
+    }
+    assert_eq!(found["election.victory"].0, "99ms");
+    assert!(found["election.victory"].1.ends_with(".toml:6"), "{:?}", found["election.victory"]);
+    assert_eq!(configuration.settle().unwrap().plan.silence.heartbeat_us, 50_000);
+}
+
+#[test]
+fn all_mistakes_are_found_at_once_with_their_lines() {
+    let text = r#"[server]
+id = 0
+adress = "127.0.0.1:7460"
+api = 7461
+
+[election]
+hartbeat = "25ms"
+heartbeat = 25
+answers = "soon"
+rank = "beauty"
+election_timeout_secs = -1
+
+[load]
+source = "moon"
+"#;
+    let expected = "\
+2: server.id is '0'; give a whole number from 1
+3: there is no key 'server.adress'; did you mean server.address?
+4: server.api is a number; write it like api = \"127.0.0.1:7460\"
+7: there is no key 'election.hartbeat'; did you mean election.heartbeat?
+8: election.heartbeat is a number; write it like heartbeat = \"25ms\"
+9: election.answers is 'soon'; write it like 25ms or 2s, from 1ms to 24h
+10: election.rank is 'beauty'; choose one of load, id, address
+11: election.election_timeout_secs is '-1'; give seconds, such as 1 or 0.5
+14: load.source is 'moon'; choose system, cgroup, process or file:PATH
+";
+    assert_eq!(mistakes(text), expected);
+}
+
+/// What is wrong, with a file that is otherwise fine.
+#[test]
+fn every_mistake_says_what_to_do() {
+    const PEERS: &str = "[server]\nid = 1\naddress = \"127.0.0.1:1\"\n[peers]\npeers = ";
+    let peers = |list: &str| format!("{PEERS}[{list}]");
+    let election = |lines: &str| format!("[server]\nid = 1\n[election]\n{lines}");
+    for (text, expected) in [
+        (String::new(), "server.id is missing; write id = 1 under [server], or --id on the command line\n"),
+        ("[server".to_owned(), "1: this is no TOML"),
+        ("load = 1\n[server]\nid = 1".to_owned(), "1: load holds keys, not a value; write [load] above them\n"),
+        ("[sever]\nid = 1\n[server]\nid = 1".to_owned(), "1: there is no section 'sever'; did you mean server?\n"),
+        (peers("{ id = 2, address = \"127.0.0.1:1\" }"), "5: 127.0.0.1:1 is taken twice"),
+        (peers("{ id = 1, address = \"127.0.0.1:9\" }"), "5: two servers have the id 1: this one at 127.0.0.1:1"),
+        (
+            peers("{ id = 2, address = \"127.0.0.1:7\" }, { id = 2, address = \"127.0.0.1:9\" }"),
+            "5: two servers have the id 2; give each its own\n",
+        ),
+        (
+            peers("{ id = 2, adress = \"127.0.0.1:7\" }"),
+            "5: peers.peers holds a server with 'adress'; did you mean address?",
+        ),
+        (peers("{ id = 0, address = \"127.0.0.1:7\" }"), "5: peers.peers holds a server without a good id; "),
+        (peers("{ id = 2 }"), "5: peers.peers holds server 2 without an address; "),
+        (peers("2"), "5: peers.peers holds something that is no server; "),
+        (
+            NATIVE.replace("id = 2\n", "id = 4\n"),
+            "7: cluster.servers names 1, 2 but not this server, 4; add server 4",
+        ),
+        (format!("{NATIVE}[peers]\npeers = []"), "7: cluster.servers and peers.peers both say"),
+        (
+            NATIVE.replace("id = 2\n", "id = 2\naddress = \"127.0.0.1:9\"\n"),
+            "4: server.address is 127.0.0.1:9, but cluster.servers says 127.0.0.1:7470; ",
+        ),
+        (
+            election("heartbeat = \"25ms\"\nheartbeat_interval_secs = 1"),
+            "5: election.heartbeat_interval_secs and election.heartbeat say the same in two ways; leave one out\n",
+        ),
+        (
+            election("silence_max = \"2s\"\nfailure_timeout_secs = 3"),
+            "4: election.silence_max and election.failure_timeout_secs say the same in two ways",
+        ),
+        (
+            election("silence_min = \"20ms\""),
+            "4: election.silence_min is 20ms, but election.heartbeat is 25ms; make election.silence_min longer",
+        ),
+        (election("silence_min = \"2s\"\nsilence_max = \"1s\""), "5: election.silence_max is 1s, but"),
+        (election("algorithm = \"ring\"\nrank = \"load\""), "5: a ring compares ids and nothing else; "),
+        (
+            "[server]\nid = 1\n[load.weights]\ncpu = 0\ntasks = 0\nmemory = 0".to_owned(),
+            "4: load.weights: all weights are zero",
+        ),
+        (
+            "[server]\nid = 1\naddress = \"0.0.0.0:7460\"\napi = \"127.0.0.1:7461\"".to_owned(),
+            "3: server.address is 0.0.0.0:7460, which other hosts can reach, and links are not encrypted yet; listen on",
+        ),
+        ("[server]\nid = 1\naddress = \"127.0.0.1:65535\"".to_owned(), "no port above 127.0.0.1:65535 is free"),
+        (
+            "[server]\nid = 1\naddress = \"127.0.0.1:7\"\napi = \"127.0.0.1:7\"".to_owned(),
+            "3: 127.0.0.1:7 is taken twice: for the links of server 1 and the API of server 1; give each its own port\n",
+        ),
+    ] {
+        let found = mistakes(&text);
+        assert!(found.starts_with(expected), "{text}\n  gives {found}  not {expected}");
+        assert_eq!(found.lines().count(), 1, "{text}\n  gives {found}");
+    }
+}
+
+#[test]
+fn mistakes_of_variables_and_flags_name_them() {
+    let environment = [("PRIMUS_ELECTION_HEARTBEET", "1s"), ("PRIMUS_ELECTION_RANK", "best"), ("PRIMUS_PORT", "x")];
+    let flags = [
+        ("--set", "election.hartbeat", "1s"),
+        ("--answers", "election.answers", "20ms"),
+        ("--set", "election.answers", "30ms"),
+    ];
+    let words = configured("[server]\nid = 1", &environment, &flags).settle().unwrap_err().words();
+    for part in [
+        "has 4 mistakes: ",
+        "PRIMUS_ELECTION_HEARTBEET: is no variable of primus",
+        "PRIMUS_ELECTION_RANK: election.rank is 'best'",
+        "--set: there is no key 'election.hartbeat'",
+        "--set: election.answers is given twice, by --answers too",
+    ] {
+        assert!(words.contains(part), "{words} does not say {part}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let sources = Sources { file: Some("/nowhere/x.toml".into()), ..Sources::default() };
+    let words = Configuration::read(&sources, false).settle().unwrap_err().words();
+    assert!(words.contains("cannot read /nowhere/x.toml: "), "{words}");
+}

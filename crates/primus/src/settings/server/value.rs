@@ -1,0 +1,246 @@
+//! Values as they are configured: read from text, whichever way it came, and written as text again.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use primus_core::NodeId;
+use primus_node::load::Source;
+use serde_json::{Value as Json, json};
+
+use crate::settings::names::check_name;
+use crate::settings::{length, quoted};
+
+/// What is wrong, and what to do.
+pub(super) type Complaint = (String, String);
+
+/// What kind of value a key has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Number {
+        least: u64,
+        most: u64,
+    },
+    Truth,
+    Choice(&'static [&'static str]),
+    /// At least a millisecond and at most a day.
+    Time,
+    Address,
+    Name,
+    Folder,
+    Source,
+    Servers,
+}
+
+/// A value that is right by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Number(u64),
+    Truth(bool),
+    Text(String),
+    Time(Duration),
+    Address(SocketAddr),
+    Source(Source),
+    Servers(Vec<Listed>),
+}
+
+/// A server in a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) id: NodeId,
+    pub(crate) address: SocketAddr,
+    pub(crate) api: Option<SocketAddr>,
+}
+
+impl Kind {
+    /// Reads a value of this kind.
+    pub(super) fn read(self, text: &str) -> Result<Value, Complaint> {
+        let wrong = |hint: String| (format!("is {}", quoted(text)), hint);
+        match self {
+            Self::Number { least, most } => {
+                let number = text.trim().parse().ok().filter(|number| (least..=most).contains(number));
+                number.map(Value::Number).ok_or_else(|| wrong(self.rule()))
+            }
+            Self::Truth => text.trim().parse().map(Value::Truth).map_err(|_| wrong(self.rule())),
+            Self::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
+            Self::Choice(_) => Err(wrong(self.rule())),
+            Self::Time => {
+                let time = length("", text).ok().filter(|time| *time >= Duration::from_millis(1));
+                time.map(Value::Time).ok_or_else(|| wrong(self.rule()))
+            }
+            Self::Address => address(text).map(Value::Address),
+            Self::Name => check_name(text).map(|()| Value::Text(text.to_owned())).map_err(wrong),
+            Self::Folder if text.is_empty() => Err(("is empty".to_owned(), self.rule())),
+            Self::Folder => Ok(Value::Text(text.to_owned())),
+            Self::Source => text.parse().map(Value::Source).map_err(|_| wrong(self.rule())),
+            Self::Servers => servers(text).map(Value::Servers),
+        }
+    }
+
+    /// What stands for such a value in help texts.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Number { .. } => "N",
+            Self::Truth => "true|false",
+            Self::Choice(_) => "WHICH",
+            Self::Time => "TIME",
+            Self::Address => "ADDRESS",
+            Self::Name => "NAME",
+            Self::Folder => "DIR",
+            Self::Source => "SOURCE",
+            Self::Servers => "ID@ADDRESS[/API],…",
+        }
+    }
+
+    /// What a good value looks like, as advice.
+    pub(crate) fn rule(self) -> String {
+        match self {
+            Self::Number { least, most: u64::MAX } => format!("give a whole number from {least}"),
+            Self::Number { least, most } => format!("give a whole number from {least} to {most}"),
+            Self::Truth => "choose true or false".to_owned(),
+            Self::Choice(words) => format!("choose one of {}", words.join(", ")),
+            Self::Time => "write it like 25ms or 2s, from 1ms to 24h".to_owned(),
+            Self::Address => "write it like 127.0.0.1:7460".to_owned(),
+            Self::Name => "give a name".to_owned(),
+            Self::Folder => "name a folder".to_owned(),
+            Self::Source => "choose system, cgroup, process or file:PATH".to_owned(),
+            Self::Servers => "write it like 1@127.0.0.1:7460,2@127.0.0.1:7470".to_owned(),
+        }
+    }
+
+    /// How a good value looks in a file.
+    pub(crate) fn example(self) -> String {
+        let text = match self {
+            Self::Number { least, .. } => return least.to_string(),
+            Self::Truth => return "true".to_owned(),
+            Self::Servers => return "[{ id = 1, address = \"127.0.0.1:7460\" }]".to_owned(),
+            Self::Choice(words) => words[0],
+            Self::Time => "25ms",
+            Self::Address => "127.0.0.1:7460",
+            Self::Name => "north",
+            Self::Folder => "/var/lib/primus",
+            Self::Source => "system",
+        };
+        format!("\"{text}\"")
+    }
+}
+
+/// An address that others can dial.
+pub(super) fn address(text: &str) -> Result<SocketAddr, Complaint> {
+    let address: Result<SocketAddr, _> = text.trim().parse();
+    match address {
+        Ok(address) if address.port() == 0 => Err((
+            format!("is {}, whose port nobody would know", quoted(text)),
+            "give a port from 1 to 65535".to_owned(),
+        )),
+        Ok(address) => Ok(address),
+        Err(_) => Err((format!("is {}", quoted(text)), Kind::Address.rule())),
+    }
+}
+
+/// `1@127.0.0.1:7460,2@127.0.0.1:7470/127.0.0.1:7471`: id, address and, after a slash, where the API is.
+fn servers(text: &str) -> Result<Vec<Listed>, Complaint> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(listed).collect()
+}
+
+fn listed(text: &str) -> Result<Listed, Complaint> {
+    let wrong = || (format!("holds {}", quoted(text)), Kind::Servers.rule());
+    let (id, places) = text.split_once('@').ok_or_else(wrong)?;
+    let id = id.parse().ok().filter(|id| *id > 0).ok_or_else(wrong)?;
+    let (at, api) = places.split_once('/').map_or((places, None), |(at, api)| (at, Some(api)));
+    let place = |text: &str| address(text).map_err(|_| wrong());
+    Ok(Listed { id: NodeId(id), address: place(at)?, api: api.map(place).transpose()? })
+}
+
+impl Value {
+    /// As scripts see it.
+    pub(crate) fn json(&self) -> Json {
+        match self {
+            Self::Number(number) => json!(number),
+            Self::Truth(truth) => json!(truth),
+            Self::Servers(servers) => servers.iter().map(Listed::json).collect(),
+            _ => Json::from(self.to_string()),
+        }
+    }
+}
+
+impl Listed {
+    fn json(&self) -> Json {
+        json!({ "id": self.id.0, "address": self.address.to_string(), "api": self.api.map(|api| api.to_string()) })
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Truth(truth) => truth.fmt(f),
+            Self::Text(text) => text.fmt(f),
+            Self::Time(time) => f.write_str(&time_text(*time)),
+            Self::Address(address) => address.fmt(f),
+            Self::Source(source) => source.fmt(f),
+            Self::Servers(servers) => {
+                let texts: Vec<String> = servers.iter().map(ToString::to_string).collect();
+                f.write_str(&texts.join(","))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Listed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.id, self.address)?;
+        self.api.map_or(Ok(()), |api| write!(f, "/{api}"))
+    }
+}
+
+/// In the greatest unit that leaves a whole number, minutes and hours left out: nobody wants to see `60000ms`.
+pub(super) fn time_text(time: Duration) -> String {
+    match time.as_micros() {
+        us if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
+        us if us.is_multiple_of(1_000) => format!("{}ms", us / 1_000),
+        us => format!("{us}us"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_and_written_as_people_write_them() {
+        for (kind, text, expected) in [
+            (Kind::Number { least: 1, most: 9 }, "7", Some("7")),
+            (Kind::Number { least: 1, most: 9 }, "0", None),
+            (Kind::Number { least: 1, most: 9 }, "-1", None),
+            (Kind::Truth, "true", Some("true")),
+            (Kind::Truth, "yes", None),
+            (Kind::Choice(&["a", "b"]), "b", Some("b")),
+            (Kind::Choice(&["a", "b"]), "c", None),
+            (Kind::Time, "25ms", Some("25ms")),
+            (Kind::Time, "0.025s", Some("25ms")),
+            (Kind::Time, "2min", Some("120s")),
+            (Kind::Time, "1.5ms", Some("1500us")),
+            (Kind::Time, "0s", None),
+            (Kind::Time, "25", None),
+            (Kind::Time, "25h", None),
+            (Kind::Address, "[::1]:7460", Some("[::1]:7460")),
+            (Kind::Address, "127.0.0.1:0", None),
+            (Kind::Address, "127.0.0.1:70000", None),
+            (Kind::Address, "localhost:7460", None),
+            (Kind::Name, "north", Some("north")),
+            (Kind::Name, "../north", None),
+            (Kind::Folder, "", None),
+            (Kind::Source, "cgroup", Some("cgroup")),
+            (Kind::Source, "file:/tmp/load", Some("file:/tmp/load")),
+            (Kind::Source, "moon", None),
+            (Kind::Servers, "", Some("")),
+            (Kind::Servers, "1@[::1]:1, 2@[::1]:2/[::1]:3", Some("1@[::1]:1,2@[::1]:2/[::1]:3")),
+            (Kind::Servers, "0@[::1]:1", None),
+            (Kind::Servers, "1@[::1]", None),
+            (Kind::Servers, "[::1]:1", None),
+        ] {
+            assert_eq!(kind.read(text).ok().map(|value| value.to_string()).as_deref(), expected, "{kind:?} {text}");
+        }
+    }
+}
