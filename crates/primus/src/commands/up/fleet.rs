@@ -19,6 +19,7 @@ use crate::args::UpArgs;
 use crate::client::Client;
 use crate::client::farms::{self, Farm, Started, began};
 use crate::output::failure::Failure;
+use crate::settings::server::keys::{KEYS, Key};
 
 /// How long a server may take to end by itself.
 const END_TIME: Duration = Duration::from_secs(2);
@@ -165,6 +166,9 @@ impl<'a> Fleet<'a> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("server").arg("--config").arg(self.config_file(id));
         command.arg("--parent").arg(std::process::id().to_string());
+        // Which server it is says its file; a variable would say the same to all of them.
+        let is_own = |key: &&Key| !key.name.starts_with("election.") && !key.name.starts_with("load.");
+        KEYS.iter().filter(is_own).for_each(|key| _ = command.env_remove(key.variable()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         // Ctrl-C is for us; we stop them in good order.
         command.process_group(0);
