@@ -85,6 +85,12 @@ impl Log {
         self.base.0 + self.entries.len() as u64
     }
 
+    /// The term of the entry at this index, as far as it is known here.
+    #[must_use]
+    pub fn term_of(&self, index: u64) -> Option<u64> {
+        self.term(index).ok()
+    }
+
     /// Term, vote and commit.
     #[must_use]
     pub const fn hard_state(&self) -> HardState {

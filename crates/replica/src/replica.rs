@@ -38,6 +38,10 @@ pub struct Settings {
     pub keep_entries: u64,
 }
 
+/// Before a campaign the engine looks at all entries that it does not know to be applied. Those that a new state stands for
+/// are gone, and until that state is durable it does not count as applied.
+const RESTORING: &str = "no campaign before the new state is durable";
+
 /// What its owner can tell a replica.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
@@ -109,6 +113,8 @@ pub struct Replica {
     node: RawNode<Log>,
     /// The last write that is not known to be durable.
     writing: Option<u64>,
+    /// The last write that is.
+    durable: u64,
     /// The write that holds a state from elsewhere; until it is durable nothing counts as applied.
     restoring: Option<u64>,
     /// For how many ticks each peer has been sent a whole state without saying that it has it.
@@ -134,6 +140,7 @@ impl Replica {
             voters,
             node,
             writing: None,
+            durable: 0,
             restoring: None,
             fetching: BTreeMap::new(),
             known: (Role::Follower, None, Term(0)),
@@ -149,7 +156,7 @@ impl Replica {
     fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
         match command {
             Command::Boot => out.set(Tick, self.settings.tick),
-            Command::Campaign => self.campaign(),
+            Command::Campaign => self.campaign(out),
             Command::ForgetLeader => self.forget_leader(),
             Command::Propose(data) => self.propose(data, out),
             Command::Read(number) => self.node.read_index(number.to_be_bytes().to_vec()),
@@ -163,7 +170,10 @@ impl Replica {
     }
 
     fn on_tick(&mut self, out: &mut Outbox<Self>) {
-        self.node.tick();
+        // The engine's clock stands still meanwhile, because it might campaign.
+        if self.restoring.is_none() {
+            self.node.tick();
+        }
         self.node.ping();
         self.watch_states();
         out.set(Tick, self.settings.tick);
@@ -191,8 +201,11 @@ impl Replica {
     }
 
     /// The engine refuses only a leader or a removed voter, and both have nothing to campaign for.
-    fn campaign(&mut self) {
+    fn campaign(&mut self, out: &mut Outbox<Self>) {
         self.forget_leader();
+        if self.restoring.is_some() {
+            return out.ignore(RESTORING);
+        }
         _ = self.node.campaign();
     }
 
@@ -214,11 +227,17 @@ impl Replica {
 
     fn compact(&mut self, index: u64, data: Bytes, out: &mut Outbox<Self>) {
         use raft::Storage;
+        // The engine still wants to look at what it does not know to be applied; while a state from elsewhere is not
+        // durable, that can be less than what the owner has.
+        if index > self.node.raft.raft_log.applied() {
+            return out.ignore("a snapshot that comes too early");
+        }
         let Ok(term) = self.node.store().term(index) else { return out.ignore("a snapshot of what is gone") };
         let snapshot = Snapshot { index, term, data };
         self.node.mut_store().compact(snapshot.clone(), self.settings.keep_entries);
-        // It rides on the next token: losing it loses only time.
-        out.persist(Token(self.writing.unwrap_or(0)), vec![Record::Snapshot(snapshot)]);
+        // Losing it loses only time, so nothing waits for it. An owner that applies entries says this before the write of
+        // the same step is carried out, and the token of that one would then be reported too early.
+        out.persist(Token(self.durable), vec![Record::Snapshot(snapshot)]);
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
@@ -227,6 +246,9 @@ impl Replica {
         let (_, leader, term) = self.known;
         if !self.voters.contains(&from.0) || is_order && (leader != Some(from) || term.0 != message.term) {
             return out.ignore("a message that nobody may send");
+        }
+        if is_order && self.restoring.is_some() {
+            return out.ignore(RESTORING);
         }
         // An error means that the message came too late for the role or the log; Raft repairs that by itself.
         _ = self.node.step(message.into_engine(from.0, self.settings.id.0, &self.voters));
@@ -362,8 +384,12 @@ impl Machine for Replica {
             Input::LinkUp(_) | Input::LinkDown(_) => out.ignore("links: the owner says who is unreachable"),
             Input::Persisted(token) => {
                 self.node.on_persist_ready(token.0);
+                self.durable = self.durable.max(token.0);
                 self.writing = self.writing.filter(|last| *last > token.0);
                 self.restoring = self.restoring.filter(|last| *last > token.0);
+                if self.restoring.is_none() {
+                    self.node.advance_apply();
+                }
             }
         }
         self.settle(out);

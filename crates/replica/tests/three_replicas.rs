@@ -270,3 +270,67 @@ fn a_follower_that_is_too_far_behind_gets_the_whole_state() {
     propose(&mut world, 3, "g");
     assert!(world.host(1).replica.as_ref().unwrap().log().last() >= 8);
 }
+
+#[test]
+fn a_state_that_got_lost_is_sent_again() {
+    let mut world = World::new(3);
+    world.command(1, Command::Campaign);
+    world.crash(3);
+    ["a", "b", "c"].into_iter().for_each(|word| propose(&mut world, 1, word));
+    world.command(1, Command::Compact(4, Bytes::from_static(b"abc")));
+    world.restart(3);
+    let mut sent = 0;
+    for _ in 0..3 * settings(1, 3).backstop_ticks {
+        world.step(1, Input::Timer(Tick));
+        while let Some((from, to, message)) = world.under_way.pop_front() {
+            let is_state = message.kind == Kind::Snapshot;
+            sent += u32::from(is_state);
+            if !is_state || sent > 1 {
+                world.step(to.0, Input::Message { from, message });
+            }
+            while (1..=3).any(|id| world.sync(id)) {}
+        }
+    }
+    assert_eq!(sent, 2);
+    assert!(world.host(3).notices.iter().any(|notice| matches!(notice, Notice::Restored(_))));
+}
+
+#[test]
+fn nobody_campaigns_before_its_new_state_is_durable() {
+    let mut world = World::new(3);
+    world.command(1, Command::Campaign);
+    world.crash(3);
+    ["a", "b", "c"].into_iter().for_each(|word| propose(&mut world, 1, word));
+    world.command(1, Command::Compact(4, Bytes::from_static(b"abc")));
+    world.restart(3);
+    world.is_disk_fast = false;
+    world.command(1, Command::Propose(Bytes::from_static(b"d")));
+    for _ in 0..2 * settings(1, 3).backstop_ticks {
+        world.step(1, Input::Timer(Tick));
+        world.settle();
+        while world.sync(1) || world.sync(2) {}
+    }
+    assert!(world.host(3).notices.iter().any(|notice| matches!(notice, Notice::Restored(_))));
+    // It would look for entries that are gone.
+    world.command(3, Command::Campaign);
+    (0..3 * settings(3, 3).backstop_ticks).for_each(|_| world.step(3, Input::Timer(Tick)));
+    assert_eq!(world.host(3).replica.as_ref().map(|replica| replica.view().0), Some(Role::Follower));
+    world.is_disk_fast = true;
+    world.settle();
+    world.command(3, Command::Campaign);
+    assert_eq!(world.leaders(), [1], "pre-vote still protects a live leader");
+}
+
+#[test]
+fn a_snapshot_never_carries_a_token_that_is_not_written_yet() {
+    let mut world = World::new(1);
+    world.command(1, Command::Campaign);
+    propose(&mut world, 1, "a");
+    world.is_disk_fast = false;
+    world.step(1, Input::Command(Command::Propose(Bytes::from_static(b"b"))));
+    let (writing, _) = world.host(1).writing.back().expect("an entry to write").clone();
+    world.step(1, Input::Command(Command::Compact(2, Bytes::from_static(b"a"))));
+    let (token, records) = world.host(1).writing.back().expect("a snapshot to write").clone();
+    assert!(matches!(records.as_slice(), [Record::Snapshot(_)]));
+    assert!(token < writing, "{token:?} would say that {writing:?} is durable");
+}
