@@ -139,6 +139,17 @@ impl Delay {
     pub const fn times(self, factor: u64) -> Self {
         Self { min_us: self.min_us.saturating_mul(factor), max_us: self.max_us.saturating_mul(factor) }
     }
+
+    /// The same range on a clock that runs this much slower, in parts per million, or faster if it is negative.
+    #[must_use]
+    pub fn skewed(self, ppm: i64) -> Self {
+        let skewed = |us: u64| {
+            let rate = u128::try_from(1_000_000 + i128::from(ppm)).unwrap_or(0);
+            // Rounded up: a timer never runs out before its own clock says so.
+            u64::try_from((u128::from(us) * rate).div_ceil(1_000_000)).unwrap_or(u64::MAX)
+        };
+        Self { min_us: skewed(self.min_us), max_us: skewed(self.max_us) }
+    }
 }
 
 /// Where a machine puts its outputs. The driver owns it, empties it after each step and uses it again, so that

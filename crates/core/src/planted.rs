@@ -19,11 +19,17 @@ pub enum Bug {
     LostTokenNotReplaced,
     /// Ring: every larger id that passes makes a node send its own again (rule 3 as written).
     OwnIdSentAgain,
+    /// Disk: a server promises what is not on its disk yet.
+    AcknowledgedBeforeSync,
+    /// Log: a server takes what a deposed leader appends.
+    OldTermAppend,
+    /// Disk: a server that starts again does not know whom it voted for.
+    VoteForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::AddressesAsText,
         Self::TieElectsNobody,
         Self::LoserWithoutTimer,
@@ -31,6 +37,9 @@ impl Bug {
         Self::UnreachableWinnerNeverSkipped,
         Self::LostTokenNotReplaced,
         Self::OwnIdSentAgain,
+        Self::AcknowledgedBeforeSync,
+        Self::OldTermAppend,
+        Self::VoteForgotten,
     ];
 }
 

@@ -3,6 +3,10 @@
 //! Every kind of fault has a budget and is on in about half of the runs, so that some runs combine all of them and
 //! others stress one alone. All faults end at [`FAULTS_END_US`], save one kind: in a few runs a link stays cut in one
 //! direction or a pair stays apart for ever, and then only termination is judged.
+//!
+//! Here are the faults of elections, and what the faults of whole clusters ([`crate::cluster`]) share with them.
+
+use std::collections::BTreeSet;
 
 use primus_core::NodeId;
 use primus_core::election::Command;
@@ -22,6 +26,65 @@ const COMMANDS_MAX: u64 = 4;
 const SCORE_CHANGES_MAX: u64 = 20;
 const SKEW_PPM_MAX: u64 = 50_000;
 
+/// A kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Messages get lost.
+    Loss,
+    /// Messages arrive twice.
+    Duplication,
+    /// Messages arrive much later than others that were sent after them.
+    Lateness,
+    /// Links are cut: whole sides, one direction, some pairs, one server alone.
+    Partitions,
+    /// Processes die, and what was not synced may be gone.
+    Crashes,
+    /// Processes stand still for a while.
+    Pauses,
+    /// Disks are slow.
+    Disks,
+    /// Clocks run at different rates.
+    Clocks,
+    /// Owners command elections and transfers, and loads change.
+    Commands,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Loss,
+        Self::Duplication,
+        Self::Lateness,
+        Self::Partitions,
+        Self::Crashes,
+        Self::Pauses,
+        Self::Disks,
+        Self::Clocks,
+        Self::Commands,
+    ];
+}
+
+/// Which kinds of faults a run may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kinds {
+    /// Every kind, each in about half of the runs.
+    All,
+    /// These, in every run.
+    These(BTreeSet<Kind>),
+}
+
+impl Kinds {
+    /// No faults at all.
+    pub const NONE: Self = Self::These(BTreeSet::new());
+
+    fn is_on(&self, kind: Kind, chance: &mut Chance) -> bool {
+        match self {
+            Self::All => chance.happens(500_000),
+            Self::These(kinds) => kinds.contains(&kind),
+        }
+    }
+}
+
 /// All faults of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -39,73 +102,79 @@ pub struct Plan {
 /// every member to reach the next.
 #[must_use]
 pub fn plan(nodes: &[NodeId], delay: Delay, may_last: bool, chance: &mut Chance) -> Plan {
-    let mut draw = Draw { nodes, chance, schedule: Vec::new() };
+    let mut draw = Draw { nodes, kinds: &Kinds::All, chance, schedule: Vec::new() };
     let network = draw.network(delay);
     let clock_skew_ppm = draw.clock_skew();
     let ends = !(may_last && draw.chance.happens(100_000) && draw.lasting_partition());
-    draw.often(CRASHES_MAX, Draw::crash);
-    draw.often(PAUSES_MAX, Draw::pause);
-    draw.often(PARTITIONS_MAX, Draw::partition);
-    draw.often(COMMANDS_MAX, Draw::command);
-    draw.often(SCORE_CHANGES_MAX, Draw::score_change);
+    draw.often(Kind::Crashes, CRASHES_MAX, Draw::crash);
+    draw.often(Kind::Pauses, PAUSES_MAX, Draw::pause);
+    draw.often(Kind::Partitions, PARTITIONS_MAX, Draw::partition);
+    draw.often(Kind::Commands, COMMANDS_MAX, Draw::command);
+    draw.often(Kind::Commands, SCORE_CHANGES_MAX, Draw::score_change);
     let mut schedule = draw.schedule;
     keep_one_alive(&mut schedule, nodes);
     Plan { schedule, network, clock_skew_ppm, ends }
 }
 
-struct Draw<'a> {
-    nodes: &'a [NodeId],
-    chance: &'a mut Chance,
-    schedule: Vec<(u64, Happening)>,
+/// Faults as they are drawn, one by one.
+pub(crate) struct Draw<'a> {
+    pub(crate) nodes: &'a [NodeId],
+    pub(crate) kinds: &'a Kinds,
+    pub(crate) chance: &'a mut Chance,
+    pub(crate) schedule: Vec<(u64, Happening)>,
 }
 
 impl Draw<'_> {
-    fn is_on(&mut self) -> bool {
-        self.chance.happens(500_000)
+    pub(crate) fn is_on(&mut self, kind: Kind) -> bool {
+        self.kinds.is_on(kind, self.chance)
     }
 
-    /// Half of the runs have none of a kind, the others from one up to the budget.
-    fn often(&mut self, budget: u64, fault: impl Fn(&mut Self)) {
-        let times = if self.is_on() { self.chance.between(1, budget) } else { 0 };
-        (0..times).for_each(|_| fault(self));
+    /// A run without a kind has none of it, the others from one up to the budget.
+    fn often(&mut self, kind: Kind, budget: u64, fault: impl Fn(&mut Self)) {
+        (0..self.times(kind, budget)).for_each(|_| fault(self));
     }
 
-    fn node(&mut self) -> NodeId {
+    /// How often a fault of this kind happens.
+    pub(crate) fn times(&mut self, kind: Kind, budget: u64) -> u64 {
+        if self.is_on(kind) { self.chance.between(1, budget) } else { 0 }
+    }
+
+    pub(crate) fn node(&mut self) -> NodeId {
         self.chance.pick(self.nodes)
     }
 
-    fn moment(&mut self) -> u64 {
+    pub(crate) fn moment(&mut self) -> u64 {
         self.chance.below(FAULTS_END_US)
     }
 
     /// A moment and a later one, both before the end.
-    fn span(&mut self) -> (u64, u64) {
+    pub(crate) fn span(&mut self) -> (u64, u64) {
         let from_us = self.moment();
         let length_us = self.chance.between(10_000, 2_000_000);
         (from_us, (from_us + length_us).min(FAULTS_END_US))
     }
 
-    fn network(&mut self, delay: Delay) -> Network {
-        let mut share = |most: u64| if self.is_on() { self.chance.between(1, most) as u32 } else { 0 };
+    pub(crate) fn network(&mut self, delay: Delay) -> Network {
+        let mut share = |kind, most: u64| if self.is_on(kind) { self.chance.between(1, most) as u32 } else { 0 };
         Network {
             delay,
-            loss_ppm: share(300_000),
-            duplication_ppm: share(200_000),
-            lateness_ppm: share(200_000),
+            loss_ppm: share(Kind::Loss, 300_000),
+            duplication_ppm: share(Kind::Duplication, 200_000),
+            lateness_ppm: share(Kind::Lateness, 200_000),
             late_by: Delay { min_us: 1_000, max_us: 400_000 },
             faulty_until_us: FAULTS_END_US,
         }
     }
 
-    fn clock_skew(&mut self) -> Vec<i64> {
-        if !self.is_on() {
+    pub(crate) fn clock_skew(&mut self) -> Vec<i64> {
+        if !self.is_on(Kind::Clocks) {
             return Vec::new();
         }
         let skew = |chance: &mut Chance| chance.between(0, 2 * SKEW_PPM_MAX) as i64 - SKEW_PPM_MAX as i64;
         self.nodes.iter().map(|_| skew(self.chance)).collect()
     }
 
-    fn crash(&mut self) {
+    pub(crate) fn crash(&mut self) {
         let node = self.node();
         let (down_us, up_us) = self.span();
         self.schedule.push((down_us, Happening::Crash(node)));
@@ -114,7 +183,7 @@ impl Draw<'_> {
         }
     }
 
-    fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         let node = self.node();
         let (from_us, until_us) = self.span();
         self.schedule.push((from_us, Happening::Pause(node)));
@@ -122,7 +191,7 @@ impl Draw<'_> {
     }
 
     /// Whole (two sides), one-way (one side hears the other), or partial (some pairs only).
-    fn partition(&mut self) {
+    pub(crate) fn partition(&mut self) {
         let (from_us, until_us) = self.span();
         let sides: Vec<bool> = self.nodes.iter().map(|_| self.chance.happens(500_000)).collect();
         let is_one_way = self.chance.happens(300_000);
@@ -131,11 +200,15 @@ impl Draw<'_> {
             let is_across = sides[from] != sides[to];
             let is_spared = is_one_way && sides[from];
             if is_across && !is_spared && self.chance.happens(pairs_ppm) {
-                let (from, to) = (self.nodes[from], self.nodes[to]);
-                self.schedule.push((from_us, Happening::Cut(from, to)));
-                self.schedule.push((until_us, Happening::Mend(from, to)));
+                self.cut((self.nodes[from], self.nodes[to]), (from_us, until_us));
             }
         }
+    }
+
+    /// What the first says does not reach the second meanwhile.
+    pub(crate) fn cut(&mut self, (from, to): (NodeId, NodeId), (from_us, until_us): (u64, u64)) {
+        self.schedule.push((from_us, Happening::Cut(from, to)));
+        self.schedule.push((until_us, Happening::Mend(from, to)));
     }
 
     /// One node can be heard by one other node only, for ever: the partial partition in which Bully elections have been
@@ -157,7 +230,7 @@ impl Draw<'_> {
 
     fn command(&mut self) {
         let (at_us, node) = (self.moment(), self.node());
-        let command = if self.is_on() { Command::Start } else { Command::Resign };
+        let command = if self.chance.happens(500_000) { Command::Start } else { Command::Resign };
         self.schedule.push((at_us, Happening::Command(node, command)));
     }
 

@@ -469,11 +469,10 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         self.next_number = self.next_number.checked_add(1).unwrap_or(1);
         let number = self.next_number;
         self.slot(slot).timers[timer as usize] = number;
-        let drawn_us = self.chance.between(delay.min_us, delay.max_us);
         let skew_ppm = self.setup.clock_skew_ppm.get(slot as usize).copied().unwrap_or(0);
-        let skew_us = i128::from(drawn_us) * i128::from(skew_ppm) / 1_000_000;
-        let skewed_us = u64::try_from(i128::from(drawn_us) + skew_us).unwrap_or(0);
-        self.queue.push(self.now_us + skewed_us, Event::Timer { slot, timer, number });
+        let delay = delay.skewed(skew_ppm);
+        let drawn_us = self.chance.between(delay.min_us, delay.max_us);
+        self.queue.push(self.now_us + drawn_us, Event::Timer { slot, timer, number });
     }
 
     fn disturb(&mut self) {

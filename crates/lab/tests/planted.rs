@@ -8,7 +8,9 @@ use primus_core::election::ring::Winner;
 use primus_core::load::Score;
 use primus_core::planted::{Bug, Planted};
 use primus_core::rank::RankBy;
+use primus_lab::cluster::Cluster;
 use primus_lab::experiment::{Contest, Experiment};
+use primus_lab::faults::Kinds;
 use primus_lab::invariants::Property;
 use primus_lab::tally;
 
@@ -70,4 +72,32 @@ fn a_lost_token_that_nobody_replaces_is_found() {
 #[test]
 fn an_own_id_sent_again_and_again_is_found() {
     must_find(Bug::OwnIdSentAgain, |planted| calm(ring(Winner::Lowest, 7, |rules| rules.planted = planted)));
+}
+
+/// A bug in a cluster; without it the same seeds must all pass.
+fn must_find_in_cluster(bug: Bug) {
+    let violation =
+        |planted, seed| Cluster { servers: 3, faults: Kinds::All, planted }.run(seed, &mut ()).violation;
+    let found = (0..SEEDS_MAX).find_map(|seed| Some((seed, violation(Planted::the(bug), seed)?)));
+    let (last, violated) = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
+    for seed in 0..=last {
+        assert_eq!(violation(Planted::NONE, seed), None, "seed {seed} without {bug:?}");
+    }
+    println!("{bug:?} violates {} at seed {last}: {}", violated.property.name(), violated.what);
+    tally::add("planted", 1);
+}
+
+#[test]
+fn an_acknowledgement_before_the_sync_is_found() {
+    must_find_in_cluster(Bug::AcknowledgedBeforeSync);
+}
+
+#[test]
+fn an_append_of_an_old_term_that_is_accepted_is_found() {
+    must_find_in_cluster(Bug::OldTermAppend);
+}
+
+#[test]
+fn a_vote_that_is_forgotten_is_found() {
+    must_find_in_cluster(Bug::VoteForgotten);
 }

@@ -1,0 +1,44 @@
+//! State machine safety: all servers apply the same entry at the same place, one after the other, and a state that comes
+//! as a whole is the one that applying would have made.
+
+use primus_core::NodeId;
+use primus_replica::Term;
+use primus_replica::message::{Entry, Snapshot};
+
+use super::{Committed, Judgement};
+use crate::cluster::host::{Owner, digest};
+
+/// A server applies an entry; whoever is the first decides what belongs there.
+pub(super) fn on_apply(
+    id: NodeId,
+    term: Term,
+    entry: &Entry,
+    owner: &Owner,
+    committed: &mut Vec<Committed>,
+) -> Judgement {
+    let place = usize::try_from(entry.index - 1).expect("an index fits");
+    if entry.index != owner.applied + 1 || place > committed.len() {
+        return Err(format!("server {id} applied entry {} after {}", entry.index, owner.applied));
+    }
+    if place == committed.len() {
+        let digest = digest(owner.digest, &entry.data);
+        committed.push(Committed { term: entry.term, data: entry.data.clone(), digest, known_in: term });
+    }
+    let first = &committed[place];
+    if (first.term, &first.data) == (entry.term, &entry.data) {
+        return Ok(());
+    }
+    Err(format!("server {id} applied another entry {} than the first that did", entry.index))
+}
+
+/// A server takes over a whole state.
+pub(super) fn on_restore(id: NodeId, snapshot: &Snapshot, committed: &[Committed]) -> Judgement {
+    let place = usize::try_from(snapshot.index).ok().and_then(|index| index.checked_sub(1));
+    let entry = place.and_then(|place| committed.get(place));
+    let is_same =
+        |entry: &Committed| entry.term == snapshot.term && snapshot.data == entry.digest.to_be_bytes()[..];
+    if entry.is_some_and(is_same) {
+        return Ok(());
+    }
+    Err(format!("server {id} took over a state at {} that nobody ever had", snapshot.index))
+}

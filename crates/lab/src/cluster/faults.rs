@@ -1,0 +1,188 @@
+//! What goes wrong in a run of a cluster. Single faults are drawn as for elections ([`crate::faults`]); here are those that
+//! only clusters know, and the rule that a majority comes back in the end.
+
+use primus_core::NodeId;
+use primus_core::load::Score;
+use primus_core::machine::Delay;
+use primus_server::control::{Command, Reason};
+
+use crate::chance::Chance;
+use crate::faults::{Draw, FAULTS_END_US, Kind, Kinds};
+use crate::simulate::{Happening, Network};
+
+const CRASHES_MAX: u64 = 5;
+const PAUSES_MAX: u64 = 3;
+const PARTITIONS_MAX: u64 = 3;
+const COMMANDS_MAX: u64 = 10;
+/// How long messages take.
+const DELAY: Delay = Delay { min_us: 100, max_us: 2_000 };
+/// How long a sync takes: on a good disk, and on one that is busy or worn.
+const SYNC: Delay = Delay { min_us: 50, max_us: 2_000 };
+const SLOW_SYNC: Delay = Delay { min_us: 1_000, max_us: 100_000 };
+/// How long there is something to judge when nothing goes wrong.
+const CALM_END_US: u64 = 300_000;
+
+/// All faults of one run.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// What happens to whom.
+    pub(super) schedule: Vec<(u64, Happening)>,
+    /// What happens to whoever leads at that moment, and until when.
+    pub(super) strokes: Vec<(u64, Stroke, u64)>,
+    /// What owners command.
+    pub(super) commands: Vec<(u64, NodeId, Command)>,
+    pub(super) network: Network,
+    pub(super) clock_skew_ppm: Vec<i64>,
+    /// How long a sync takes on each host.
+    pub(super) syncs: Vec<Delay>,
+    /// When all of this is over.
+    pub(super) end_us: u64,
+}
+
+/// What can happen to a leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stroke {
+    Crash,
+    Pause,
+    /// Nobody hears it, and it hears nobody.
+    Isolate,
+}
+
+/// Draws the faults of a run among these servers.
+pub(super) fn plan(servers: &[NodeId], kinds: &Kinds, chance: &mut Chance) -> Plan {
+    let mut draw = Draw { nodes: servers, kinds, chance, schedule: Vec::new() };
+    let network = draw.network(DELAY);
+    let clock_skew_ppm = draw.clock_skew();
+    let syncs = slow_disks(&mut draw);
+    let mut strokes = Vec::new();
+    for _ in 0..draw.times(Kind::Crashes, CRASHES_MAX) {
+        crash(&mut draw, &mut strokes);
+    }
+    for _ in 0..draw.times(Kind::Pauses, PAUSES_MAX) {
+        stroke_or(Draw::pause, Stroke::Pause, &mut draw, &mut strokes);
+    }
+    for _ in 0..draw.times(Kind::Partitions, PARTITIONS_MAX) {
+        partition(&mut draw, &mut strokes);
+    }
+    let times = draw.times(Kind::Commands, COMMANDS_MAX);
+    let commands = (0..times).map(|_| command(&mut draw)).collect();
+    let end_us = if *kinds == Kinds::NONE { CALM_END_US } else { FAULTS_END_US };
+    bring_a_majority_back(&mut draw, end_us);
+    Plan { schedule: draw.schedule, strokes, commands, network, clock_skew_ppm, syncs, end_us }
+}
+
+/// Some disks are slow, or all of them.
+fn slow_disks(draw: &mut Draw<'_>) -> Vec<Delay> {
+    let share_ppm = if draw.is_on(Kind::Disks) { draw.chance.pick(&[300_000, 700_000, 1_000_000]) } else { 0 };
+    draw.nodes.iter().map(|_| if draw.chance.happens(share_ppm) { SLOW_SYNC } else { SYNC }).collect()
+}
+
+/// One server, the leader, or the power of all.
+fn crash(draw: &mut Draw<'_>, strokes: &mut Vec<(u64, Stroke, u64)>) {
+    if draw.chance.happens(200_000) {
+        let (from_us, until_us) = draw.span();
+        for server in draw.nodes {
+            draw.schedule.push((from_us, Happening::Crash(*server)));
+            let up_us = draw.chance.between(from_us, until_us);
+            draw.schedule.push((up_us, Happening::Restart(*server)));
+        }
+        return;
+    }
+    stroke_or(Draw::crash, Stroke::Crash, draw, strokes);
+}
+
+/// Two sides, one direction or some pairs; the leader alone; or two sides that only one server can reach.
+fn partition(draw: &mut Draw<'_>, strokes: &mut Vec<(u64, Stroke, u64)>) {
+    if draw.chance.happens(200_000) {
+        bridge(draw)
+    } else {
+        stroke_or(Draw::partition, Stroke::Isolate, draw, strokes)
+    }
+}
+
+fn bridge(draw: &mut Draw<'_>) {
+    let span = draw.span();
+    let mut shuffled = draw.nodes.to_vec();
+    draw.chance.shuffle(&mut shuffled);
+    let (left, right) = shuffled[1..].split_at((shuffled.len() - 1) / 2);
+    for (one, other) in left.iter().flat_map(|one| right.iter().map(move |other| (*one, *other))) {
+        draw.cut((one, other), span);
+        draw.cut((other, one), span);
+    }
+}
+
+/// The leader is one of many, and what happens to it matters most.
+fn stroke_or<'a>(
+    fault: impl Fn(&mut Draw<'a>),
+    stroke: Stroke,
+    draw: &mut Draw<'a>,
+    strokes: &mut Vec<(u64, Stroke, u64)>,
+) {
+    if draw.chance.happens(400_000) {
+        let (from_us, until_us) = draw.span();
+        strokes.push((from_us, stroke, until_us));
+    } else {
+        fault(draw);
+    }
+}
+
+fn command(draw: &mut Draw<'_>) -> (u64, NodeId, Command) {
+    let (at_us, server, other) = (draw.moment(), draw.node(), draw.node());
+    let command = match draw.chance.below(4) {
+        0 => Command::Elect,
+        1 => Command::Transfer(Some(other), Reason::Operator),
+        2 => Command::Transfer(None, Reason::Resigned),
+        _ => Command::Load(Score::from_hundredths(draw.chance.between(0, 10_000) as u32)),
+    };
+    (at_us, server, command)
+}
+
+/// Less than half may stay dead.
+fn bring_a_majority_back(draw: &mut Draw<'_>, end_us: u64) {
+    let mut servers = draw.nodes.to_vec();
+    draw.chance.shuffle(&mut servers);
+    let spared =
+        if draw.chance.happens(200_000) { draw.chance.between(0, (servers.len() as u64 - 1) / 2) } else { 0 };
+    let spared = usize::try_from(spared).expect("a length fits");
+    draw.schedule.extend(servers.into_iter().skip(spared).map(|server| (end_us, Happening::Restart(server))));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn plans(kinds: &Kinds) -> impl Iterator<Item = Plan> {
+        let servers: Vec<NodeId> = (1..=5).map(NodeId).collect();
+        (0..200).map(move |seed| plan(&servers, kinds, &mut Chance::new(seed)))
+    }
+
+    #[test]
+    fn every_kind_of_fault_occurs() {
+        let all: Vec<Plan> = plans(&Kinds::All).collect();
+        let has = |wanted: &dyn Fn(&Plan) -> bool| assert!(all.iter().any(wanted) && !all.iter().all(wanted));
+        for stroke in [Stroke::Crash, Stroke::Pause, Stroke::Isolate] {
+            has(&|plan| plan.strokes.iter().any(|(_, one, _)| *one == stroke));
+        }
+        has(&|plan| plan.schedule.iter().any(|(_, happening)| matches!(happening, Happening::Crash(_))));
+        has(&|plan| plan.schedule.iter().any(|(_, happening)| matches!(happening, Happening::Pause(_))));
+        has(&|plan| plan.schedule.iter().any(|(_, happening)| matches!(happening, Happening::Cut(..))));
+        has(&|plan| plan.network.loss_ppm > 0);
+        has(&|plan| plan.network.duplication_ppm > 0);
+        has(&|plan| plan.network.lateness_ppm > 0);
+        has(&|plan| !plan.clock_skew_ppm.is_empty());
+        has(&|plan| plan.syncs.contains(&SLOW_SYNC));
+        has(&|plan| !plan.commands.is_empty());
+    }
+
+    #[test]
+    fn a_kind_that_is_named_is_on_in_every_run_and_the_others_in_none() {
+        for plan in plans(&Kinds::These(BTreeSet::from([Kind::Loss]))) {
+            assert!(plan.network.loss_ppm > 0);
+            assert_eq!((plan.network.duplication_ppm, plan.network.lateness_ppm), (0, 0));
+            assert!(plan.strokes.is_empty() && plan.commands.is_empty() && plan.clock_skew_ppm.is_empty());
+            assert!(plan.schedule.iter().all(|(_, happening)| matches!(happening, Happening::Restart(_))));
+        }
+    }
+}

@@ -1,0 +1,629 @@
+//! One run: servers, disks, links and clients in virtual time, all chance drawn from one seed.
+//!
+//! It drives the servers as a real one drives its own: outputs are carried out in order, an owner that wants a snapshot
+//! says so while it applies, messages that promise something wait for the disk.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use primus_core::NodeId;
+use primus_core::election::Algorithm;
+use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
+use primus_core::planted::Bug;
+use primus_core::rank::RankBy;
+use primus_replica::message::{Entry, HardState, Kind, Record};
+use primus_replica::{Consensus, Term};
+use primus_server::control::{Command, Message, Notice, Timer};
+use primus_server::{self as server, Server};
+
+use super::checks::{Checks, State, is_healed};
+use super::faults::{self, Plan, Stroke};
+use super::host::{Host, Owner};
+use super::{Cluster, Messages, Report, Words};
+use crate::chance::Chance;
+use crate::observer::Observer;
+use crate::outcome::Leaders;
+use crate::queue::Queue;
+use crate::simulate::Happening;
+
+/// How long after the faults everybody may take to agree and to have everything.
+const HEALING_US_MAX: u64 = 10_000_000;
+const CLIENT_EVERY_US: u64 = 7_000;
+const READS_PPM: u32 = 300_000;
+/// How soon a peer notices that a process has died.
+const NOTICE: Delay = Delay { min_us: 50, max_us: 3_000 };
+/// How long a new link takes.
+const DIAL: Delay = Delay { min_us: 200, max_us: 2_000 };
+
+/// A run under way.
+pub(super) struct Run<'a, O> {
+    cluster: &'a Cluster,
+    seed: u64,
+    observer: &'a mut O,
+    ids: Vec<NodeId>,
+    /// In the order of the ids, which begin with 1.
+    hosts: Vec<Host>,
+    /// How servers are put together.
+    pattern: server::Plan,
+    plan: Plan,
+    queue: Queue<Event>,
+    outbox: Outbox<Server>,
+    chance: Chance,
+    now_us: u64,
+    /// Timers are numbered: one that was set again or cancelled is known by its old number.
+    next_number: u64,
+    cut: BTreeSet<(NodeId, NodeId)>,
+    clients: Clients,
+    checks: Checks,
+    /// In which term each host leads.
+    leading: Vec<Option<Term>>,
+    leaders: Leaders,
+    messages: Messages,
+    restored: u64,
+    healed_us: Option<u64>,
+    steps: u64,
+}
+
+/// Something that will happen.
+#[derive(Debug, Clone)]
+pub(super) enum Event {
+    Deliver {
+        from: NodeId,
+        to: NodeId,
+        message: Box<Words>,
+    },
+    Timer {
+        at: NodeId,
+        timer: Timer,
+        number: u64,
+    },
+    Synced {
+        at: NodeId,
+        incarnation: u32,
+    },
+    /// A link is lost; is the peer's process gone, or another one in its place?
+    Look {
+        at: NodeId,
+        peer: NodeId,
+        incarnation: u32,
+    },
+    /// A link can be made again.
+    Dial {
+        at: NodeId,
+        peer: NodeId,
+    },
+    Clients,
+    Happening(Happening),
+    Stroke(Stroke, u64),
+    Command(NodeId, Command),
+}
+
+/// Everybody who writes and reads.
+#[derive(Debug, Default)]
+struct Clients {
+    written: u64,
+    read: u64,
+    acknowledged: u64,
+    answered: u64,
+    /// Writes after this one were asked for when the faults were over.
+    last_in_trouble: Option<u64>,
+    /// Where the first of those is.
+    wanted: Option<u64>,
+}
+
+impl<'a, O: Observer<Server>> Run<'a, O> {
+    pub(super) fn new(cluster: &'a Cluster, seed: u64, observer: &'a mut O) -> Self {
+        let ids: Vec<NodeId> = (1..=cluster.servers).map(NodeId).collect();
+        let mut chance = Chance::new(seed);
+        let pattern = pattern(&ids, &mut chance);
+        let plan = faults::plan(&ids, &cluster.faults, &mut chance);
+        Self {
+            cluster,
+            seed,
+            observer,
+            hosts: ids.iter().map(|_| Host::default()).collect(),
+            leading: vec![None; ids.len()],
+            ids,
+            pattern,
+            plan,
+            queue: Queue::new(),
+            outbox: Outbox::new(),
+            chance,
+            now_us: 0,
+            next_number: 0,
+            cut: BTreeSet::new(),
+            clients: Clients::default(),
+            checks: Checks::default(),
+            leaders: Leaders::default(),
+            messages: Messages::default(),
+            restored: 0,
+            healed_us: None,
+            steps: 0,
+        }
+    }
+
+    /// Makes the run and judges it.
+    pub(super) fn finish(mut self) -> Report {
+        self.begin();
+        while !self.checks.is_violated() && !self.is_over() && self.next_event() {}
+        let states = self.states();
+        self.checks.on_end(&states, self.clients.wanted);
+        let (violation, properties) = self.checks.verdict();
+        Report {
+            seed: self.seed,
+            violation,
+            properties,
+            table: states.iter().map(|state| (state.id, state.leader)).collect(),
+            leaders: self.leaders,
+            messages: self.messages,
+            acknowledged: self.clients.acknowledged,
+            reads: self.clients.answered,
+            restored: self.restored,
+            healed_us: self.healed_us,
+            virtual_us: self.now_us,
+            steps: self.steps,
+        }
+    }
+
+    fn begin(&mut self) {
+        for id in self.ids.clone() {
+            let at_us = self.chance.between(0, 100_000);
+            self.queue.push(at_us, Event::Happening(Happening::Restart(id)));
+        }
+        self.queue.push(CLIENT_EVERY_US, Event::Clients);
+        for (at_us, happening) in std::mem::take(&mut self.plan.schedule) {
+            self.queue.push(at_us, Event::Happening(happening));
+        }
+        for (at_us, stroke, until_us) in std::mem::take(&mut self.plan.strokes) {
+            self.queue.push(at_us, Event::Stroke(stroke, until_us));
+        }
+        for (at_us, server, command) in std::mem::take(&mut self.plan.commands) {
+            self.queue.push(at_us, Event::Command(server, command));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.healed_us.is_some() || self.now_us > self.plan.end_us + HEALING_US_MAX
+    }
+
+    fn states(&self) -> Vec<State> {
+        let state = |(id, host): (&NodeId, &Host)| {
+            let process = host.process.as_ref()?;
+            Some(State { id: *id, leader: process.leader(), applied: host.owner.applied })
+        };
+        self.ids.iter().zip(&self.hosts).filter_map(state).collect()
+    }
+
+    fn host(&mut self, id: NodeId) -> &mut Host {
+        &mut self.hosts[place(id)]
+    }
+
+    fn next_event(&mut self) -> bool {
+        let Some((at_us, event)) = self.queue.pop() else { return false };
+        self.now_us = at_us;
+        match event.receiver().and_then(|at| self.host(at).backlog.as_mut()) {
+            Some(backlog) => backlog.push(event),
+            None => self.on_event(event),
+        }
+        true
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Deliver { from, to, message } => self.deliver(from, to, *message),
+            Event::Timer { at, timer, number } => self.on_timer(at, timer, number),
+            Event::Synced { at, incarnation } => self.on_synced(at, incarnation),
+            Event::Look { at, peer, incarnation } => self.on_look(at, peer, incarnation),
+            Event::Dial { at, peer } => self.on_dial(at, peer),
+            Event::Clients => self.on_clients(),
+            Event::Happening(happening) => self.on_happening(happening),
+            Event::Stroke(stroke, until_us) => self.on_stroke(stroke, until_us),
+            Event::Command(server, command) => self.step(server, Input::Command(command)),
+        }
+    }
+
+    fn on_happening(&mut self, happening: Happening) {
+        self.observer.on_happening(self.now_us, &happening);
+        match happening {
+            Happening::Crash(id) => self.crash(id),
+            Happening::Restart(id) => self.restart(id),
+            Happening::Pause(id) => self.host(id).pause(),
+            Happening::Resume(id) => self.resume(id),
+            Happening::Cut(from, to) => _ = self.cut.insert((from, to)),
+            Happening::Mend(from, to) => {
+                self.cut.remove(&(from, to));
+                self.after(DIAL, Event::Dial { at: to, peer: from });
+            }
+            Happening::Command(..) => unreachable!("clusters are commanded otherwise"),
+        }
+    }
+
+    /// Whoever leads is hit; if nobody does, anybody.
+    fn on_stroke(&mut self, stroke: Stroke, until_us: u64) {
+        let victim = self.leader_to_ask().unwrap_or_else(|| self.chance.pick(&self.ids));
+        let happening = |at_us, happening| (at_us, Event::Happening(happening));
+        let events = match stroke {
+            Stroke::Crash => vec![
+                happening(self.now_us, Happening::Crash(victim)),
+                happening(until_us, Happening::Restart(victim)),
+            ],
+            Stroke::Pause => vec![
+                happening(self.now_us, Happening::Pause(victim)),
+                happening(until_us, Happening::Resume(victim)),
+            ],
+            Stroke::Isolate => {
+                let pairs = self.peers(victim).into_iter().flat_map(|peer| [(victim, peer), (peer, victim)]);
+                let both = pairs.flat_map(|(from, to)| {
+                    [
+                        happening(self.now_us, Happening::Cut(from, to)),
+                        happening(until_us, Happening::Mend(from, to)),
+                    ]
+                });
+                both.collect()
+            }
+        };
+        events.into_iter().for_each(|(at_us, event)| self.queue.push(at_us, event));
+    }
+
+    fn after(&mut self, delay: Delay, event: Event) {
+        let at_us = self.now_us + self.chance.between(delay.min_us, delay.max_us);
+        self.queue.push(at_us, event);
+    }
+
+    fn peers(&self, id: NodeId) -> Vec<NodeId> {
+        self.ids.iter().copied().filter(|peer| *peer != id).collect()
+    }
+
+    /// Messages first, then timers: a pause of one's own is nobody else's silence.
+    fn resume(&mut self, id: NodeId) {
+        let Some(mut backlog) = self.host(id).backlog.take() else { return };
+        backlog.sort_by_key(|event| matches!(event, Event::Timer { .. }));
+        backlog.into_iter().for_each(|event| self.queue.push(self.now_us, event));
+    }
+
+    fn crash(&mut self, id: NodeId) {
+        let host = &mut self.hosts[place(id)];
+        if host.process.is_none() {
+            return;
+        }
+        host.disk.crash(&mut self.chance);
+        host.forget();
+        let incarnation = host.incarnation;
+        self.leading[place(id)] = None;
+        for peer in self.peers(id) {
+            self.after(NOTICE, Event::Look { at: peer, peer: id, incarnation });
+        }
+    }
+
+    fn restart(&mut self, id: NodeId) {
+        if self.host(id).process.is_some() {
+            return;
+        }
+        let mut records = self.host(id).disk.read();
+        if self.cluster.planted.is(Bug::VoteForgotten) {
+            records.iter_mut().for_each(forget_vote);
+        }
+        self.pattern.id = id;
+        let Ok(process) = catch_unwind(AssertUnwindSafe(|| self.pattern.server(records))) else {
+            return self.checks.on_panic(id, "it cannot start with what is on its disk");
+        };
+        let log = process.replica().log();
+        self.checks.on_start(id, log, log.snapshot());
+        let host = &mut self.hosts[place(id)];
+        host.owner = Owner::new(log.snapshot(), self.pattern.snapshot_every);
+        host.incarnation += 1;
+        host.started_us = self.now_us;
+        host.process = Some(process);
+        self.step(id, Input::Command(Command::Boot));
+        for peer in self.peers(id) {
+            self.after(DIAL, Event::Dial { at: peer, peer: id });
+            self.after(DIAL, Event::Dial { at: id, peer });
+        }
+    }
+
+    /// Only a refusal counts, and a cut link cannot refuse.
+    fn on_look(&mut self, at: NodeId, peer: NodeId, incarnation: u32) {
+        let found = self.host(peer);
+        let is_gone = found.process.is_none() || found.incarnation != incarnation;
+        if is_gone && !self.cut.contains(&(peer, at)) {
+            self.step(at, Input::LinkDown(peer));
+            self.step(at, Input::Command(Command::Gone(peer)));
+        }
+    }
+
+    fn on_dial(&mut self, at: NodeId, peer: NodeId) {
+        if self.cut.contains(&(peer, at)) {
+            return;
+        }
+        let input = match self.host(peer).process {
+            Some(_) => Input::LinkUp(peer),
+            None => Input::Command(Command::Gone(peer)),
+        };
+        self.step(at, input);
+    }
+
+    /// Somebody who believes to lead, and can answer.
+    fn leader_to_ask(&mut self) -> Option<NodeId> {
+        let leads = |id: &NodeId| self.hosts[place(*id)].is_running() && self.leading[place(*id)].is_some();
+        let leaders: Vec<NodeId> = self.ids.iter().copied().filter(leads).collect();
+        (!leaders.is_empty()).then(|| self.chance.pick(&leaders))
+    }
+
+    /// Clients ask whoever leads, now and then, and see whether all is well again.
+    fn on_clients(&mut self) {
+        self.queue.push(self.now_us + CLIENT_EVERY_US, Event::Clients);
+        if self.now_us > self.plan.end_us {
+            self.clients.last_in_trouble.get_or_insert(self.clients.written);
+            if is_healed(&self.states(), self.clients.wanted) {
+                self.healed_us = Some(self.now_us - self.plan.end_us);
+                return;
+            }
+        }
+        let Some(leader) = self.leader_to_ask() else { return };
+        if self.chance.happens(READS_PPM) {
+            self.clients.read += 1;
+            let (number, since) = (self.clients.read, self.checks.acknowledged());
+            self.host(leader).owner.reads.insert(number, since);
+            self.step(leader, Input::Command(Command::Read(number)));
+        }
+        self.clients.written += 1;
+        let words = Bytes::copy_from_slice(&self.clients.written.to_be_bytes());
+        self.host(leader).owner.writes.insert(words.clone());
+        self.step(leader, Input::Command(Command::Propose(words)));
+    }
+
+    fn deliver(&mut self, from: NodeId, to: NodeId, message: Words) {
+        if self.cut.contains(&(from, to)) {
+            self.observer.on_loss(self.now_us, from, to, &message);
+        } else {
+            self.step(to, Input::Message { from, message });
+        }
+    }
+
+    fn on_timer(&mut self, at: NodeId, timer: Timer, number: u64) {
+        if self.host(at).timers.get(&timer) == Some(&number) {
+            self.host(at).timers.remove(&timer);
+            self.step(at, Input::Timer(timer));
+        }
+    }
+
+    fn on_synced(&mut self, at: NodeId, incarnation: u32) {
+        let host = self.host(at);
+        if host.incarnation != incarnation || host.process.is_none() {
+            return;
+        }
+        let Some(token) = host.disk.end_sync() else { return };
+        let waiting = std::mem::take(&mut host.waiting);
+        let (ready, waiting) = waiting.into_iter().partition(|(after, ..)| *after <= token);
+        host.waiting = waiting;
+        let ready: Vec<(Token, NodeId, Words)> = ready;
+        ready.into_iter().for_each(|(_, to, message)| self.send(at, to, message));
+        self.sync(at);
+        self.step(at, Input::Persisted(token));
+    }
+
+    /// Starts a sync, if there is something to sync and none runs.
+    fn sync(&mut self, at: NodeId) {
+        let host = self.host(at);
+        let incarnation = host.incarnation;
+        if host.disk.begin_sync() {
+            let delay = self.plan.syncs[place(at)];
+            self.after(delay, Event::Synced { at, incarnation });
+        }
+    }
+
+    fn step(&mut self, id: NodeId, mut input: Input<Server>) {
+        let clock_us = self.clock_us(id);
+        let Some(server) = self.hosts[place(id)].process.as_mut() else { return };
+        server.at(clock_us);
+        if self.cluster.planted.is(Bug::OldTermAppend) {
+            renew_term(&mut input, server.replica().view().2);
+        }
+        let mut outbox = std::mem::take(&mut self.outbox);
+        let stepped = catch_unwind(AssertUnwindSafe(|| server.step(input.clone(), &mut outbox)));
+        self.steps += 1;
+        if let Err(words) = stepped {
+            self.hosts[place(id)].process = None;
+            return self
+                .checks
+                .on_panic(id, words.downcast_ref::<String>().map_or("without a word", String::as_str));
+        }
+        self.observer.on_step(self.now_us, id, &input, outbox.as_slice());
+        self.check_step(id, outbox.as_slice());
+        for output in outbox.drain() {
+            self.carry_out(id, output);
+        }
+        self.outbox = outbox;
+    }
+
+    fn check_step(&mut self, id: NodeId, outputs: &[Output<Server>]) {
+        let Some(server) = &self.hosts[place(id)].process else { return };
+        let log = server.replica().log();
+        for output in outputs {
+            if let Output::Persist { records, .. } = output {
+                self.checks.on_append(id, records.iter().filter_map(appended), log);
+            }
+        }
+        let leads = self.hosts[place(id)].leads();
+        let before = std::mem::replace(&mut self.leading[place(id)], leads);
+        if let Some(term) = leads.filter(|_| leads != before) {
+            self.checks.on_lead(id, term, log);
+            self.leaders.changes += 1;
+            let at_once = self.leading.iter().flatten().count();
+            self.leaders.most_at_once = self.leaders.most_at_once.max(u32::try_from(at_once).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn carry_out(&mut self, id: NodeId, output: Output<Server>) {
+        let is_hasty = self.cluster.planted.is(Bug::AcknowledgedBeforeSync);
+        match output {
+            Output::Send { to, message } => self.send(id, to, message),
+            Output::SendAfter { to, message, .. } if is_hasty => self.send(id, to, message),
+            Output::SendAfter { token, to, message } => self.host(id).waiting.push((token, to, message)),
+            Output::Persist { token, records } => {
+                self.host(id).disk.write(token, records);
+                self.sync(id);
+                if is_hasty {
+                    self.step(id, Input::Persisted(token));
+                }
+            }
+            Output::Set { timer, delay } => self.set_timer(id, timer, delay),
+            Output::Cancel(timer) => _ = self.host(id).timers.remove(&timer),
+            Output::Notify(notice) => self.on_notice(id, notice),
+            Output::Ignore(_) => {}
+        }
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, message: Words) {
+        self.messages.add(&message);
+        let network = self.plan.network;
+        if self.now_us < network.faulty_until_us {
+            if self.chance.happens(network.loss_ppm) {
+                return self.observer.on_loss(self.now_us, from, to, &message);
+            }
+            if self.chance.happens(network.duplication_ppm) {
+                self.dispatch(from, to, message.clone());
+            }
+        }
+        self.dispatch(from, to, message);
+    }
+
+    /// Every message draws its own time, so messages overtake each other.
+    fn dispatch(&mut self, from: NodeId, to: NodeId, message: Words) {
+        let network = self.plan.network;
+        let is_late = self.now_us < network.faulty_until_us && self.chance.happens(network.lateness_ppm);
+        let late_us = if is_late { self.chance.between(network.late_by.min_us, network.late_by.max_us) } else { 0 };
+        let at_us = self.now_us + late_us + self.chance.between(network.delay.min_us, network.delay.max_us);
+        self.queue.push(at_us, Event::Deliver { from, to, message: Box::new(message) });
+    }
+
+    fn set_timer(&mut self, id: NodeId, timer: Timer, delay: Delay) {
+        self.next_number += 1;
+        let number = self.next_number;
+        self.host(id).timers.insert(timer, number);
+        self.after(delay.skewed(self.skew_ppm(id)), Event::Timer { at: id, timer, number });
+    }
+
+    fn skew_ppm(&self, id: NodeId) -> i64 {
+        self.plan.clock_skew_ppm.get(place(id)).copied().unwrap_or(0)
+    }
+
+    /// A process counts from its own start, on a clock of its own.
+    fn clock_us(&self, id: NodeId) -> u64 {
+        let elapsed_us = i128::from(self.now_us - self.hosts[place(id)].started_us);
+        let clock_us = elapsed_us * 1_000_000 / (1_000_000 + i128::from(self.skew_ppm(id)));
+        u64::try_from(clock_us).unwrap_or(0)
+    }
+
+    fn on_notice(&mut self, id: NodeId, notice: Notice) {
+        match notice {
+            Notice::Committed(entries) => entries.iter().for_each(|entry| self.apply(id, entry)),
+            Notice::Restored(snapshot) => {
+                self.restored += 1;
+                self.checks.on_restore(id, &snapshot);
+                self.host(id).owner.restore(&snapshot);
+            }
+            Notice::Readable(number, index) => {
+                if let Some(since) = self.host(id).owner.reads.remove(&number) {
+                    self.clients.answered += 1;
+                    self.checks.on_read(id, since, index);
+                }
+            }
+            Notice::Unreadable(number) => _ = self.host(id).owner.reads.remove(&number),
+            // Clients of a deposed leader never learn what became of their writes.
+            Notice::Leader(leader, ..) if leader != Some(id) => {
+                self.host(id).owner.writes.clear();
+                self.host(id).owner.reads.clear();
+            }
+            Notice::Refused(_, words) => _ = self.host(id).owner.writes.remove(&words),
+            _ => {}
+        }
+    }
+
+    fn apply(&mut self, id: NodeId, entry: &Entry) {
+        let host = &mut self.hosts[place(id)];
+        let Some(term) = host.process.as_ref().map(|server| server.replica().view().2) else { return };
+        let is_new = self.checks.on_apply(id, term, entry, &host.owner);
+        host.owner.apply(entry.index, &entry.data);
+        if host.owner.writes.remove(&entry.data) {
+            self.acknowledge(entry);
+        }
+        if is_new {
+            self.check_leaders();
+        }
+        if let Some(state) = self.host(id).owner.snapshot() {
+            self.step(id, Input::Command(Command::Compact(entry.index, state)));
+        }
+    }
+
+    fn acknowledge(&mut self, entry: &Entry) {
+        self.checks.on_acknowledged(entry.index);
+        self.clients.acknowledged += 1;
+        let number = entry.data.first_chunk().copied().map(u64::from_be_bytes);
+        if self.clients.last_in_trouble.is_some_and(|last| number > Some(last)) {
+            self.clients.wanted.get_or_insert(entry.index);
+        }
+    }
+
+    fn check_leaders(&mut self) {
+        for (id, host) in self.ids.iter().zip(&self.hosts) {
+            if let (Some(term), Some(server)) = (host.leads(), &host.process) {
+                self.checks.on_commit(*id, term, server.replica().log());
+            }
+        }
+    }
+}
+
+impl Event {
+    /// Whose process takes part in it, and can stand still.
+    const fn receiver(&self) -> Option<NodeId> {
+        match self {
+            Self::Deliver { to: at, .. }
+            | Self::Timer { at, .. }
+            | Self::Synced { at, .. }
+            | Self::Look { at, .. }
+            | Self::Dial { at, .. }
+            | Self::Command(at, _) => Some(*at),
+            Self::Clients | Self::Happening(_) | Self::Stroke(..) => None,
+        }
+    }
+}
+
+/// Servers as people configure them, with any algorithm and any rank, and with snapshots as often as runs need them.
+fn pattern(ids: &[NodeId], chance: &mut Chance) -> server::Plan {
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 7460));
+    let mut plan = server::Plan::new(ids[0], ids.iter().map(|id| (*id, nowhere)).collect());
+    plan.algorithm = chance.pick(&[Algorithm::Bully, Algorithm::Bully, Algorithm::Ring]);
+    plan.rank = chance.pick(&[RankBy::Id, RankBy::Load]);
+    plan.snapshot_every = chance.pick(&[8, 40, 1_000]);
+    plan
+}
+
+fn place(id: NodeId) -> usize {
+    usize::try_from(id.0 - 1).expect("ids of servers are small")
+}
+
+const fn appended(record: &Record) -> Option<&Entry> {
+    match record {
+        Record::Append(entry) => Some(entry),
+        _ => None,
+    }
+}
+
+/// The planted bug: a vote that was never written.
+fn forget_vote(record: &mut Record) {
+    if let Record::HardState(state) = record {
+        *state = HardState { vote: 0, ..*state };
+    }
+}
+
+/// The planted bug: an append of an old term is taken for one of this term.
+fn renew_term(input: &mut Input<Server>, term: Term) {
+    if let Input::Message { message: Message::Replica(message), .. } = input
+        && message.kind == Kind::Append
+    {
+        message.term = message.term.max(term.0);
+    }
+}
