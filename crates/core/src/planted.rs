@@ -25,11 +25,15 @@ pub enum Bug {
     OldTermAppend,
     /// Disk: a server that starts again does not know whom it voted for.
     VoteForgotten,
+    /// Replica: a vote is given again to whoever asks later in the same term.
+    VotesTwice,
+    /// Replica: an entry of an older term counts as committed once a majority has it (Raft, figure 8).
+    CommitsByCountingOldTerms,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::AddressesAsText,
         Self::TieElectsNobody,
         Self::LoserWithoutTimer,
@@ -40,6 +44,8 @@ impl Bug {
         Self::AcknowledgedBeforeSync,
         Self::OldTermAppend,
         Self::VoteForgotten,
+        Self::VotesTwice,
+        Self::CommitsByCountingOldTerms,
     ];
 }
 

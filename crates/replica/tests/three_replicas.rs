@@ -1,134 +1,16 @@
 //! Three replicas in one process: messages in order, disks that are slow on purpose.
 
-use std::collections::VecDeque;
+mod common;
 
 use bytes::Bytes;
 use primus_core::NodeId;
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
+use primus_core::machine::Input;
 use primus_replica::consensus::Consensus;
-use primus_replica::message::{Entry, Kind, Message, Record};
+use primus_replica::message::{Kind, Message};
 use primus_replica::replica::Tick;
-use primus_replica::{Command, Notice, Replica, Role, Settings};
+use primus_replica::{Command, Notice, Replica};
 
-/// A replica with its disk.
-struct Host {
-    replica: Option<Replica>,
-    /// What is durable, and what is still being written.
-    disk: Vec<Record>,
-    writing: VecDeque<(Token, Vec<Record>)>,
-    waiting: Vec<(Token, NodeId, Message)>,
-    committed: Vec<Bytes>,
-    notices: Vec<Notice>,
-}
-
-struct World {
-    hosts: Vec<Host>,
-    under_way: VecDeque<(NodeId, NodeId, Message)>,
-    /// Does the disk finish its writes by itself?
-    is_disk_fast: bool,
-}
-
-impl World {
-    fn new(count: u64) -> Self {
-        let hosts = (1..=count).map(|id| Host {
-            replica: Some(Replica::new(settings(id, count), [])),
-            disk: Vec::new(),
-            writing: VecDeque::new(),
-            waiting: Vec::new(),
-            committed: Vec::new(),
-            notices: Vec::new(),
-        });
-        Self { hosts: hosts.collect(), under_way: VecDeque::new(), is_disk_fast: true }
-    }
-
-    fn host(&mut self, id: u64) -> &mut Host {
-        &mut self.hosts[id as usize - 1]
-    }
-
-    fn step(&mut self, id: u64, input: Input<Replica>) {
-        let Some(replica) = self.host(id).replica.as_mut() else { return };
-        let mut out = Outbox::new();
-        replica.step(input, &mut out);
-        for output in out.drain() {
-            let from = NodeId(id);
-            match output {
-                Output::Send { to, message } => self.under_way.push_back((from, to, message)),
-                Output::SendAfter { token, to, message } => self.host(id).waiting.push((token, to, message)),
-                Output::Persist { token, records } => self.host(id).writing.push_back((token, records)),
-                Output::Notify(Notice::Committed(entries)) => {
-                    let data = entries.into_iter().map(|entry: Entry| entry.data).filter(|data| !data.is_empty());
-                    self.host(id).committed.extend(data);
-                }
-                Output::Notify(notice) => self.host(id).notices.push(notice),
-                Output::Set { .. } | Output::Cancel(_) | Output::Ignore(_) => {}
-            }
-        }
-    }
-
-    fn command(&mut self, id: u64, command: Command) {
-        self.step(id, Input::Command(command));
-        self.settle();
-    }
-
-    fn sync(&mut self, id: u64) -> bool {
-        let Some((token, records)) = self.host(id).writing.pop_front() else { return false };
-        self.host(id).disk.extend(records);
-        let (ready, waiting) =
-            std::mem::take(&mut self.host(id).waiting).into_iter().partition(|(t, ..)| *t <= token);
-        self.host(id).waiting = waiting;
-        let ready: Vec<_> = ready;
-        self.under_way.extend(ready.into_iter().map(|(_, to, message)| (NodeId(id), to, message)));
-        self.step(id, Input::Persisted(token));
-        true
-    }
-
-    fn settle(&mut self) {
-        loop {
-            let mut is_busy = false;
-            while let Some((from, message_to, message)) = self.under_way.pop_front() {
-                is_busy = true;
-                self.step(message_to.0, Input::Message { from, message });
-            }
-            for id in 1..=self.hosts.len() as u64 {
-                is_busy |= self.is_disk_fast && self.sync(id);
-            }
-            if !is_busy {
-                return;
-            }
-        }
-    }
-
-    /// What was not durable is gone, and so is everything that waited for it.
-    fn crash(&mut self, id: u64) {
-        let host = self.host(id);
-        host.replica = None;
-        host.writing.clear();
-        host.waiting.clear();
-    }
-
-    fn restart(&mut self, id: u64) {
-        let count = self.hosts.len() as u64;
-        let host = self.host(id);
-        host.replica = Some(Replica::new(settings(id, count), host.disk.clone()));
-        host.committed.clear();
-    }
-
-    fn leaders(&self) -> Vec<u64> {
-        let view = |host: &Host| host.replica.as_ref().map(|replica| replica.view().0);
-        let leads = (1..).zip(&self.hosts).filter(|(_, host)| view(host) == Some(Role::Leader));
-        leads.map(|(id, _)| id).collect()
-    }
-}
-
-fn settings(id: u64, count: u64) -> Settings {
-    Settings {
-        id: NodeId(id),
-        voters: (1..=count).map(NodeId).collect(),
-        tick: Delay::exactly_ms(25),
-        backstop_ticks: 40 + 4 * id as usize,
-        keep_entries: 2,
-    }
-}
+type World = common::World<Replica>;
 
 fn text(words: &[&'static str]) -> Vec<Bytes> {
     words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect()
