@@ -92,6 +92,11 @@ impl<M: Machine> World<M> {
         self.step(node, Input::Command(command))
     }
 
+    /// The link to a peer came up again. `None` if the node is crashed or unknown.
+    pub fn link_up(&mut self, node: NodeId, peer: NodeId) -> Option<Taken<M>> {
+        self.step(node, Input::LinkUp(peer))
+    }
+
     /// The message at this place of [`World::in_flight`] reaches its end.
     ///
     /// # Panics
@@ -217,6 +222,11 @@ impl<M: Machine> World<M> {
     #[must_use]
     pub fn machine(&self, node: NodeId) -> Option<&M> {
         self.node(node)?.machine.as_ref()
+    }
+
+    /// The same, to tell it what no input says: how late it is.
+    pub fn machine_mut(&mut self, node: NodeId) -> Option<&mut M> {
+        self.node_mut(node)?.machine.as_mut()
     }
 
     /// What is on its way.

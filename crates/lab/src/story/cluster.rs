@@ -4,10 +4,11 @@
 //! cluster bully NAME… [rank=id|address|load] [scores=20,43,7] [known] [preempt=true|false]
 //!                     [asking=one-by-one] [reminders] [leader=NAME]
 //! cluster ring ID…    [winner=lowest|highest] [preempt=true|false] [reminders] [leader=ID]
+//! cluster control ID… [algorithm=bully|ring] [rank=id|load] [scores=20,43,7] [preempt=true|false] [leader=ID]
 //! ```
 //!
 //! Ranked by address, the names are addresses and the ids are 1, 2, … in the order given. `known` tells every
-//! node the others' scores beforehand. `leader` lets that node win before the story begins. Explorations open
+//! node the others' scores beforehand. `control` are whole servers, election and log together. `leader` lets that node win before the story begins. Explorations open
 //! with the same line, so that what they find can be told as a story.
 
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use primus_core::load::Score;
 use primus_core::rank::Address;
 use primus_core::{Delay, Input, Machine, NodeId, Outbox, Round};
 
+use super::servers::ServerRecipe;
+
 /// What a line describes.
 #[derive(Debug, Clone)]
 pub enum Cluster {
@@ -25,6 +28,8 @@ pub enum Cluster {
     Bully(Description<BullyRecipe>),
     /// A ring election.
     Ring(Description<RingRecipe>),
+    /// Whole servers.
+    Control(Description<ServerRecipe>),
 }
 
 /// Nodes, how to make them, and who leads when the story begins.
@@ -96,7 +101,8 @@ impl Cluster {
         match words.split_at(split) {
             (["bully", names @ ..], options) => BullyRecipe::describe(names, options).map(Self::Bully),
             (["ring", names @ ..], options) => RingRecipe::describe(names, options).map(Self::Ring),
-            _ => Err("say which election: cluster bully or cluster ring".to_owned()),
+            (["control", names @ ..], options) => ServerRecipe::describe(names, options).map(Self::Control),
+            _ => Err("say which: cluster bully, cluster ring or cluster control".to_owned()),
         }
     }
 }
@@ -286,7 +292,7 @@ const fn reminders() -> Reminders {
 }
 
 /// Every node goes by its id; by the name that it was given, too.
-fn name_nodes(nodes: &[NodeId], names: &[&str]) -> Result<BTreeMap<String, NodeId>, String> {
+pub(super) fn name_nodes(nodes: &[NodeId], names: &[&str]) -> Result<BTreeMap<String, NodeId>, String> {
     let mut all = BTreeMap::new();
     for (node, name) in nodes.iter().zip(names) {
         if all.insert((*name).to_owned(), *node).is_some() {
@@ -297,7 +303,7 @@ fn name_nodes(nodes: &[NodeId], names: &[&str]) -> Result<BTreeMap<String, NodeI
     if nodes.is_empty() { Err("a cluster needs a node".to_owned()) } else { Ok(all) }
 }
 
-fn parse_ids(words: &[&str]) -> Result<Vec<NodeId>, String> {
+pub(super) fn parse_ids(words: &[&str]) -> Result<Vec<NodeId>, String> {
     words.iter().map(|word| parse_id(word)).collect()
 }
 
@@ -310,7 +316,7 @@ fn parse_address(word: &str) -> Result<Address, String> {
     word.parse().map_err(|_| format!("{word} is no address"))
 }
 
-fn parse_flag(word: &str) -> Result<bool, String> {
+pub(super) fn parse_flag(word: &str) -> Result<bool, String> {
     word.parse().map_err(|_| format!("{word} is neither true nor false"))
 }
 
@@ -319,7 +325,7 @@ pub(super) fn parse_score(word: &str) -> Result<Score, String> {
     word.parse().map(Score::from_percent).map_err(|_| format!("{word} is no number"))
 }
 
-fn parse_scores(nodes: &[NodeId], words: &str) -> Result<BTreeMap<NodeId, Score>, String> {
+pub(super) fn parse_scores(nodes: &[NodeId], words: &str) -> Result<BTreeMap<NodeId, Score>, String> {
     let scores = words.split(',').map(parse_score).collect::<Result<Vec<_>, _>>()?;
     if scores.len() != nodes.len() {
         return Err(format!("{} nodes, but {} scores", nodes.len(), scores.len()));

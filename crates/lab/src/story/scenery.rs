@@ -1,0 +1,243 @@
+//! What stories of all machines share: the world, its clock, and the links between the nodes.
+//!
+//! Messages arrive in the order of sending, writes become durable at once, and timers take their shortest delay, unless a
+//! story says otherwise. Time passes only when somebody says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use primus_core::{Machine, NodeId, Output};
+
+use super::cluster;
+use crate::world::{Delivery, Envelope, Taken, World};
+
+/// A story that takes longer than this will not end; a hundred nodes need far less.
+const SETTLE_STEPS_MAX: usize = 10_000;
+
+/// The answer to a word that no stage knows.
+pub(super) const NO_SUCH_COMMAND: &str = "no such command";
+
+/// Nodes, and everything between them.
+pub(super) struct Scenery<M: Machine> {
+    pub(super) names: BTreeMap<String, NodeId>,
+    pub(super) world: World<M>,
+    pub(super) clock_us: u64,
+    /// In the order in which they were set.
+    due: Vec<Due<M::Timer>>,
+    /// Links that deliver only by hand.
+    held: BTreeSet<(NodeId, NodeId)>,
+    /// Nodes that stand still, and nodes whose disk does.
+    frozen: BTreeSet<NodeId>,
+    slow: BTreeSet<NodeId>,
+    /// Everything that was sent.
+    pub(super) sent: Vec<M::Message>,
+    manner: Manner<M>,
+}
+
+/// How a stage treats its machines.
+#[derive(Clone, Copy)]
+pub(super) struct Manner<M: Machine> {
+    /// Tells a machine that measures how late it is; others do not care.
+    pub(super) tell_time: fn(&mut M, u64),
+    /// Is a message worth a line when it is lost?
+    pub(super) is_told: fn(&M::Message) -> bool,
+    /// A step as a line, if it is worth one.
+    pub(super) tell: fn(&Taken<M>) -> Option<String>,
+}
+
+struct Due<T> {
+    node: NodeId,
+    timer: T,
+    at_us: u64,
+}
+
+impl<M: Machine> Scenery<M> {
+    pub(super) fn new(names: BTreeMap<String, NodeId>, world: World<M>, manner: Manner<M>) -> Self {
+        let (held, frozen, slow) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Self { names, world, clock_us: 0, due: Vec::new(), held, frozen, slow, sent: Vec::new(), manner }
+    }
+
+    /// Carries out a command about links, messages and processes.
+    pub(super) fn perform(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
+        match words {
+            ["crash", node] => self.crash(self.alive(node)?),
+            ["cut", from, to] => self.world.cut(self.node(from)?, self.node(to)?),
+            ["partition", sides] => self.partition(sides)?,
+            ["mend"] => self.world.mend(),
+            ["hold", from, to] => _ = self.held.insert((self.node(from)?, self.node(to)?)),
+            ["release"] => self.held.clear(),
+            ["freeze", node] => _ = self.frozen.insert(self.alive(node)?),
+            ["thaw", node] => _ = self.frozen.remove(&self.node(node)?),
+            ["slow", node] => _ = self.slow.insert(self.node(node)?),
+            ["fast", node] => _ = self.slow.remove(&self.node(node)?),
+            ["deliver", which @ ..] => self.deliver(self.find(which)?, printed),
+            ["drop", which @ ..] => printed.push(format!("{} dropped", self.world.drop(self.find(which)?))),
+            ["duplicate", which @ ..] => {
+                printed.push(format!("{} duplicated", self.world.duplicate(self.find(which)?)));
+            }
+            ["fire", node, timer @ ..] => self.fire(self.alive(node)?, &timer.join(" "), printed)?,
+            ["deliver-all"] => self.repeat(printed, Self::deliver_next)?,
+            ["in-flight"] => self.print_in_flight(printed),
+            _ => return Err(NO_SUCH_COMMAND.to_owned()),
+        }
+        Ok(())
+    }
+
+    fn crash(&mut self, node: NodeId) {
+        self.world.crash(node);
+        self.frozen.remove(&node);
+        self.due.retain(|due| due.node != node);
+    }
+
+    fn partition(&mut self, sides: &str) -> Result<(), String> {
+        let parse_side = |side: &str| side.split(',').map(|node| self.node(node)).collect::<Result<Vec<_>, _>>();
+        let sides = sides.split('|').map(parse_side).collect::<Result<Vec<_>, _>>()?;
+        if sides.len() < 2 {
+            return Err("a partition has two sides or more: 1,2|3".to_owned());
+        }
+        for (here, side) in sides.iter().enumerate() {
+            let others = sides.iter().enumerate().filter(|(there, _)| *there != here);
+            for to in others.flat_map(|(_, nodes)| nodes) {
+                side.iter().for_each(|from| self.world.cut(*from, *to));
+            }
+        }
+        Ok(())
+    }
+
+    /// A node does what this says, and that is written down.
+    pub(super) fn act(
+        &mut self,
+        node: NodeId,
+        printed: &mut Vec<String>,
+        act: impl FnOnce(&mut World<M>) -> Option<Taken<M>>,
+    ) -> Result<(), String> {
+        self.tell_time(node);
+        let taken = act(&mut self.world).ok_or_else(|| format!("node {node} is crashed"))?;
+        self.print(&taken, printed);
+        Ok(())
+    }
+
+    fn tell_time(&mut self, node: NodeId) {
+        let (now_us, tell_time) = (self.clock_us, self.manner.tell_time);
+        if let Some(machine) = self.world.machine_mut(node) {
+            tell_time(machine, now_us);
+        }
+    }
+
+    fn deliver(&mut self, index: usize, printed: &mut Vec<String>) {
+        self.tell_time(self.world.in_flight()[index].to);
+        let is_told = self.manner.is_told;
+        match self.world.deliver(index) {
+            Delivery::Arrived(taken) => self.print(&taken, printed),
+            Delivery::ToCrashed(envelope) | Delivery::Cut(envelope) if !is_told(&envelope.message) => {}
+            Delivery::ToCrashed(envelope) => printed.push(format!("{envelope} lost: {} is crashed", envelope.to)),
+            Delivery::Cut(envelope) => printed.push(format!("{envelope} lost: the link is cut")),
+        }
+    }
+
+    pub(super) fn fire(&mut self, node: NodeId, timer: &str, printed: &mut Vec<String>) -> Result<(), String> {
+        let place = self.due.iter().position(|due| due.node == node && due.timer.to_string() == timer);
+        self.fire_due(place.ok_or_else(|| format!("node {node} has not set its timer {timer}"))?, printed);
+        Ok(())
+    }
+
+    /// Repeats a step until there is nothing left to do.
+    pub(super) fn repeat(
+        &mut self,
+        printed: &mut Vec<String>,
+        step: impl Fn(&mut Self, &mut Vec<String>) -> bool,
+    ) -> Result<(), String> {
+        let settled = (0..SETTLE_STEPS_MAX).any(|_| !step(self, printed));
+        if settled { Ok(()) } else { Err(format!("nothing settled within {SETTLE_STEPS_MAX} steps")) }
+    }
+
+    /// The oldest message that nothing holds back arrives, or a write becomes durable. False if there is neither.
+    pub(super) fn deliver_next(&mut self, printed: &mut Vec<String>) -> bool {
+        let is_free = |envelope: &Envelope<_>| {
+            !self.held.contains(&(envelope.from, envelope.to)) && !self.frozen.contains(&envelope.to)
+        };
+        let next = self.world.in_flight().iter().position(is_free);
+        next.map(|index| self.deliver(index, printed)).is_some() || self.sync_next(printed)
+    }
+
+    fn sync_next(&mut self, printed: &mut Vec<String>) -> bool {
+        let is_free = |node: &NodeId| !self.slow.contains(node) && !self.frozen.contains(node);
+        let nodes: Vec<_> = self.world.nodes().filter(is_free).collect();
+        nodes.into_iter().any(|node| {
+            self.tell_time(node);
+            let taken = self.world.persisted(node);
+            taken.map(|taken| self.print(&taken, printed)).is_some()
+        })
+    }
+
+    /// The timer that is due first, among those that count and by then, runs out. False if there is none.
+    pub(super) fn fire_next(
+        &mut self,
+        until_us: u64,
+        counts: impl Fn(M::Timer) -> bool,
+        printed: &mut Vec<String>,
+    ) -> bool {
+        let is_next = |due: &Due<_>| counts(due.timer) && due.at_us <= until_us && !self.frozen.contains(&due.node);
+        let candidates = self.due.iter().enumerate().filter(|(_, due)| is_next(due));
+        let next = candidates.min_by_key(|(_, due)| due.at_us).map(|(place, _)| place);
+        next.map(|place| self.fire_due(place, printed)).is_some()
+    }
+
+    fn fire_due(&mut self, place: usize, printed: &mut Vec<String>) {
+        let due = self.due.remove(place);
+        self.clock_us = self.clock_us.max(due.at_us);
+        self.tell_time(due.node);
+        let taken = self.world.fire(due.node, due.timer).expect("what is due is set in the world");
+        self.print(&taken, printed);
+    }
+
+    /// Writes a step down, counts what was sent and notes when timers are due.
+    fn print(&mut self, taken: &Taken<M>, printed: &mut Vec<String>) {
+        printed.extend((self.manner.tell)(taken));
+        let node = taken.node;
+        for output in &taken.outputs {
+            match output {
+                Output::Send { message, .. } => self.sent.push(message.clone()),
+                Output::Set { timer, delay } => {
+                    self.forget(node, *timer);
+                    self.due.push(Due { node, timer: *timer, at_us: self.clock_us + delay.min_us });
+                }
+                Output::Cancel(timer) => self.forget(node, *timer),
+                _ => {}
+            }
+        }
+    }
+
+    fn forget(&mut self, node: NodeId, timer: M::Timer) {
+        self.due.retain(|due| due.node != node || due.timer != timer);
+    }
+
+    fn print_in_flight(&self, printed: &mut Vec<String>) {
+        printed.extend(self.world.in_flight().iter().map(ToString::to_string));
+        if self.world.in_flight().is_empty() {
+            printed.push("nothing in flight".to_owned());
+        }
+    }
+
+    /// The node of this name.
+    pub(super) fn node(&self, name: &str) -> Result<NodeId, String> {
+        cluster::find(&self.names, name)
+    }
+
+    /// The same, if it is alive.
+    pub(super) fn alive(&self, name: &str) -> Result<NodeId, String> {
+        let node = self.node(name)?;
+        self.world.machine(node).map(|_| node).ok_or_else(|| format!("node {node} is crashed"))
+    }
+
+    /// The place of the first message in flight from one node to another that begins with these words.
+    fn find(&self, which: &[&str]) -> Result<usize, String> {
+        let [from, to, words @ ..] = which else { return Err("say from whom and to whom".to_owned()) };
+        let (from, to) = (self.node(from)?, self.node(to)?);
+        let text = words.concat();
+        let says_so = |message: &M::Message| message.to_string().replace(' ', "").starts_with(&text);
+        let is_it =
+            |envelope: &Envelope<_>| (envelope.from, envelope.to) == (from, to) && says_so(&envelope.message);
+        let place = self.world.in_flight().iter().position(is_it);
+        place.ok_or_else(|| format!("no such message is in flight from {from} to {to}"))
+    }
+}

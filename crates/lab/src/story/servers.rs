@@ -1,0 +1,263 @@
+//! Stories of whole servers: election, detector and the Raft engine, as they run in reality.
+//!
+//! | command | does |
+//! |---|---|
+//! | `boot N…` | these processes start |
+//! | `gone N M` `link-up N M` | N finds that M's process is gone, or has a link to it again |
+//! | `load N 25.3` | N measures its load |
+//! | `propose N WORD` `read N NUMBER` | a client wants something of N |
+//! | `transfer N [M]` `elect N` | an operator wants something of N |
+//! | `restart N` | a new process starts with what is on the disk |
+//! | `wait 100ms` | time passes: messages arrive, writes become durable, timers run out |
+//! | `wait 100ms quietly` | the same without a word |
+//! | `table` `leaders` | role, term and log of everybody, what is not committed in brackets; who leads |
+//!
+//! and everything about links, disks and processes that [`super::stage`] lists. A step is worth a line if somebody is told
+//! something, or if it is about who should lead; heartbeats and appends are not shown.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use primus_core::election::Algorithm;
+use primus_core::load::Score;
+use primus_core::rank::RankBy;
+use primus_core::{Machine, NodeId, Output};
+use primus_replica::consensus::Consensus;
+use primus_replica::message::{Kind, Record};
+use primus_replica::{Role, Term};
+use primus_server::control::{Command, Message};
+use primus_server::{Plan, Reason, Server};
+
+use super::cluster::{self, Description};
+use super::scenery::{Manner, Scenery};
+use super::stage::Stage;
+use crate::world::{Taken, World};
+
+type Words = <Server as Machine>::Message;
+
+/// How to make the servers of a cluster, again after every crash.
+#[derive(Debug, Clone)]
+pub struct ServerRecipe {
+    nodes: Vec<NodeId>,
+    /// What they are told when they start, but for their own id.
+    plan: Plan,
+    scores: BTreeMap<NodeId, Score>,
+}
+
+impl ServerRecipe {
+    /// Reads what follows `cluster control`.
+    pub(super) fn describe(names: &[&str], options: &[&str]) -> Result<Description<Self>, String> {
+        let nodes = cluster::parse_ids(names)?;
+        let names = cluster::name_nodes(&nodes, names)?;
+        let address = SocketAddr::from(([127, 0, 0, 1], 7460));
+        let mut plan = Plan::new(nodes[0], nodes.iter().map(|node| (*node, address)).collect());
+        plan.rank = RankBy::Id;
+        let recipe = Self { nodes, plan, scores: BTreeMap::new() };
+        let mut description = Description { recipe, names, leader: None };
+        options.iter().try_for_each(|option| description.set(option))?;
+        Ok(description)
+    }
+
+    fn make(&self, node: NodeId, disk: Vec<Record>) -> Server {
+        Plan { id: node, ..self.plan.clone() }.server(disk)
+    }
+}
+
+impl Description<ServerRecipe> {
+    fn set(&mut self, option: &str) -> Result<(), String> {
+        let plan = &mut self.recipe.plan;
+        match option.split_once('=').unwrap_or((option, "")) {
+            ("algorithm", "bully") => plan.algorithm = Algorithm::Bully,
+            ("algorithm", "ring") => plan.algorithm = Algorithm::Ring,
+            ("rank", "id") => plan.rank = RankBy::Id,
+            ("rank", "load") => plan.rank = RankBy::Load,
+            ("preempt", value) => plan.preempt = Some(cluster::parse_flag(value)?),
+            ("scores", scores) => self.recipe.scores = cluster::parse_scores(&self.recipe.nodes, scores)?,
+            ("leader", name) => self.leader = Some(self.node(name)?),
+            _ => return Err(format!("there is no option {option} here")),
+        }
+        Ok(())
+    }
+}
+
+/// The servers of a story.
+pub(super) struct Servers {
+    recipe: ServerRecipe,
+    scenery: Scenery<Server>,
+}
+
+impl Stage for Servers {
+    fn perform(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
+        match words {
+            ["boot", nodes @ ..] if !nodes.is_empty() => {
+                nodes.iter().try_for_each(|node| self.boot(self.node(node)?, printed))
+            }
+            ["gone", node, peer] => self.command(node, Command::Gone(self.node(peer)?), printed),
+            ["link-up", node, peer] => self.link_up(self.node(node)?, self.node(peer)?, printed),
+            ["load", node, score] => self.command(node, Command::Load(cluster::parse_score(score)?), printed),
+            ["propose", node, word] => {
+                self.command(node, Command::Propose(Bytes::copy_from_slice(word.as_bytes())), printed)
+            }
+            ["read", node, number] => self.command(node, Command::Read(parse(number)?), printed),
+            ["transfer", node] => self.command(node, Command::Transfer(None, Reason::Resigned), printed),
+            ["transfer", node, to] => {
+                let to = Some(self.node(to)?);
+                self.command(node, Command::Transfer(to, Reason::Operator), printed)
+            }
+            ["elect", node] => self.command(node, Command::Elect, printed),
+            ["restart", node] => self.restart(node, printed),
+            ["wait", time] => self.wait(parse_time(time)?, printed),
+            ["wait", time, "quietly"] => self.wait(parse_time(time)?, &mut Vec::new()),
+            ["table"] => self.print_table(printed),
+            ["leaders"] => self.print_leaders(printed),
+            words => self.scenery.perform(words, printed),
+        }
+    }
+}
+
+impl Servers {
+    pub(super) fn new(description: Description<ServerRecipe>) -> Result<Self, String> {
+        let Description { recipe, names, leader } = description;
+        let servers = recipe.nodes.iter().map(|node| (*node, recipe.make(*node, Vec::new())));
+        let manner = Manner { tell_time: Server::at, is_told, tell };
+        let mut servers = Self { scenery: Scenery::new(names, World::new(servers), manner), recipe };
+        leader.map_or(Ok(()), |leader| servers.crown(leader))?;
+        Ok(servers)
+    }
+
+    /// Lets everybody start and a server win, out of sight.
+    fn crown(&mut self, leader: NodeId) -> Result<(), String> {
+        let mut unseen = Vec::new();
+        self.recipe.nodes.clone().into_iter().try_for_each(|node| self.boot(node, &mut unseen))?;
+        self.wait(START_US, &mut unseen)?;
+        match self.scenery.world.alive().all(|(_, server)| server.leader() == Some(leader)) {
+            true => Ok(()),
+            false => Err(format!("node {leader} does not win an election here")),
+        }
+    }
+
+    fn boot(&mut self, node: NodeId, printed: &mut Vec<String>) -> Result<(), String> {
+        self.act(node, Command::Boot, printed)?;
+        match self.recipe.scores.get(&node).copied() {
+            Some(score) => self.act(node, Command::Load(score), printed),
+            None => Ok(()),
+        }
+    }
+
+    fn command(&mut self, node: &str, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
+        self.act(self.node(node)?, command, printed)
+    }
+
+    fn act(&mut self, node: NodeId, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
+        self.scenery.act(node, printed, |world| world.command(node, command))
+    }
+
+    fn link_up(&mut self, node: NodeId, peer: NodeId, printed: &mut Vec<String>) -> Result<(), String> {
+        self.scenery.act(node, printed, |world| world.link_up(node, peer))
+    }
+
+    fn restart(&mut self, node: &str, printed: &mut Vec<String>) -> Result<(), String> {
+        let node = self.node(node)?;
+        if self.scenery.world.machine(node).is_some() {
+            return Err(format!("node {node} is alive"));
+        }
+        let disk = self.scenery.world.disk(node).to_vec();
+        self.scenery.world.restart(node, self.recipe.make(node, disk));
+        self.boot(node, printed)
+    }
+
+    /// Messages and disks are faster than any timer.
+    fn wait(&mut self, us: u64, printed: &mut Vec<String>) -> Result<(), String> {
+        let until_us = self.scenery.clock_us + us;
+        self.scenery.repeat(printed, |scenery, printed| {
+            scenery.deliver_next(printed) || scenery.fire_next(until_us, |_| true, printed)
+        })?;
+        self.scenery.clock_us = until_us;
+        Ok(())
+    }
+
+    fn print_table(&self, printed: &mut Vec<String>) -> Result<(), String> {
+        let world = &self.scenery.world;
+        printed.extend(world.nodes().map(|node| match world.machine(node) {
+            Some(server) => format!("{node} {}", describe(node, server)),
+            None => format!("{node} crashed"),
+        }));
+        Ok(())
+    }
+
+    fn print_leaders(&self, printed: &mut Vec<String>) -> Result<(), String> {
+        let leads = |(node, server): (NodeId, &Server)| {
+            let (role, _, Term(term)) = server.replica().view();
+            (role == Role::Leader).then(|| format!("{node} in term {term}"))
+        };
+        let leaders: Vec<_> = self.scenery.world.alive().filter_map(leads).collect();
+        printed
+            .push(format!("leaders: {}", if leaders.is_empty() { "none".to_owned() } else { leaders.join(", ") }));
+        Ok(())
+    }
+
+    fn node(&self, name: &str) -> Result<NodeId, String> {
+        self.scenery.node(name)
+    }
+}
+
+/// Within this time everybody has started and somebody leads.
+const START_US: u64 = 150_000;
+
+/// `follows 3 in term 2: a b [c]`.
+fn describe(node: NodeId, server: &Server) -> String {
+    let (_, leader, Term(term)) = server.replica().view();
+    let (_, committed) = server.replica().extent();
+    let role = match leader {
+        Some(leader) if leader == node => "leads".to_owned(),
+        Some(leader) => format!("follows {leader}"),
+        None => "has no leader".to_owned(),
+    };
+    let entries = server.replica().log().entries().filter(|entry| !entry.data.is_empty());
+    let words = entries.map(|entry| {
+        let word = String::from_utf8_lossy(&entry.data).into_owned();
+        if entry.index <= committed { format!(" {word}") } else { format!(" [{word}]") }
+    });
+    format!("{role} in term {term}:{}", words.collect::<String>())
+}
+
+/// Is it about who should lead?
+fn is_told(message: &Words) -> bool {
+    match message {
+        Message::Election(_) | Message::Change(_) => true,
+        Message::Replica(message) => {
+            use Kind::{RequestPreVote, RequestPreVoteResponse, RequestVote, RequestVoteResponse, TimeoutNow};
+            matches!(
+                message.kind,
+                RequestPreVote | RequestPreVoteResponse | RequestVote | RequestVoteResponse | TimeoutNow
+            )
+        }
+        Message::Loads(_) => false,
+    }
+}
+
+fn tell(taken: &Taken<Server>) -> Option<String> {
+    let told = taken.outputs.iter().filter_map(|output| match output {
+        Output::Send { to, message } if is_told(message) => Some(format!("send {to} {message}")),
+        Output::SendAfter { to, message, .. } if is_told(message) => {
+            Some(format!("once durable send {to} {message}"))
+        }
+        Output::Notify(notice) => Some(notice.to_string()),
+        _ => None,
+    });
+    let told: Vec<_> = told.collect();
+    (!told.is_empty()).then(|| format!("{}: {} -> {}", taken.node, taken.input, told.join(", ")))
+}
+
+fn parse(number: &str) -> Result<u64, String> {
+    number.parse().map_err(|_| format!("{number} is no number"))
+}
+
+fn parse_time(time: &str) -> Result<u64, String> {
+    match (time.strip_suffix("ms"), time.strip_suffix('s')) {
+        (Some(ms), _) => parse(ms).map(|ms| ms * 1000),
+        (None, Some(s)) => parse(s).map(|s| s * 1_000_000),
+        (None, None) => Err(format!("{time} is no time: 250ms or 2s")),
+    }
+}
