@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn what_is_cut_is_mended_unless_the_plan_says_that_it_does_not_end() {
         for plan in plans().filter(|plan| plan.ends) {
-            let mut cut = std::collections::BTreeSet::new();
+            let mut cut = BTreeSet::new();
             for (at_us, happening) in plan.schedule {
                 assert!(at_us <= FAULTS_END_US);
                 match happening {

@@ -132,7 +132,7 @@ fn command(draw: &mut Draw<'_>) -> (u64, NodeId, Command) {
         0 => Command::Elect,
         1 => Command::Transfer(Some(other), Reason::Operator),
         2 => Command::Transfer(None, Reason::Resigned),
-        _ => Command::Load(Score::from_hundredths(draw.chance.between(0, 10_000) as u32)),
+        _ => Command::Load(Score::from_hundredths(draw.chance.between(0, 10_000) as u32).into()),
     };
     (at_us, server, command)
 }

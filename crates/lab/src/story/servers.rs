@@ -95,7 +95,9 @@ impl Stage for Servers {
             }
             ["gone", node, peer] => self.command(node, Command::Gone(self.node(peer)?), printed),
             ["link-up", node, peer] => self.link_up(self.node(node)?, self.node(peer)?, printed),
-            ["load", node, score] => self.command(node, Command::Load(cluster::parse_score(score)?), printed),
+            ["load", node, score] => {
+                self.command(node, Command::Load(cluster::parse_score(score)?.into()), printed)
+            }
             ["propose", node, word] => {
                 self.command(node, Command::Propose(Bytes::copy_from_slice(word.as_bytes())), printed)
             }
@@ -140,7 +142,7 @@ impl Servers {
     fn boot(&mut self, node: NodeId, printed: &mut Vec<String>) -> Result<(), String> {
         self.act(node, Command::Boot, printed)?;
         match self.recipe.scores.get(&node).copied() {
-            Some(score) => self.act(node, Command::Load(score), printed),
+            Some(score) => self.act(node, Command::Load(score.into()), printed),
             None => Ok(()),
         }
     }
