@@ -94,9 +94,9 @@ fn crash(draw: &mut Draw<'_>, strokes: &mut Vec<(u64, Stroke, u64)>) {
 /// Two sides, one direction or some pairs; the leader alone; or two sides that only one server can reach.
 fn partition(draw: &mut Draw<'_>, strokes: &mut Vec<(u64, Stroke, u64)>) {
     if draw.chance.happens(200_000) {
-        bridge(draw)
+        bridge(draw);
     } else {
-        stroke_or(Draw::partition, Stroke::Isolate, draw, strokes)
+        stroke_or(Draw::partition, Stroke::Isolate, draw, strokes);
     }
 }
 
