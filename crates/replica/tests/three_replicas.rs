@@ -6,11 +6,14 @@ use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::machine::Input;
 use primus_replica::consensus::Consensus;
-use primus_replica::message::{Kind, Message};
+use primus_replica::message::{Kind, Message, Record};
 use primus_replica::replica::Tick;
-use primus_replica::{Command, Notice, Replica};
+use primus_replica::{Command, Notice, Replica, Role};
 
 type World = common::World<Replica>;
+
+/// More ticks than any replica waits before it campaigns by itself.
+const BACKSTOP_TICKS: usize = 60;
 
 fn text(words: &[&'static str]) -> Vec<Bytes> {
     words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect()
@@ -162,7 +165,7 @@ fn a_state_that_got_lost_is_sent_again() {
     world.command(1, Command::Compact(4, Bytes::from_static(b"abc")));
     world.restart(3);
     let mut sent = 0;
-    for _ in 0..3 * settings(1, 3).backstop_ticks {
+    for _ in 0..3 * BACKSTOP_TICKS {
         world.step(1, Input::Timer(Tick));
         while let Some((from, to, message)) = world.under_way.pop_front() {
             let is_state = message.kind == Kind::Snapshot;
@@ -187,7 +190,7 @@ fn nobody_campaigns_before_its_new_state_is_durable() {
     world.restart(3);
     world.is_disk_fast = false;
     world.command(1, Command::Propose(Bytes::from_static(b"d")));
-    for _ in 0..2 * settings(1, 3).backstop_ticks {
+    for _ in 0..2 * BACKSTOP_TICKS {
         world.step(1, Input::Timer(Tick));
         world.settle();
         while world.sync(1) || world.sync(2) {}
@@ -195,7 +198,7 @@ fn nobody_campaigns_before_its_new_state_is_durable() {
     assert!(world.host(3).notices.iter().any(|notice| matches!(notice, Notice::Restored(_))));
     // It would look for entries that are gone.
     world.command(3, Command::Campaign);
-    (0..3 * settings(3, 3).backstop_ticks).for_each(|_| world.step(3, Input::Timer(Tick)));
+    (0..3 * BACKSTOP_TICKS).for_each(|_| world.step(3, Input::Timer(Tick)));
     assert_eq!(world.host(3).replica.as_ref().map(|replica| replica.view().0), Some(Role::Follower));
     world.is_disk_fast = true;
     world.settle();
