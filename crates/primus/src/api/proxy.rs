@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use primus_node::node::Unable;
 use tokio::time::timeout;
 
 use super::answers::Problem;
@@ -17,6 +18,8 @@ use super::serve::HEAD_TIME;
 /// Marks a request that came through another server.
 pub(crate) const PASSED_ON: &str = "x-primus-passed-on";
 const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// In a crowd the first attempt may be dropped; the system tries again after a second.
+const CONNECT_TIME: Duration = Duration::from_secs(3);
 
 /// A client that keeps its connections.
 #[derive(Debug, Clone)]
@@ -27,7 +30,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     pub(crate) fn new() -> Self {
         let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(Duration::from_secs(1)));
+        connector.set_connect_timeout(Some(CONNECT_TIME));
         connector.set_nodelay(true);
         // A connection that the leader is about to close must not be used for another write.
         let mut builder = Client::builder(TokioExecutor::new());
@@ -45,6 +48,8 @@ impl Proxy {
         request.headers_mut().insert(PASSED_ON, HeaderValue::from_static("1"));
         match timeout(ANSWER_TIME, self.client.request(request)).await {
             Ok(Ok(response)) => response.map(Body::new).into_response(),
+            // Nothing was sent, so nothing took place.
+            Ok(Err(error)) if error.is_connect() => Problem::from(Unable::NoLeader).into_response(),
             _ => unreachable_leader().into_response(),
         }
     }

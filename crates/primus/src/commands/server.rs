@@ -1,5 +1,6 @@
 //! `primus server`: one server of a cluster, until its process ends.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use primus_node::load::Meter;
 use primus_node::node::{self, Config, Handle, Request};
 use primus_node::store::{Identity, Opened, Store};
 use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -17,6 +18,9 @@ use crate::api;
 use crate::args::ServerArgs;
 use crate::output::failure::Failure;
 use crate::settings::server::ServerSettings;
+
+/// How many may have called before they are accepted; a crowd must not make the system drop a peer's call.
+const CALLERS_MAX: u32 = 4096;
 
 /// Runs the server that the file describes.
 pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
@@ -48,8 +52,15 @@ fn single_threaded() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("the system gives a runtime")
 }
 
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(CALLERS_MAX)
+}
+
 async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|error| {
+    listen(address).map_err(|error| {
         Failure::usage(format!("cannot listen on {address}: {error}"), format!("choose another server.{key}"))
     })
 }
