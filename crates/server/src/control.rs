@@ -4,6 +4,7 @@
 //! not have noticed yet, and leads only with a majority's votes in a new term. A winner that cannot win gives way, so that
 //! the next one is named. Whatever the election thought, the term that the replicas agree on is the truth.
 
+mod campaign;
 mod words;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use primus_replica::message::{Kind, Record};
 use primus_replica::replica::{self, Replica, Role, Tick};
 use primus_replica::{Term, message};
 
+use campaign::{Campaign, Move};
 pub use words::{Command, Message, Notice, Reason, Timer};
 
 /// A server's control part.
@@ -40,8 +42,7 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     loads: BTreeMap<NodeId, Load>,
     /// How many ticks a leader still waits before it gives way to a better one.
     patience: u32,
-    /// How often this server has asked for votes since it was named.
-    campaigns: Option<u32>,
+    campaign: Campaign,
     candidacy: Candidacy,
     for_election: Outbox<E>,
     for_replica: Outbox<R>,
@@ -74,16 +75,6 @@ pub struct Times {
 }
 
 impl Times {
-    /// Votes are asked for this often in quick succession, because others may not have noticed yet.
-    const QUICK_CAMPAIGNS: u32 = 10;
-    /// Real votes have come, or will not come, after this many.
-    const VOTING_CAMPAIGNS: u32 = 6;
-    /// After this many a winner gives way.
-    const CAMPAIGNS_MAX: u32 = 14;
-    /// How long a candidate whose votes may be split waits before it asks for the next term's.
-    const INSIST: Delay = Delay::exactly_ms(4);
-    /// How long the other one waits.
-    const YIELD: Delay = Delay::exactly_ms(16);
     /// Whoever jumps in waits this long for each live server that ranks better.
     const JUMP_IN_STEP: Delay = Delay::exactly_ms(2);
 }
@@ -103,7 +94,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             reason: Reason::Start,
             loads: BTreeMap::new(),
             patience: 0,
-            campaigns: None,
+            campaign: Campaign::default(),
             candidacy: Candidacy::Named,
             for_election: Outbox::new(),
             for_replica: Outbox::new(),
@@ -237,7 +228,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             out.send(from, Message::Loads(vec![(self.id, *score)]));
         }
         // Somebody else has noticed by now, and would vote.
-        if self.campaigns.is_some() && !self.replica.is_voting() {
+        if self.campaign.is_under_way() && !self.replica.is_voting() {
             self.tell_replica(replica::Command::Campaign, out);
         }
     }
@@ -249,7 +240,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         let knows_less = (message.log_term, message.index) < self.replica.freshness();
         let is_rival = message.kind == Kind::RequestVote && Term(message.term) == self.replica.view().2;
         self.step_replica(Input::Message { from, message }, out);
-        if is_rival && self.campaigns.is_some() && self.replica.is_voting() {
+        if is_rival && self.campaign.is_under_way() && self.replica.is_voting() {
             self.on_rival(from, knows_less, out);
         }
         if asks_for_vote && knows_less && self.leader.is_none() && self.candidacy == Candidacy::Named {
@@ -261,14 +252,13 @@ impl<E: Election, R: Consensus> Control<E, R> {
 
     /// Two ask for votes in one term, and perhaps nobody wins it. One of them asks again soon, the other gives it time.
     fn on_rival(&mut self, rival: NodeId, knows_less: bool, out: &mut Outbox<Self>) {
-        let yields = rival > self.id && !knows_less;
-        self.campaigns = Some(Times::VOTING_CAMPAIGNS - 1);
-        out.set(Timer::Retry, if yields { Times::YIELD } else { Times::INSIST });
+        let delay = self.campaign.on_rival(rival > self.id && !knows_less, self.term);
+        out.set(Timer::Retry, delay);
     }
 
     fn on_jump_in(&mut self, out: &mut Outbox<Self>) {
-        if self.leader.is_none() && self.campaigns.is_none() {
-            self.campaign(out);
+        if self.leader.is_none() && !self.campaign.is_under_way() {
+            self.run(out);
         }
     }
 
@@ -303,25 +293,21 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// This server was named: it asks for votes until it leads, somebody else does, or it must give way.
-    fn campaign(&mut self, out: &mut Outbox<Self>) {
+    fn run(&mut self, out: &mut Outbox<Self>) {
         let (role, leader, _) = self.replica.view();
         if role == Role::Leader || leader.is_some_and(|leader| leader != self.id) && self.leader.is_some() {
-            self.campaigns = None;
-            return;
+            return self.campaign.stop();
         }
-        let tries = self.campaigns.unwrap_or(0) + 1;
-        if tries > Times::CAMPAIGNS_MAX {
-            self.campaigns = None;
-            self.candidacy = Candidacy::Named;
-            return self.tell_election(election::Command::Resign, out);
-        }
-        self.campaigns = Some(tries);
-        let doublings = tries.saturating_sub(Times::QUICK_CAMPAIGNS);
-        out.set(Timer::Retry, self.times.retry.times(1 << doublings));
-        // Whoever waits for real votes has passed the pre-vote, and asking again would only start over; but votes can be
-        // split, and then nobody would ever win this term.
-        if !self.replica.is_voting() || tries.is_multiple_of(Times::VOTING_CAMPAIGNS) {
-            self.tell_replica(replica::Command::Campaign, out);
+        match self.campaign.think(self.replica.is_voting(), self.term, self.times.retry) {
+            Move::Ask(delay) => {
+                out.set(Timer::Retry, delay);
+                self.tell_replica(replica::Command::Campaign, out);
+            }
+            Move::Wait(delay) => out.set(Timer::Retry, delay),
+            Move::GiveWay => {
+                self.candidacy = Candidacy::Named;
+                self.tell_election(election::Command::Resign, out);
+            }
         }
     }
 
@@ -357,7 +343,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
                 Output::Send { to, message } => out.send(to, Message::Election(message)),
                 Output::Set { timer, delay } => out.set(Timer::Election(timer), delay),
                 Output::Cancel(timer) => out.cancel(Timer::Election(timer)),
-                Output::Notify(election::Notice::Lead) => self.campaign(out),
+                Output::Notify(election::Notice::Lead) => self.run(out),
                 Output::Notify(_) => {}
                 Output::Ignore(reason) => out.ignore(reason),
                 Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("elections keep nothing on disk"),
@@ -398,6 +384,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
     fn on_changed(&mut self, leader: Option<NodeId>, term: Term, out: &mut Outbox<Self>) {
         let before = std::mem::replace(&mut self.leader, leader);
         let term_before = std::mem::replace(&mut self.term, term);
+        if leader.is_none() && term > term_before {
+            self.campaign.on_term();
+        }
         match leader {
             // The same one again, in a new term, is news, too: whoever is asked must not name an old term.
             Some(leader) if before != Some(leader) || term != term_before => self.on_leader(leader, term, out),
@@ -419,7 +408,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     fn on_leader(&mut self, leader: NodeId, term: Term, out: &mut Outbox<Self>) {
-        self.campaigns = None;
+        self.campaign = Campaign::default();
         self.patience = self.times.tenure_ticks;
         let jumped_in = leader == self.id && self.candidacy == Candidacy::JumpIn;
         self.candidacy = if jumped_in { Candidacy::Correcting } else { Candidacy::Named };
@@ -451,7 +440,7 @@ impl<E: Election, R: Consensus> Machine for Control<E, R> {
             Input::Message { from, message } => self.on_message(from, message, out),
             Input::Timer(Timer::Tick) => self.on_tick(out),
             Input::Timer(Timer::Silence) => self.on_silence(out),
-            Input::Timer(Timer::Retry) => self.campaign(out),
+            Input::Timer(Timer::Retry) => self.run(out),
             Input::Timer(Timer::JumpIn) => self.on_jump_in(out),
             Input::Timer(Timer::Leaderless) => self.on_leaderless(out),
             Input::Timer(Timer::Election(timer)) => self.step_election(Input::Timer(timer), out),
