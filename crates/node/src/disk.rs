@@ -1,13 +1,15 @@
 //! The disk's own thread: it takes everything that waits, writes it in one go, and says how far it is durable.
 
-use std::sync::mpsc as blocking;
+use std::sync::{Arc, mpsc as blocking};
 use std::thread;
+use std::time::Instant;
 
 use primus_core::NodeId;
 use primus_core::machine::Token;
 use primus_replica::message::Record;
 use tokio::sync::mpsc;
 
+use crate::meters::Meters;
 use crate::store::{Store, StoreId, WriteError};
 
 /// A way to hand records to the disk and to hear that they are durable.
@@ -28,11 +30,11 @@ enum Work {
 /// # Panics
 /// If the system gives no thread.
 #[must_use]
-pub fn start(store: Store) -> Disk {
+pub fn start(store: Store, meters: Arc<Meters>) -> Disk {
     let (work, queue) = blocking::channel();
     let (tell, done) = mpsc::unbounded_channel();
     let thread = thread::Builder::new().name("disk".to_owned());
-    thread.spawn(move || run(store, &queue, &tell)).expect("the system gives a thread");
+    thread.spawn(move || run(store, &queue, &tell, &meters)).expect("the system gives a thread");
     Disk { work, done }
 }
 
@@ -40,6 +42,7 @@ fn run(
     mut store: Store,
     queue: &blocking::Receiver<Work>,
     tell: &mpsc::UnboundedSender<Result<Token, WriteError>>,
+    meters: &Meters,
 ) {
     while let Ok(first) = queue.recv() {
         let (mut newest, mut records) = (None, Vec::new());
@@ -57,9 +60,11 @@ fn run(
                 }
             }
         }
-        if let Some(token) = newest
-            && tell.send(store.write(&records).map(|()| token)).is_err()
-        {
+        let Some(token) = newest else { continue };
+        let began = Instant::now();
+        let written = store.write(&records).map(|()| token);
+        meters.syncs.add(began.elapsed());
+        if tell.send(written).is_err() {
             return;
         }
     }

@@ -7,6 +7,7 @@ pub mod disk;
 pub mod events;
 pub mod links;
 pub mod load;
+pub mod meters;
 pub mod node;
 pub mod sockets;
 pub mod store;

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -16,17 +17,20 @@ use primus_replica::message::{Entry, Record, Snapshot};
 use primus_replica::replica::Refusal;
 use primus_replica::{Consensus, Role, Term};
 use primus_server::any_election;
-use primus_server::control::{Command, Message, Notice, Reason};
+use primus_server::control::{Command, Message, Notice, Reason, Timer};
 use primus_server::register::{Change, Proposal, Register};
+use primus_server::transfer::Obstacle;
 use primus_server::{Plan, Server};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use crate::disk::{self, Disk};
 use crate::events::{History, Kind};
 use crate::links::{self, LinkEvent, Links, Peer};
-use crate::store::{Opened, StoreId};
+use crate::meters::Meters;
+use crate::store::{Opened, StoreId, WriteError};
 use crate::timers::{Timers, drawn};
 
 type Words = Message<any_election::Message>;
@@ -37,6 +41,10 @@ pub type Values = Vec<(String, Bytes, u64)>;
 
 /// How many inputs are taken before timers are looked at, at most.
 const INPUTS_MAX: usize = 1024;
+/// After this long no further input is taken before timers are looked at.
+const TURN_MAX: Duration = Duration::from_millis(5);
+/// After a turn of this length others get the thread.
+const YIELD_AFTER: Duration = Duration::from_micros(500);
 
 /// What a server is told when it starts.
 #[derive(Debug, Clone)]
@@ -90,14 +98,14 @@ pub struct PeerView {
 /// What can be asked of a server.
 #[derive(Debug)]
 pub enum Request {
-    /// Change the register.
-    Change(Change, Reply<u64>),
+    /// Append these proposals; the answer tells where the last one is. See [`Handle::change`].
+    Propose(Proposals, Reply<u64>),
     /// Read a key, linearizably.
     Get(String, Reply<Option<(Bytes, u64)>>),
     /// Read all keys that begin so, linearizably.
     List(String, Reply<Values>),
-    /// Let another server lead.
-    Transfer(Option<NodeId>, Reason),
+    /// Let another server lead: that one, or the best. The answer comes when somebody does.
+    Transfer(Option<NodeId>, Reason, Reply<()>),
     /// Hold an election.
     Elect,
     /// Cut the links to these peers.
@@ -106,6 +114,14 @@ pub enum Request {
     Load(Load),
     /// Whatever is measured, this is the load; with nothing, what is measured counts again.
     OverrideLoad(Option<Score>),
+}
+
+/// Changes of the register, as the log takes them. All of them are taken or none.
+#[derive(Debug)]
+pub struct Proposals {
+    /// The number of the last.
+    number: u64,
+    entries: Vec<Bytes>,
 }
 
 /// Why a request could not be served.
@@ -123,22 +139,42 @@ pub enum Unable {
     /// Leadership was lost while the request was under way.
     #[error("leadership was lost; whether the write took place is unknown")]
     Unknown,
+    /// Nobody took over.
+    #[error("{0}; the leader stays")]
+    NotTransferred(Obstacle),
 }
 
 /// A way to talk to a running server.
 #[derive(Debug, Clone)]
 pub struct Handle {
     requests: mpsc::UnboundedSender<Request>,
+    /// The process, and how many proposals it has made.
+    origin: u64,
+    numbers: Arc<AtomicU64>,
     /// What the server looks like; changes are announced.
     pub view: watch::Receiver<View>,
     /// What has happened.
     pub history: Arc<History>,
+    /// What is counted.
+    pub meters: Arc<Meters>,
 }
 
 impl Handle {
     /// Asks for something; false once the server has ended and answers nothing any more.
     pub fn ask(&self, request: Request) -> bool {
         self.requests.send(request).is_ok()
+    }
+
+    /// Changes the register: each of these lists is one entry of the log, and takes place at once. The answer comes when
+    /// the last is acknowledged. The entries are made here, by the caller's thread, and not by the loop.
+    pub fn change<'a>(&self, lists: impl IntoIterator<Item = Vec<Change<'a>>>, reply: Reply<u64>) -> bool {
+        let mut number = 0;
+        let entry = |changes| {
+            number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+            Proposal { origin: self.origin, number, changes }.to_bytes()
+        };
+        let entries = lists.into_iter().map(entry).collect();
+        self.ask(Request::Propose(Proposals { number, entries }, reply))
     }
 }
 
@@ -151,12 +187,14 @@ pub async fn run(
     listener: TcpListener,
     opened: Opened,
     ready: oneshot::Sender<Handle>,
-) -> Result<(), crate::store::WriteError> {
+) -> Result<(), WriteError> {
     let (requests, received) = mpsc::unbounded_channel();
     let incarnation = incarnation();
     let mut running = Running::new(config, listener, opened, incarnation);
     let history = Arc::clone(&running.history);
-    _ = ready.send(Handle { requests, view: running.view.subscribe(), history });
+    let (numbers, meters) = (Arc::default(), Arc::clone(&running.meters));
+    let view = running.view.subscribe();
+    _ = ready.send(Handle { requests, origin: incarnation, numbers, view, history, meters });
     running.step(Input::Command(Command::Boot));
     running.turn(received).await
 }
@@ -182,8 +220,9 @@ struct Running {
     register: Register,
     snapshot_at: u64,
     origin: u64,
-    next_number: u64,
-    writes: BTreeMap<u64, Reply<u64>>,
+    /// Writes under way: by the number of the last proposal, when it came, and who waits.
+    writes: BTreeMap<u64, (Instant, Reply<u64>)>,
+    next_read: u64,
     reads: BTreeMap<u64, Read>,
     /// Reads that wait for the register to reach an index.
     late_reads: BTreeMap<u64, Vec<Read>>,
@@ -193,8 +232,11 @@ struct Running {
     /// Who led last, and since when nobody does.
     last_leader: Option<NodeId>,
     leaderless: Option<Instant>,
+    /// Who waits for another server to lead.
+    transfer: Option<Reply<()>>,
     view: watch::Sender<View>,
     history: Arc<History>,
+    meters: Arc<Meters>,
 }
 
 /// A read under way.
@@ -220,6 +262,7 @@ impl Running {
         let (register, applied) = restored(&opened.records);
         let server = config.plan.server(opened.records);
         let (_, _, term) = server.replica().view();
+        let meters = Arc::<Meters>::default();
         let state = View {
             id: config.plan.id,
             role: Role::Follower,
@@ -242,14 +285,14 @@ impl Running {
             outbox: Outbox::new(),
             links,
             link_events,
-            disk: disk::start(opened.store),
+            disk: disk::start(opened.store, Arc::clone(&meters)),
             waiting: Vec::new(),
             timers: Timers::default(),
             register,
             snapshot_at,
             origin: incarnation,
-            next_number: 0,
             writes: BTreeMap::new(),
+            next_read: 0,
             reads: BTreeMap::new(),
             late_reads: BTreeMap::new(),
             view: watch::Sender::new(state.clone()),
@@ -257,15 +300,14 @@ impl Running {
             overridden: None,
             last_leader: None,
             leaderless: Some(Instant::now()),
+            transfer: None,
             state,
             history: Arc::default(),
+            meters,
         }
     }
 
-    async fn turn(
-        &mut self,
-        mut requests: mpsc::UnboundedReceiver<Request>,
-    ) -> Result<(), crate::store::WriteError> {
+    async fn turn(&mut self, mut requests: mpsc::UnboundedReceiver<Request>) -> Result<(), WriteError> {
         loop {
             let due = self.timers.next().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
@@ -279,26 +321,49 @@ impl Running {
                 () = sleep_until(due) => {}
             }
             let began = Instant::now();
-            for _ in 0..INPUTS_MAX {
-                if let Some(done) = self.disk.try_done() {
-                    self.on_synced(done?);
-                } else if let Ok(event) = self.link_events.try_recv() {
-                    self.on_link(event);
-                } else if let Ok(request) = requests.try_recv() {
-                    self.on_request(request);
-                } else {
-                    break;
-                }
+            let all_taken = self.take_inputs(&mut requests, began)?;
+            self.fire_timers(all_taken);
+            let turn = began.elapsed();
+            self.publish(turn);
+            // What was said in a long turn must leave before the next one: the links have this thread, too.
+            if turn > YIELD_AFTER {
+                yield_now().await;
             }
-            self.fire_timers();
-            self.publish(began.elapsed());
         }
     }
 
-    fn fire_timers(&mut self) {
+    /// Takes what has arrived, but not for ever. Is that all?
+    fn take_inputs(
+        &mut self,
+        requests: &mut mpsc::UnboundedReceiver<Request>,
+        began: Instant,
+    ) -> Result<bool, WriteError> {
+        for _ in 0..INPUTS_MAX {
+            if let Some(done) = self.disk.try_done() {
+                self.on_synced(done?);
+            } else if let Ok(event) = self.link_events.try_recv() {
+                self.on_link(event);
+            } else if let Ok(request) = requests.try_recv() {
+                self.on_request(request);
+            } else {
+                return Ok(true);
+            }
+            if began.elapsed() > TURN_MAX {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Nobody is judged silent whose words may not have been read yet.
+    fn fire_timers(&mut self, all_taken: bool) {
         let now = Instant::now();
         while let Some(timer) = self.timers.take_due(now) {
-            self.step(Input::Timer(timer));
+            if timer == Timer::Silence && !all_taken {
+                self.timers.set(timer, now + Duration::from_millis(1));
+            } else {
+                self.step(Input::Timer(timer));
+            }
         }
     }
 
@@ -323,7 +388,10 @@ impl Running {
 
     fn on_link(&mut self, event: LinkEvent<Words>) {
         match event {
-            LinkEvent::Message(from, message) => self.step(Input::Message { from, message }),
+            LinkEvent::Message(from, message) => {
+                self.meters.received.add(1);
+                self.step(Input::Message { from, message });
+            }
             // On its way to the disk before any vote that this peer might ask for.
             LinkEvent::Met(peer, Peer { store, .. }) => self.disk.remember(peer, StoreId(store)),
             LinkEvent::Up(peer) => {
@@ -350,10 +418,10 @@ impl Running {
 
     fn on_request(&mut self, request: Request) {
         match request {
-            Request::Change(change, reply) => self.on_change(change, reply),
+            Request::Propose(proposals, reply) => self.on_proposals(proposals, reply),
             Request::Get(key, reply) => self.on_read(Read::Get(key, reply)),
             Request::List(prefix, reply) => self.on_read(Read::List(prefix, reply)),
-            Request::Transfer(to, reason) => self.step(Input::Command(Command::Transfer(to, reason))),
+            Request::Transfer(to, reason, reply) => self.on_transfer(to, reason, reply),
             Request::Elect => self.step(Input::Command(Command::Elect)),
             Request::Cut(peers) => self.links.cut(peers),
             Request::Load(load) => {
@@ -374,24 +442,46 @@ impl Running {
         self.step(Input::Command(Command::Load(self.state.load)));
     }
 
-    fn on_change(&mut self, change: Change, reply: Reply<u64>) {
-        self.next_number += 1;
-        let proposal = Proposal { origin: self.origin, number: self.next_number, change };
-        self.writes.insert(self.next_number, reply);
-        self.step(Input::Command(Command::Propose(proposal.to_bytes())));
+    fn on_proposals(&mut self, Proposals { number, entries }: Proposals, reply: Reply<u64>) {
+        if entries.is_empty() {
+            _ = reply.send(Ok(self.state.applied));
+        } else {
+            self.writes.insert(number, (Instant::now(), reply));
+            self.step(Input::Command(Command::Propose(entries)));
+        }
+    }
+
+    fn on_transfer(&mut self, to: Option<NodeId>, reason: Reason, reply: Reply<()>) {
+        if self.transfer.is_some() {
+            _ = reply.send(Err(Unable::Busy));
+        } else {
+            self.transfer = Some(reply);
+            self.step(Input::Command(Command::Transfer(to, reason)));
+        }
+    }
+
+    fn end_transfer(&mut self, outcome: Result<(), Unable>) {
+        if let Some(reply) = self.transfer.take() {
+            _ = reply.send(outcome);
+        }
     }
 
     fn on_read(&mut self, read: Read) {
-        self.next_number += 1;
-        self.reads.insert(self.next_number, read);
-        self.step(Input::Command(Command::Read(self.next_number)));
+        self.next_read += 1;
+        self.reads.insert(self.next_read, read);
+        self.step(Input::Command(Command::Read(self.next_read)));
+    }
+
+    fn send(&self, to: NodeId, message: Words) {
+        self.meters.sent.add(1);
+        self.links.send(to, message);
     }
 
     fn on_synced(&mut self, token: Token) {
         let (ready, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|(after, ..)| *after <= token);
         self.waiting = waiting;
-        ready.into_iter().for_each(|(_, to, message)| self.links.send(to, message));
+        ready.into_iter().for_each(|(_, to, message)| self.send(to, message));
         self.step(Input::Persisted(token));
     }
 
@@ -407,7 +497,7 @@ impl Running {
 
     fn carry_out(&mut self, output: Output<Server>) {
         match output {
-            Output::Send { to, message } => self.links.send(to, message),
+            Output::Send { to, message } => self.send(to, message),
             Output::SendAfter { token, to, message } => self.waiting.push((token, to, message)),
             Output::Persist { token, records } => self.disk.write(token, records),
             Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
@@ -428,7 +518,8 @@ impl Running {
                 }
             }
             Notice::Restored(snapshot) => self.restore(&snapshot),
-            Notice::Refused(refusal, data) => self.on_refused(refusal, &data),
+            Notice::Refused(refusal, entries) => self.on_refused(refusal, entries.last()),
+            Notice::NotTransferred(obstacle) => self.end_transfer(Err(Unable::NotTransferred(obstacle))),
             Notice::Suspected(peer, reason) => {
                 self.state.suspicions += 1;
                 self.history.add(Kind::Suspected { peer: peer.0, reason: reason.name() });
@@ -441,8 +532,12 @@ impl Running {
         self.tell_history(leader, term, reason);
         (self.state.leader, self.state.term, self.state.reason) = (leader, term, reason);
         self.state.since = SystemTime::now();
+        if leader.is_some() {
+            self.end_transfer(Ok(()));
+        }
         if was_leading && leader != Some(self.config.plan.id) {
-            std::mem::take(&mut self.writes).into_values().for_each(|reply| _ = reply.send(Err(Unable::Unknown)));
+            let writes = std::mem::take(&mut self.writes);
+            writes.into_values().for_each(|(_, reply)| _ = reply.send(Err(Unable::Unknown)));
             let unable = self.unable();
             std::mem::take(&mut self.reads).into_values().for_each(|read| read.refuse(unable));
         }
@@ -455,6 +550,7 @@ impl Running {
             Some(leader) => {
                 let took = self.leaderless.take().map_or(Duration::ZERO, |since| since.elapsed());
                 let took_ms = took.as_secs_f64() * 1000.0;
+                self.meters.count_change(reason);
                 self.history.add(Kind::LeaderChanged { leader: leader.0, previous, term, reason, took_ms });
                 self.last_leader = Some(leader);
             }
@@ -473,10 +569,11 @@ impl Running {
         }
     }
 
-    fn on_refused(&mut self, refusal: Refusal, data: &[u8]) {
+    /// All of them are refused, so whoever waits for the last is told.
+    fn on_refused(&mut self, refusal: Refusal, last: Option<&Bytes>) {
         let unable = if refusal == Refusal::Busy { Unable::Busy } else { self.unable() };
-        let reply = Proposal::from_bytes(data).and_then(|proposal| self.writes.remove(&proposal.number));
-        if let Some(reply) = reply {
+        let number = last.and_then(|data| Some(Proposal::from_bytes(data)?.number));
+        if let Some((_, reply)) = number.and_then(|number| self.writes.remove(&number)) {
             _ = reply.send(Err(unable));
         }
     }
@@ -485,8 +582,9 @@ impl Running {
         self.state.applied = entry.index;
         if let Some(proposal) = self.register.apply(entry.index, &entry.data)
             && proposal.origin == self.origin
-            && let Some(reply) = self.writes.remove(&proposal.number)
+            && let Some((since, reply)) = self.writes.remove(&proposal.number)
         {
+            self.meters.commits.add(since.elapsed());
             _ = reply.send(Ok(entry.index));
         }
         self.answer_late_reads();

@@ -69,8 +69,7 @@ async fn leader(servers: &[(Config, Server)]) -> usize {
 
 async fn put(server: &Server, key: &str, value: &str) -> u64 {
     let (reply, answer) = oneshot::channel();
-    let change = Change::Put(key.to_owned(), Bytes::from(value.to_owned().into_bytes()));
-    server.handle.ask(Request::Change(change, reply));
+    server.handle.change([vec![Change::Put(key, value.as_bytes())]], reply);
     answer.await.expect("an answer").expect("it was written")
 }
 

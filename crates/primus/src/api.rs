@@ -4,10 +4,12 @@
 
 mod answers;
 mod bodies;
+mod import;
+mod metrics;
 mod proxy;
 mod routes;
 mod serve;
 
-pub(crate) use proxy::Proxy;
+pub(crate) use proxy::{PASSED_ON, Proxy};
 pub(crate) use routes::{Context, Places};
 pub(crate) use serve::serve;

@@ -6,6 +6,7 @@
 pub(crate) mod farms;
 pub(crate) mod http;
 
+use std::io::Read;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -112,6 +113,20 @@ impl Client {
                 Err(Trouble::NoAnswer(error)) => Err(unknown_outcome(&error)),
             }
         })
+    }
+
+    /// Has many values written while they are read. The leader gets them itself, if one can tell where it is.
+    pub(crate) fn import(&self, body: &mut impl Read, batch: u64, answer_time: Duration) -> Result<Value, Failure> {
+        let path = format!("/v1/kv?batch={batch}");
+        let (first, status) = self.views("/v1/status").into_iter().next().ok_or_else(|| self.unreachable())?;
+        let leader = status["servers"].as_array().into_iter().flatten().find(|server| server["role"] == "leader");
+        let address = leader.and_then(|leader| leader["api"].as_str()).unwrap_or(&first);
+        let sent = http::upload(address, &path, body, answer_time);
+        match sent.and_then(|response| understood(response).map_err(Trouble::NoAnswer)) {
+            Ok(answer) => answer,
+            Err(Trouble::Unreachable) => Err(self.unreachable()),
+            Err(Trouble::NoAnswer(error)) => Err(unknown_outcome(&error)),
+        }
     }
 
     /// The latest view that a server has of this: `/v1/leader` or `/v1/status`.

@@ -159,6 +159,20 @@ impl Message {
     }
 }
 
+/// What the engine takes as proposals, one entry each.
+pub(crate) fn proposal(from: u64, data: &[Bytes]) -> engine::Message {
+    let entry = |data: &Bytes| {
+        let mut entry = engine::Entry::default();
+        entry.set_data(data.clone());
+        entry
+    };
+    let mut message = engine::Message::default();
+    message.set_msg_type(engine::MessageType::MsgPropose);
+    message.from = from;
+    message.set_entries(data.iter().map(entry).collect());
+    message
+}
+
 impl Entry {
     pub(crate) fn from_engine(mut entry: engine::Entry) -> Self {
         Self { index: entry.index, term: entry.term, data: entry.take_data() }

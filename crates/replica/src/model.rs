@@ -132,11 +132,18 @@ impl ModelReplica {
             Command::Boot => out.set(Tick, Delay::exactly_ms(25)),
             Command::Campaign => self.ask_before(turn),
             Command::ForgetLeader => self.forget_leader(),
-            Command::Propose(data) => self.propose(data, out, turn),
+            Command::Propose(entries) => self.propose(entries, out, turn),
             Command::Read(number) => self.read(number, out),
             Command::Transfer(to) => self.transfer(to, out),
+            Command::AbortTransfer => self.abort_transfer(),
             Command::Compact(..) => out.ignore("the model forgets nothing"),
             Command::Unreachable(_) => out.ignore("every tick sends again what may be missed"),
+        }
+    }
+
+    fn abort_transfer(&mut self) {
+        if let State::Leader(leadership) = &mut self.state {
+            leadership.transferee = None;
         }
     }
 
@@ -179,11 +186,13 @@ impl ModelReplica {
         }
     }
 
-    fn propose(&mut self, data: Bytes, out: &mut Outbox<Self>, turn: &mut Turn) {
+    fn propose(&mut self, entries: Vec<Bytes>, out: &mut Outbox<Self>, turn: &mut Turn) {
         match &self.state {
-            State::Leader(Leadership { transferee: None, .. }) => self.append_own(data, turn, out),
-            State::Leader(_) => out.notify(Notice::Refused(Refusal::Busy, data)),
-            _ => out.notify(Notice::Refused(Refusal::NotLeading, data)),
+            State::Leader(Leadership { transferee: None, .. }) => {
+                entries.into_iter().for_each(|data| self.append_own(data, turn, out));
+            }
+            State::Leader(_) => out.notify(Notice::Refused(Refusal::Busy, entries)),
+            _ => out.notify(Notice::Refused(Refusal::NotLeading, entries)),
         }
     }
 

@@ -15,7 +15,7 @@ use slog::{Discard, Logger, o};
 
 use crate::consensus::Consensus;
 use crate::log::Log;
-use crate::message::{Entry, HardState, Kind, Message, Record, Snapshot};
+use crate::message::{self, Entry, HardState, Kind, Message, Record, Snapshot};
 
 /// The number of a leadership. At most one leader has it.
 #[derive(
@@ -51,12 +51,14 @@ pub enum Command {
     Campaign,
     /// The leader is suspected: vote for others from now on. Term and vote stay, so this is as safe as a restart.
     ForgetLeader,
-    /// Append this, if this replica leads.
-    Propose(Bytes),
+    /// Append these, each as an entry of its own and all or none of them, if this replica leads.
+    Propose(Vec<Bytes>),
     /// Find out up to where a read must wait to be linearizable.
     Read(u64),
-    /// Let another replica lead.
+    /// Let another replica lead. Until it does, nothing that is proposed is taken.
     Transfer(NodeId),
+    /// Lead on: the other one does not take over.
+    AbortTransfer,
     /// The owner's state up to this index; what it covers can be forgotten.
     Compact(u64, Bytes),
     /// A message to this peer was lost: send again what it may miss.
@@ -75,7 +77,7 @@ pub enum Notice {
     /// The whole state came from the leader.
     Restored(Snapshot),
     /// What was proposed was not taken, for this reason; it will never be committed.
-    Refused(Refusal, Bytes),
+    Refused(Refusal, Vec<Bytes>),
 }
 
 /// Why a proposal was not taken.
@@ -153,14 +155,24 @@ impl Replica {
         self.node.store()
     }
 
+    /// A leader that shows itself moves the clock of the one who hears it, too, which then need not wake by itself; waking
+    /// for nothing is most of what an idle replica costs.
+    fn put_off_tick(&self, from: NodeId, kind: Kind, out: &mut Outbox<Self>) {
+        if matches!(kind, Kind::Heartbeat | Kind::Append) && self.known.1 == Some(from) {
+            let Delay { min_us, max_us } = self.settings.tick;
+            out.set(Tick, Delay { min_us: min_us + min_us / 4, max_us: max_us + max_us / 4 });
+        }
+    }
+
     fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
         match command {
             Command::Boot => out.set(Tick, self.settings.tick),
             Command::Campaign => self.campaign(out),
             Command::ForgetLeader => self.forget_leader(),
-            Command::Propose(data) => self.propose(data, out),
+            Command::Propose(entries) => self.propose(entries, out),
             Command::Read(number) => self.node.read_index(number.to_be_bytes().to_vec()),
             Command::Transfer(to) => self.node.transfer_leader(to.0),
+            Command::AbortTransfer => self.node.raft.abort_leader_transfer(),
             Command::Compact(index, data) => self.compact(index, data, out),
             Command::Unreachable(peer) => {
                 self.node.report_unreachable(peer.0);
@@ -215,13 +227,16 @@ impl Replica {
         }
     }
 
-    fn propose(&mut self, data: Bytes, out: &mut Outbox<Self>) {
+    fn propose(&mut self, entries: Vec<Bytes>, out: &mut Outbox<Self>) {
+        if entries.is_empty() {
+            return out.ignore("a proposal of nothing");
+        }
         if self.node.raft.state != StateRole::Leader {
             // The engine would forward it silently, and nobody could say whether it was taken.
-            return out.notify(Notice::Refused(Refusal::NotLeading, data));
+            return out.notify(Notice::Refused(Refusal::NotLeading, entries));
         }
-        if self.node.propose(Vec::new(), data.to_vec()).is_err() {
-            out.notify(Notice::Refused(Refusal::Busy, data));
+        if self.node.raft.step(message::proposal(self.settings.id.0, &entries)).is_err() {
+            out.notify(Notice::Refused(Refusal::Busy, entries));
         }
     }
 
@@ -250,6 +265,7 @@ impl Replica {
         if is_order && self.restoring.is_some() {
             return out.ignore(RESTORING);
         }
+        self.put_off_tick(from, message.kind, out);
         // An error means that the message came too late for the role or the log; Raft repairs that by itself.
         _ = self.node.step(message.into_engine(from.0, self.settings.id.0, &self.voters));
     }
@@ -332,6 +348,10 @@ impl Replica {
         };
         let now = (role, Some(NodeId(raft.leader_id)).filter(|id| id.0 != 0), Term(raft.term));
         if self.known != now {
+            if role == Role::Leader && self.known.0 != role {
+                // The tick that was set is a follower's, and comes later.
+                out.set(Tick, self.settings.tick);
+            }
             self.known = now;
             out.notify(Notice::Changed(now.0, now.1, now.2));
         }
@@ -441,9 +461,12 @@ impl fmt::Display for Command {
             Self::Boot => f.write_str("boot"),
             Self::Campaign => f.write_str("campaign"),
             Self::ForgetLeader => f.write_str("forget leader"),
-            Self::Propose(data) => write!(f, "propose {} bytes", data.len()),
+            Self::Propose(entries) => {
+                write!(f, "propose {} bytes", entries.iter().map(Bytes::len).sum::<usize>())
+            }
             Self::Read(number) => write!(f, "read {number}"),
             Self::Transfer(to) => write!(f, "transfer to {to}"),
+            Self::AbortTransfer => f.write_str("abort transfer"),
             Self::Compact(index, _) => write!(f, "compact to {index}"),
             Self::Unreachable(peer) => write!(f, "unreachable {peer}"),
         }

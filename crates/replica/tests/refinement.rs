@@ -90,7 +90,7 @@ impl<R: Member> Run<R> {
     fn propose(&mut self) {
         self.proposals += 1;
         let (leader, data) = (self.leader_or_any(), Bytes::from(self.proposals.to_string()));
-        self.world.step(leader, Input::Command(Command::Propose(data)));
+        self.world.step(leader, Input::Command(Command::Propose(vec![data])));
     }
 
     /// Faults end: everybody is up, nothing is lost any more, and somebody is told to campaign until one leads.
@@ -122,7 +122,7 @@ impl<R: Member> Run<R> {
         let leader = self.leader_or_any();
         // A transfer that nobody took up is forgotten meanwhile.
         (0..TRANSFER_TICKS).for_each(|_| self.tick(leader));
-        self.world.command(leader, Command::Propose(Bytes::from_static(b"last words")));
+        self.world.command(leader, Command::Propose(vec![Bytes::from_static(b"last words")]));
         self.tick(leader);
         let first = self.world.host(1).committed.clone();
         assert_eq!(first.last(), Some(&Bytes::from_static(b"last words")));

@@ -20,7 +20,7 @@ fn text(words: &[&'static str]) -> Vec<Bytes> {
 }
 
 fn propose(world: &mut World, id: u64, word: &'static str) {
-    world.command(id, Command::Propose(Bytes::from_static(word.as_bytes())));
+    world.command(id, Command::Propose(vec![Bytes::from_static(word.as_bytes())]));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn nobody_campaigns_before_its_new_state_is_durable() {
     world.command(1, Command::Compact(4, Bytes::from_static(b"abc")));
     world.restart(3);
     world.is_disk_fast = false;
-    world.command(1, Command::Propose(Bytes::from_static(b"d")));
+    world.command(1, Command::Propose(vec![Bytes::from_static(b"d")]));
     for _ in 0..2 * BACKSTOP_TICKS {
         world.step(1, Input::Timer(Tick));
         world.settle();
@@ -212,7 +212,7 @@ fn a_snapshot_never_carries_a_token_that_is_not_written_yet() {
     world.command(1, Command::Campaign);
     propose(&mut world, 1, "a");
     world.is_disk_fast = false;
-    world.step(1, Input::Command(Command::Propose(Bytes::from_static(b"b"))));
+    world.step(1, Input::Command(Command::Propose(vec![Bytes::from_static(b"b")])));
     let (writing, _) = world.host(1).writing.back().expect("an entry to write").clone();
     world.step(1, Input::Command(Command::Compact(2, Bytes::from_static(b"a"))));
     let (token, records) = world.host(1).writing.back().expect("a snapshot to write").clone();

@@ -23,6 +23,8 @@ use primus_replica::{Term, message};
 use campaign::{Campaign, Move};
 pub use words::{Command, Message, Notice, Reason, Timer};
 
+use crate::transfer::{Hearing, Obstacle, TRANSFER};
+
 /// A server's control part.
 ///
 /// `E` is the election, `R` the replicated log: the Raft engine, or a model of it that can be explored.
@@ -44,6 +46,9 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     patience: u32,
     campaign: Campaign,
     candidacy: Candidacy,
+    hearing: Hearing,
+    /// Who is about to take over.
+    successor: Option<NodeId>,
     for_election: Outbox<E>,
     for_replica: Outbox<R>,
 }
@@ -96,6 +101,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
             patience: 0,
             campaign: Campaign::default(),
             candidacy: Candidacy::Named,
+            hearing: Hearing::default(),
+            successor: None,
             for_election: Outbox::new(),
             for_replica: Outbox::new(),
         }
@@ -136,9 +143,12 @@ impl<E: Election, R: Consensus> Control<E, R> {
                 out.set(Timer::Leaderless, self.times.leaderless);
                 self.tell_election(election::Command::Boot, out);
             }
-            Command::Gone(peer) => self.suspect(peer, Reason::LinkLost, out),
+            Command::Gone(peer) => {
+                self.hearing.on_lost(peer);
+                self.suspect(peer, Reason::LinkLost, out);
+            }
             Command::Load(load) => self.on_load(load, out),
-            Command::Propose(data) => self.tell_replica(replica::Command::Propose(data), out),
+            Command::Propose(entries) => self.tell_replica(replica::Command::Propose(entries), out),
             Command::Read(number) if self.replica.is_readable() => {
                 self.tell_replica(replica::Command::Read(number), out);
             }
@@ -179,6 +189,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
 
     fn on_tick(&mut self, out: &mut Outbox<Self>) {
         self.step_replica(Input::Timer(Tick), out);
+        self.hearing.on_tick(self.replica.peers());
         self.patience = self.patience.saturating_sub(1);
         if self.leader == Some(self.id) {
             self.consider_others(out);
@@ -205,6 +216,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     fn on_message(&mut self, from: NodeId, message: Message<E::Message>, out: &mut Outbox<Self>) {
+        self.hearing.on_message(from);
         if self.leader == Some(from) {
             self.detector.heard();
         }
@@ -313,17 +325,23 @@ impl<E: Election, R: Consensus> Control<E, R> {
 
     /// Lets another lead: the one that is wanted, or the one that is nearest to having everything.
     fn transfer(&mut self, to: Option<NodeId>, reason: Reason, out: &mut Outbox<Self>) {
-        let (last, _) = self.replica.extent();
-        let progress = |peer: &NodeId| self.replica.matched(*peer);
-        let candidates = self.replica.peers().into_iter().filter(|peer| to.is_none_or(|to| to == *peer));
-        let best = candidates.max_by_key(|peer| (progress(peer), *peer));
-        match best.filter(|peer| progress(peer).is_some_and(|matched| matched + 1000 >= last)) {
-            Some(peer) => {
+        match self.hearing.successor(&self.replica, to) {
+            Ok(peer) => {
                 self.reason = reason;
+                self.successor = Some(peer);
+                out.set(Timer::Transfer, TRANSFER);
                 self.tell_peers(&Message::Change(reason), out);
                 self.tell_replica(replica::Command::Transfer(peer), out);
             }
-            None => out.ignore("transfer: nobody who could take over"),
+            Err(obstacle) => out.notify(Notice::NotTransferred(obstacle)),
+        }
+    }
+
+    /// Until the other one leads the engine takes no proposals, so it must not have long.
+    fn on_transfer_time(&mut self, out: &mut Outbox<Self>) {
+        if let Some(peer) = self.successor.take() {
+            self.tell_replica(replica::Command::AbortTransfer, out);
+            out.notify(Notice::NotTransferred(Obstacle::NoAnswer(peer)));
         }
     }
 
@@ -387,6 +405,10 @@ impl<E: Election, R: Consensus> Control<E, R> {
         if leader.is_none() && term > term_before {
             self.campaign.on_term();
         }
+        if leader != before {
+            self.successor = None;
+            out.cancel(Timer::Transfer);
+        }
         match leader {
             // The same one again, in a new term, is news, too: whoever is asked must not name an old term.
             Some(leader) if before != Some(leader) || term != term_before => self.on_leader(leader, term, out),
@@ -443,10 +465,14 @@ impl<E: Election, R: Consensus> Machine for Control<E, R> {
             Input::Timer(Timer::Retry) => self.run(out),
             Input::Timer(Timer::JumpIn) => self.on_jump_in(out),
             Input::Timer(Timer::Leaderless) => self.on_leaderless(out),
+            Input::Timer(Timer::Transfer) => self.on_transfer_time(out),
             Input::Timer(Timer::Election(timer)) => self.step_election(Input::Timer(timer), out),
             Input::Command(command) => self.on_command(command, out),
             Input::LinkUp(peer) => self.tell_election(election::Command::Trust(peer), out),
-            Input::LinkDown(peer) => self.tell_replica(replica::Command::Unreachable(peer), out),
+            Input::LinkDown(peer) => {
+                self.hearing.on_lost(peer);
+                self.tell_replica(replica::Command::Unreachable(peer), out);
+            }
             Input::Persisted(token) => self.step_replica(Input::Persisted(token), out),
         }
     }

@@ -7,6 +7,7 @@ pub mod any_election;
 pub mod control;
 pub mod plan;
 pub mod register;
+pub mod transfer;
 
 pub use control::{Control, Reason};
 pub use plan::{Plan, Server};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Keys, values, and where in the log they were set last.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -14,35 +14,51 @@ pub struct Register {
     values: BTreeMap<String, (Bytes, u64)>,
 }
 
-/// What is written to the log.
+/// What is written to the log. It borrows its words, so that many can be written and applied without copies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proposal {
+pub struct Proposal<'a> {
     /// The process that proposed it.
     pub origin: u64,
     /// Which of its proposals this is.
     pub number: u64,
-    /// What is to change.
-    pub change: Change,
+    /// What is to change, all at once.
+    #[serde(borrow)]
+    pub changes: Vec<Change<'a>>,
 }
 
 /// A change of the register.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Change {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change<'a> {
     /// Give a key this value.
-    Put(String, Bytes),
+    Put(&'a str, #[serde(serialize_with = "in_one_piece")] &'a [u8]),
     /// Forget a key.
-    Delete(String),
+    Delete(&'a str),
+}
+
+/// Without this, bytes would be written one by one.
+fn in_one_piece<S: Serializer>(bytes: &&[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
 }
 
 impl Register {
     /// Applies what is at this index. Gives the proposal back, so that whoever waits for it can be told.
-    pub fn apply(&mut self, index: u64, data: &[u8]) -> Option<Proposal> {
+    pub fn apply<'a>(&mut self, index: u64, data: &'a [u8]) -> Option<Proposal<'a>> {
         let proposal = Proposal::from_bytes(data)?;
-        match &proposal.change {
-            Change::Put(key, value) => _ = self.values.insert(key.clone(), (value.clone(), index)),
-            Change::Delete(key) => _ = self.values.remove(key),
+        for change in &proposal.changes {
+            match *change {
+                Change::Put(key, value) => self.put(key, value, index),
+                Change::Delete(key) => _ = self.values.remove(key),
+            }
         }
         Some(proposal)
+    }
+
+    fn put(&mut self, key: &str, value: &[u8], index: u64) {
+        let value = (Bytes::copy_from_slice(value), index);
+        match self.values.get_mut(key) {
+            Some(place) => *place = value,
+            None => _ = self.values.insert(key.to_owned(), value),
+        }
     }
 
     /// The value of a key, and where it was set.
@@ -71,7 +87,7 @@ impl Register {
     }
 }
 
-impl Proposal {
+impl<'a> Proposal<'a> {
     /// As the log holds it.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
@@ -80,8 +96,11 @@ impl Proposal {
 
     /// From the log.
     #[must_use]
-    pub fn from_bytes(data: &[u8]) -> Option<Self> {
-        postcard::from_bytes(data).ok()
+    pub fn from_bytes(data: &'a [u8]) -> Option<Self> {
+        match postcard::take_from_bytes(data) {
+            Ok((proposal, [])) => Some(proposal),
+            _ => None,
+        }
     }
 }
 
@@ -90,8 +109,8 @@ mod tests {
     use super::*;
 
     fn put(key: &str, value: &'static str) -> Bytes {
-        let change = Change::Put(key.to_owned(), Bytes::from_static(value.as_bytes()));
-        Proposal { origin: 1, number: 2, change }.to_bytes()
+        let changes = vec![Change::Put(key, value.as_bytes())];
+        Proposal { origin: 1, number: 2, changes }.to_bytes()
     }
 
     #[test]
@@ -103,9 +122,17 @@ mod tests {
         register.apply(6, &put("a/1", "w"));
         assert_eq!(register.get("a/1"), Some((Bytes::from_static(b"w"), 6)));
         assert_eq!(register.list("a/").map(|(key, ..)| key).collect::<Vec<_>>(), ["a/1", "a/2"]);
-        let gone = Proposal { origin: 1, number: 3, change: Change::Delete("b".to_owned()) };
+        let gone = Proposal { origin: 1, number: 3, changes: vec![Change::Delete("b")] };
         assert_eq!(register.apply(7, &gone.to_bytes()), Some(gone));
         assert_eq!(register.get("b"), None);
+    }
+
+    #[test]
+    fn changes_of_one_proposal_take_place_in_their_order_at_one_index() {
+        let mut register = Register::default();
+        let changes = vec![Change::Put("a", b"x"), Change::Put("b", b"y"), Change::Delete("a")];
+        register.apply(9, &Proposal { origin: 1, number: 1, changes }.to_bytes());
+        assert_eq!(register.list("").collect::<Vec<_>>(), [("b", &Bytes::from_static(b"y"), 9)]);
     }
 
     #[test]

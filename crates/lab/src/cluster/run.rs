@@ -371,7 +371,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         self.clients.written += 1;
         let words = Bytes::copy_from_slice(&self.clients.written.to_be_bytes());
         self.host(leader).owner.writes.insert(words.clone());
-        self.step(leader, Input::Command(Command::Propose(words)));
+        self.step(leader, Input::Command(Command::Propose(vec![words])));
     }
 
     fn deliver(&mut self, from: NodeId, to: NodeId, message: Words) {
@@ -537,7 +537,9 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
                 self.host(id).owner.writes.clear();
                 self.host(id).owner.reads.clear();
             }
-            Notice::Refused(_, words) => _ = self.host(id).owner.writes.remove(&words),
+            Notice::Refused(_, all) => {
+                all.iter().for_each(|words| _ = self.host(id).owner.writes.remove(words));
+            }
             _ => {}
         }
     }

@@ -99,7 +99,7 @@ impl Stage for Servers {
                 self.command(node, Command::Load(cluster::parse_score(score)?.into()), printed)
             }
             ["propose", node, word] => {
-                self.command(node, Command::Propose(Bytes::copy_from_slice(word.as_bytes())), printed)
+                self.command(node, Command::Propose(vec![Bytes::copy_from_slice(word.as_bytes())]), printed)
             }
             ["read", node, number] => self.command(node, Command::Read(parse(number)?), printed),
             ["transfer", node] => self.command(node, Command::Transfer(None, Reason::Resigned), printed),

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use primus_core::load::Score;
 use primus_node::node::{Unable, View};
 use primus_replica::Role;
+use primus_server::transfer::Obstacle;
 use serde::Serialize;
 
 use super::routes::Context;
@@ -154,12 +155,31 @@ impl Problem {
     }
 }
 
+impl Problem {
+    fn not_transferred(obstacle: Obstacle) -> Self {
+        let (code, hint) = match obstacle {
+            Obstacle::NotLeading => ("no_leader", "try again in a moment"),
+            Obstacle::Behind(..) => ("not_caught_up", "try again in a moment"),
+            Obstacle::Silent(_) => ("dead", "primus status shows who is alive"),
+            Obstacle::Nobody | Obstacle::NoAnswer(_) => ("not_transferred", "primus status shows who leads"),
+        };
+        Self::unavailable(code, Unable::NotTransferred(obstacle).to_string(), hint)
+    }
+
+    /// The same, with more to say.
+    pub(crate) fn after(mut self, before: &str) -> Self {
+        self.message = format!("{before}; then: {}", self.message);
+        self
+    }
+}
+
 impl From<Unable> for Problem {
     fn from(unable: Unable) -> Self {
         let (code, hint) = match unable {
             Unable::NotLeading(_) | Unable::NoLeader => ("no_leader", "try again in a moment"),
             Unable::Busy => ("busy", "try again in a moment"),
             Unable::Unknown => ("unknown_outcome", "read the key to find out whether it was written"),
+            Unable::NotTransferred(obstacle) => return Self::not_transferred(obstacle),
         };
         Self::unavailable(code, unable.to_string(), hint)
     }

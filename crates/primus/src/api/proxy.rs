@@ -17,7 +17,8 @@ use super::serve::HEAD_TIME;
 
 /// Marks a request that came through another server.
 pub(crate) const PASSED_ON: &str = "x-primus-passed-on";
-const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// How long an answer may take.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// In a crowd the first attempt may be dropped; the system tries again after a second.
 const CONNECT_TIME: Duration = Duration::from_secs(3);
 
@@ -39,14 +40,14 @@ impl Proxy {
     }
 
     /// The leader's answer to this request.
-    pub(crate) async fn pass_on(&self, mut request: Request<Body>, leader: SocketAddr) -> Response {
+    pub(crate) async fn pass_on(&self, mut request: Request<Body>, leader: SocketAddr, time: Duration) -> Response {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let Ok(uri) = format!("http://{leader}{path}").parse::<Uri>() else {
             return Problem::usage("the request's path cannot be passed on", "check the key").into_response();
         };
         *request.uri_mut() = uri;
         request.headers_mut().insert(PASSED_ON, HeaderValue::from_static("1"));
-        match timeout(ANSWER_TIME, self.client.request(request)).await {
+        match timeout(time, self.client.request(request)).await {
             Ok(Ok(response)) => response.map(Body::new).into_response(),
             // Nothing was sent, so nothing took place.
             Ok(Err(error)) if error.is_connect() => Problem::from(Unable::NoLeader).into_response(),

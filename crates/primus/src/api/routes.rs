@@ -18,7 +18,7 @@ use futures_util::{Stream, StreamExt, stream};
 use primus_core::NodeId;
 use primus_core::load::Score;
 use primus_node::events::Event;
-use primus_node::node::{Handle, Request as Ask, Unable};
+use primus_node::node::{Handle, Reply, Request as Ask, Unable};
 use primus_server::Reason;
 use primus_server::register::Change;
 use serde::de::DeserializeOwned;
@@ -27,14 +27,16 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::answers::{LeaderAnswer, Problem, StatusAnswer, in_one_body, text_of};
-use super::bodies;
-use super::proxy::{PASSED_ON, Proxy};
+use super::proxy::{ANSWER_TIME, PASSED_ON, Proxy};
+use super::{bodies, import, metrics};
 
 /// The longest value, and the longest key.
-const VALUE_LEN_MAX: usize = 256 * 1024;
-const KEY_LEN_MAX: usize = 1024;
+pub(super) const VALUE_LEN_MAX: usize = 256 * 1024;
+pub(super) const KEY_LEN_MAX: usize = 1024;
 /// The longest body of any other request.
 const ORDER_LEN_MAX: usize = 16 * 1024;
+/// How long another server may take to lead once the old leader has stepped down.
+const TRANSFER_TIME: Duration = Duration::from_secs(2);
 
 /// What handlers need to know.
 #[derive(Debug, Clone)]
@@ -60,14 +62,14 @@ impl Context {
         Router::new()
             .route("/livez", get(|| async { "alive\n" }))
             .route("/readyz", get(readyz))
-            .route("/metrics", get(metrics))
+            .route("/metrics", get(metrics::metrics))
             .route("/v1/leader", get(leader))
             .route("/v1/status", get(status))
             .route("/v1/events", get(events))
             .route("/v1/elections", post(elect))
             .route("/v1/leader/resign", post(resign))
             .route("/v1/leader/transfer", post(transfer))
-            .route("/v1/kv", get(list))
+            .route("/v1/kv", get(list).post(import::import))
             .route("/v1/kv/{*key}", get(read).put(write).delete(forget))
             .route("/v1/chaos/cut", post(cut))
             .route("/v1/chaos/load", post(load))
@@ -80,7 +82,7 @@ impl Context {
     }
 
     /// The leader's API, if another server leads and the request did not come through one already.
-    fn elsewhere(&self, request: &Request<Body>) -> Option<SocketAddr> {
+    pub(super) fn elsewhere(&self, request: &Request<Body>) -> Option<SocketAddr> {
         let view = self.handle.view.borrow();
         let leader = view.leader.filter(|leader| *leader != view.id)?;
         let is_first_hop = !request.headers().contains_key(PASSED_ON);
@@ -89,13 +91,18 @@ impl Context {
 
     /// The leader's answer, unless another server leads before it comes: a frozen leader keeps its connections and says
     /// nothing.
-    async fn pass_on(&self, request: Request<Body>, api: SocketAddr) -> Response {
+    pub(super) async fn pass_on(&self, request: Request<Body>, api: SocketAddr) -> Response {
+        self.pass_on_within(ANSWER_TIME, request, api).await
+    }
+
+    /// The same, for a request whose answer may come later.
+    pub(super) async fn pass_on_within(&self, time: Duration, request: Request<Body>, api: SocketAddr) -> Response {
         let is_read = request.method() == Method::GET;
         let mut view = self.handle.view.clone();
         let asked = view.borrow().leader;
         let deposed = async { _ = view.wait_for(|view| view.leader.is_some() && view.leader != asked).await };
         tokio::select! {
-            answer = self.proxy.pass_on(request, api) => answer,
+            answer = self.proxy.pass_on(request, api, time) => answer,
             () = deposed => match is_read {
                 true => Problem::from(Unable::NoLeader).into_response(),
                 false => Problem::from(Unable::Unknown).into_response(),
@@ -103,16 +110,30 @@ impl Context {
         }
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<Result<T, Unable>>) -> Ask) -> Result<T, Problem> {
+    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Problem> {
         let (reply, answer) = oneshot::channel();
         self.handle.ask(request(reply));
-        // The server ended meanwhile; others may still commit what it proposed.
-        Ok(answer.await.map_err(|_| Unable::Unknown)??)
+        heard(answer).await
     }
+
+    async fn change<'a>(&self, lists: impl IntoIterator<Item = Vec<Change<'a>>>) -> Result<u64, Problem> {
+        let (reply, answer) = oneshot::channel();
+        self.handle.change(lists, reply);
+        heard(answer).await
+    }
+}
+
+pub(super) async fn heard<T>(answer: oneshot::Receiver<Result<T, Unable>>) -> Result<T, Problem> {
+    // If the server ended meanwhile, others may still commit what it proposed.
+    Ok(answer.await.map_err(|_| Unable::Unknown)??)
 }
 
 /// Refuses a body that is too long for anything, before it is read or passed on.
 async fn refuse_long_bodies(request: Request<Body>, next: Next) -> Response {
+    // Many values in one body are read piece by piece, each with its own limit.
+    if request.method() == Method::POST && request.uri().path() == "/v1/kv" {
+        return next.run(request).await;
+    }
     match bodies::check_length(&request, VALUE_LEN_MAX) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -125,23 +146,6 @@ async fn readyz(State(context): State<Context>) -> Response {
         true => "ready\n".into_response(),
         false => Problem::unavailable("no_leader", "no server leads at the moment", "wait").into_response(),
     }
-}
-
-async fn metrics(State(context): State<Context>) -> String {
-    let view = context.handle.view.borrow().clone();
-    let links = view.peers.values().filter(|peer| peer.is_up).count();
-    let leads = u8::from(view.leader == Some(view.id));
-    [
-        ("primus_term", "gauge", view.term.0.to_string()),
-        ("primus_leading", "gauge", leads.to_string()),
-        ("primus_log_last_index", "gauge", view.last.to_string()),
-        ("primus_log_applied_index", "gauge", view.applied.to_string()),
-        ("primus_links_up", "gauge", links.to_string()),
-        ("primus_suspicions_total", "counter", view.suspicions.to_string()),
-        ("primus_loop_turn_longest_seconds", "gauge", view.longest_turn.as_secs_f64().to_string()),
-    ]
-    .map(|(name, kind, value)| format!("# TYPE {name} {kind}\n{name} {value}\n"))
-    .concat()
 }
 
 async fn leader(State(context): State<Context>) -> Json<LeaderAnswer> {
@@ -168,7 +172,7 @@ async fn elect(State(context): State<Context>) -> Json<serde_json::Value> {
 
 async fn resign(State(context): State<Context>, request: Request<Body>) -> Response {
     if let Some(api) = context.elsewhere(&request) {
-        return context.proxy.pass_on(request, api).await;
+        return context.proxy.pass_on(request, api, ANSWER_TIME).await;
     }
     hand_over(&context, None, Reason::Resigned).await
 }
@@ -180,7 +184,7 @@ struct To {
 
 async fn transfer(State(context): State<Context>, request: Request<Body>) -> Response {
     if let Some(api) = context.elsewhere(&request) {
-        return context.proxy.pass_on(request, api).await;
+        return context.proxy.pass_on(request, api, ANSWER_TIME).await;
     }
     let body = match bodies::read(request, ORDER_LEN_MAX).await {
         Ok(body) => body,
@@ -205,12 +209,14 @@ async fn hand_over(context: &Context, to: Option<NodeId>, reason: Reason) -> Res
     if view.borrow().leader != Some(me) {
         return Problem::from(Unable::NoLeader).into_response();
     }
-    context.handle.ask(Ask::Transfer(to, reason));
+    if let Err(problem) = context.ask(|reply| Ask::Transfer(to, reason, reply)).await {
+        return problem.into_response();
+    }
     let changed = view.wait_for(|view| view.leader.is_some_and(|leader| leader != me));
-    if tokio::time::timeout(Duration::from_secs(2), changed).await.is_ok() {
+    if tokio::time::timeout(TRANSFER_TIME, changed).await.is_ok() {
         return leader(State(context.clone())).await.into_response();
     }
-    let message = "the server that should take over is dead or too far behind; the leader stays";
+    let message = "no other server has begun to lead";
     Problem::unavailable("not_transferred", message, "see /v1/status").into_response()
 }
 
@@ -272,7 +278,7 @@ async fn write(State(context): State<Context>, Path(key): Path<String>, request:
         Ok(value) if std::str::from_utf8(&value).is_err() => {
             Problem::usage("the value is no UTF-8 text", "encode it, with base64 for instance").into_response()
         }
-        Ok(value) => change(&context, key, move |key| Change::Put(key, value)).await,
+        Ok(value) => change(&context, &key, Change::Put(&key, &value)).await,
         Err(problem) => problem.into_response(),
     }
 }
@@ -281,14 +287,14 @@ async fn forget(State(context): State<Context>, Path(key): Path<String>, request
     if let Some(api) = context.elsewhere(&request) {
         return context.pass_on(request, api).await;
     }
-    change(&context, key, Change::Delete).await
+    change(&context, &key, Change::Delete(&key)).await
 }
 
-async fn change(context: &Context, key: String, change: impl FnOnce(String) -> Change) -> Response {
+async fn change(context: &Context, key: &str, change: Change<'_>) -> Response {
     if key.len() > KEY_LEN_MAX {
         return Problem::usage(format!("the key is longer than {KEY_LEN_MAX} bytes"), "shorten it").into_response();
     }
-    match context.ask(|reply| Ask::Change(change(key.clone()), reply)).await {
+    match context.change([vec![change]]).await {
         Ok(index) => Json(json!({ "key": key, "index": index })).into_response(),
         Err(problem) => problem.into_response(),
     }

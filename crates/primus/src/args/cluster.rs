@@ -108,6 +108,15 @@ pub(crate) enum Kv {
         /// Which one
         key: String,
     },
+    /// Write many values: a file of lines like {"key":"colour","value":"blue"}, or - for what comes in
+    #[command(after_help = guide::KV_IMPORT)]
+    Import {
+        /// The file, or -
+        file: String,
+        /// How many lines are written at once, or not at all [default: 1]
+        #[arg(long, value_name = "N", allow_hyphen_values = true)]
+        batch: Option<String>,
+    },
     /// List all keys, or those that begin with a prefix
     #[command(after_help = guide::KV_LIST)]
     List {

@@ -111,6 +111,14 @@ pub(super) const KV_DELETE: &str = "\
 Examples:
   primus kv delete colour";
 
+pub(super) const KV_IMPORT: &str = "\
+Lines are acknowledged in their order. If something goes wrong, it is said how many were.
+
+Examples:
+  primus kv import values.ndjson
+  primus kv import values.ndjson --batch 100
+  producer | primus kv import - -o json";
+
 pub(super) const KV_LIST: &str = "\
 Examples:
   primus kv list
@@ -220,7 +228,9 @@ pub(super) const BENCH: &str = "\
 Examples:
   primus bench simulate
   primus bench failover
-  primus bench failover --servers 5 --fault freeze -o json";
+  primus bench failover --servers 5 --fault freeze -o json
+  primus bench log
+  primus bench stability --minutes 10 --busy";
 
 pub(super) const BENCH_FAILOVER: &str = "\
 It starts a farm of its own, real processes on this host that write to its disk, and ends it. A run's figure is the
@@ -232,6 +242,46 @@ Examples:
   primus bench failover
   primus bench failover --servers 5
   primus bench failover --fault freeze --runs 50 -o json";
+
+pub(super) const BENCH_TRANSFER: &str = "\
+It starts a farm of its own and writes to it without pause. A run's figure is the time between the last write that the
+old leader acknowledged and the first of the new one, as clients see it. Then leadership is offered to a dead server
+and to a frozen one: that must fail, and the leader must stay.
+Figures are only worth something in a release build: cargo build --release.
+
+Examples:
+  primus bench transfer
+  primus bench transfer --servers 5 --runs 50 -o json";
+
+pub(super) const BENCH_IDLE: &str = "\
+It starts farms of its own and leaves them alone. A run is one second, its figure the processor time that all servers
+took in it together: 10 ms are 1 % of one processor. Messages are counted for 3, 5, 9 and 25 servers.
+Figures are only worth something in a release build: cargo build --release.
+
+Examples:
+  primus bench idle
+  primus bench idle --servers 5 -o json";
+
+pub(super) const BENCH_LOG: &str = "\
+It starts a farm of its own and writes records of 100 bytes as primus kv import does, in batches and one by one. A run's
+figure is the time that all records of that run took. How often the disk itself can sync is measured beside it.
+Figures are only worth something in a release build: cargo build --release.
+
+Examples:
+  primus bench log
+  primus bench log -n 2000000 --runs 10 -o json";
+
+pub(super) const BENCH_STABILITY: &str = "\
+It starts a farm of its own and leaves it alone. There must be no other leader meanwhile; if there is, it ends with exit
+code 1. The figures are the longest turns of the servers' control loops.
+
+Examples:
+  primus bench stability
+  primus bench stability --minutes 10 --busy -o json";
+
+pub(super) const BENCH_BURN: &str = "\
+Examples:
+  primus bench burn --parent $$";
 
 pub(super) const BENCH_SIMULATE: &str = "\
 Figures are only worth something in a release build: cargo build --release.

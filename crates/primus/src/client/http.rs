@@ -7,10 +7,14 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use crate::api::PASSED_ON;
+
 const HEAD_LINE_LEN_MAX: u64 = 16 * 1024;
 const HEAD_LINES_MAX: usize = 100;
 /// A farm's whole register fits in it many times.
 const BODY_LEN_MAX: u64 = 256 * 1024 * 1024;
+/// How much of a long body is sent at a time.
+const CHUNK_LEN: usize = 64 * 1024;
 const CONNECT_TIME: Duration = Duration::from_secs(1);
 
 /// What is asked of a server.
@@ -77,6 +81,74 @@ impl<'a> Request<'a> {
         );
         stream.write_all(&[head.as_bytes(), body].concat())?;
         Response::begin(BufReader::new(stream))
+    }
+}
+
+/// Sends this as the body of a POST while it is read, however long it is.
+pub(crate) fn upload(
+    address: &str,
+    path: &str,
+    body: &mut impl Read,
+    answer_time: Duration,
+) -> Result<Response, Trouble> {
+    let mut stream = connect(address, answer_time).map_err(|_| Trouble::Unreachable)?;
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    );
+    let sent = stream.write_all(head.as_bytes()).and_then(|()| send_chunks(&mut stream, body));
+    // A server that refuses stops reading; then its answer says why.
+    match (Response::begin(BufReader::new(stream)), sent) {
+        (Ok(response), _) => Ok(response),
+        (Err(_), Err(error)) | (Err(error), Ok(())) => Err(Trouble::NoAnswer(error)),
+    }
+}
+
+fn send_chunks(stream: &mut TcpStream, body: &mut impl Read) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK_LEN];
+    loop {
+        let len = body.read(&mut chunk)?;
+        let head = format!("{len:x}\r\n");
+        stream.write_all(&[head.as_bytes(), &chunk[..len], b"\r\n"].concat())?;
+        if len == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// A connection to one server that is used again and again, and that answers for itself: it passes nothing on.
+#[derive(Debug)]
+pub(crate) struct Session {
+    address: String,
+    answer_time: Duration,
+    stream: Option<BufReader<TcpStream>>,
+}
+
+impl Session {
+    /// With the server at `host:port`.
+    pub(crate) fn new(address: &str, answer_time: Duration) -> Self {
+        Self { address: address.to_string(), answer_time, stream: None }
+    }
+
+    /// The status of the answer. After any trouble the next request opens another connection.
+    pub(crate) fn status(&mut self, request: &Request<'_>) -> Result<u16, Trouble> {
+        let stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => BufReader::new(connect(&self.address, self.answer_time).map_err(|_| Trouble::Unreachable)?),
+        };
+        self.exchange(stream, request).map_err(Trouble::NoAnswer)
+    }
+
+    fn exchange(&mut self, mut stream: BufReader<TcpStream>, request: &Request<'_>) -> io::Result<u16> {
+        let Request { method, path, body } = request;
+        let (address, length) = (&self.address, body.len());
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\n{PASSED_ON}: 1\r\ncontent-length: {length}\r\n\r\n"
+        );
+        stream.get_mut().write_all(&[head.as_bytes(), body].concat())?;
+        let mut response = Response::begin(stream)?;
+        io::copy(&mut response.body, &mut io::sink())?;
+        self.stream = Some(response.body.stream);
+        Ok(response.status)
     }
 }
 

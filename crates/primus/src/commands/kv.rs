@@ -1,5 +1,9 @@
 //! `primus kv`: small values that all servers agree on.
 
+use std::fs::File;
+use std::io::Read;
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -9,7 +13,10 @@ use crate::client::http::{Request, escaped};
 use crate::client::{Client, Patience, strange_answer};
 use crate::output::failure::{Failure, on_one_line};
 use crate::output::screen;
-use crate::settings::length;
+use crate::settings::{length, number, quoted};
+
+/// How long a server may take until it reads on, or answers at the end.
+const IMPORT_TIME: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
 struct Found {
@@ -32,6 +39,7 @@ pub(super) fn run(args: &KvArgs, format: Format) -> Result<Verdict, Failure> {
         Kv::Put { key, value } => call.put(key, value)?,
         Kv::Get { key } => call.get(key)?,
         Kv::Delete { key } => call.delete(key)?,
+        Kv::Import { file, batch } => call.import(file, batch.as_deref())?,
         Kv::List { prefix } => call.list(prefix.as_deref().unwrap_or_default())?,
     }
     Ok(Verdict::Held)
@@ -64,6 +72,19 @@ impl Call {
         let request = Request { method: "DELETE", path: &path(key)?, body: b"" };
         let answer = self.client.write(request, self.patience)?;
         show(self.format, || format!("{} is deleted\n", on_one_line(key)), &answer).map(|_| ())
+    }
+
+    fn import(&self, file: &str, batch: Option<&str>) -> Result<(), Failure> {
+        let batch = batch.map_or(Ok(1), |text| number("--batch", text, 1, 10_000))?;
+        let unreadable =
+            |error| Failure::usage(format!("{} cannot be read: {error}", quoted(file)), "check the path");
+        let mut body: Box<dyn Read> = match file {
+            "-" => Box::new(std::io::stdin().lock()),
+            _ => Box::new(File::open(file).map_err(unreadable)?),
+        };
+        let answer = self.client.import(&mut body, batch, IMPORT_TIME)?;
+        let text = || format!("{} values are written, the last at index {}\n", answer["written"], answer["index"]);
+        show(self.format, text, &answer).map(|_| ())
     }
 
     fn list(&self, prefix: &str) -> Result<(), Failure> {

@@ -2,16 +2,18 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use primus_node::load::Meter;
 use primus_node::node::{self, Config, Handle, Request};
-use primus_node::store::{Identity, Opened, Store};
+use primus_node::store::{Identity, Opened, Store, WriteError};
 use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::task::JoinError;
 
 use super::Verdict;
 use crate::api;
@@ -74,18 +76,18 @@ async fn serve(
 ) -> Result<Verdict, Failure> {
     let config = Config { cluster: settings.farm.clone(), plan: settings.plan.clone() };
     let (ready, handle) = oneshot::channel();
-    let serving = node::run(config, links, opened, ready);
-    tokio::pin!(serving);
+    // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
+    let mut serving = tokio::spawn(node::run(config, links, opened, ready));
     let handle = tokio::select! {
         handle = handle => handle.map_err(|_| Failure::server("the server did not start", "see above"))?,
-        ended = &mut serving => return Err(failed(&ended)),
+        ended = &mut serving => return Err(failed(ended)),
     };
     let measured = handle.clone();
     meter.watch(move |load| measured.ask(Request::Load(load)));
     serve_api(settings, web, handle);
     let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
     tokio::select! {
-        ended = serving => Err(failed(&ended)),
+        ended = serving => Err(failed(ended)),
         _ = terminate.recv() => Ok(Verdict::Held),
         _ = tokio::signal::ctrl_c() => Ok(Verdict::Held),
     }
@@ -112,8 +114,12 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle) {
         .expect("the system gives a thread");
 }
 
-fn failed(ended: &Result<(), primus_node::store::WriteError>) -> Failure {
-    let what = ended.as_ref().err().map_or_else(|| "the server ended".to_owned(), ToString::to_string);
+fn failed(ended: Result<Result<(), WriteError>, JoinError>) -> Failure {
+    let what = match ended {
+        Ok(Ok(())) => "the server ended".to_owned(),
+        Ok(Err(error)) => error.to_string(),
+        Err(error) => resume_unwind(error.into_panic()),
+    };
     Failure::server(what, "make room or mend the disk, then start the server again")
 }
 

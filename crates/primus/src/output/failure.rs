@@ -137,7 +137,7 @@ impl Failure {
             (400 | 413, _) => 2,
             (403, _) => 5,
             // Whoever repeats this blindly may do it twice, so it must not look like "not now".
-            (503, "unknown_outcome" | "not_transferred") => 1,
+            (503, "unknown_outcome" | "not_transferred" | "dead") => 1,
             (503, _) => 4,
             _ => 1,
         };

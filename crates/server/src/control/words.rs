@@ -11,6 +11,8 @@ use primus_replica::Term;
 use primus_replica::message::{Entry, Snapshot};
 use primus_replica::replica::Refusal;
 
+use crate::transfer::Obstacle;
+
 /// Why a leader changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Reason {
@@ -54,8 +56,8 @@ pub enum Command {
     Gone(NodeId),
     /// The own load has been measured.
     Load(Load),
-    /// Append this, if this server leads.
-    Propose(Bytes),
+    /// Append these, each as an entry of its own and all or none of them, if this server leads.
+    Propose(Vec<Bytes>),
     /// Find out up to where a read must wait.
     Read(u64),
     /// Let another server lead: that one, or the best.
@@ -79,8 +81,10 @@ pub enum Notice {
     Unreadable(u64),
     /// The whole state came from the leader.
     Restored(Snapshot),
-    /// A proposal was not taken.
-    Refused(Refusal, Bytes),
+    /// Proposals were not taken.
+    Refused(Refusal, Vec<Bytes>),
+    /// Nobody took over, for this reason, and the leader leads on.
+    NotTransferred(Obstacle),
     /// A peer is suspected, for this reason.
     Suspected(NodeId, Reason),
 }
@@ -98,6 +102,8 @@ pub enum Timer {
     JumpIn,
     /// There has been no leader for too long.
     Leaderless,
+    /// Whoever should take over has had enough time.
+    Transfer,
     /// The election's.
     Election(election::Timer),
 }
@@ -119,7 +125,9 @@ impl fmt::Display for Command {
             Self::Boot => f.write_str("boot"),
             Self::Gone(peer) => write!(f, "gone {peer}"),
             Self::Load(load) => write!(f, "load {}", load.score),
-            Self::Propose(data) => write!(f, "propose {} bytes", data.len()),
+            Self::Propose(entries) => {
+                write!(f, "propose {} bytes", entries.iter().map(Bytes::len).sum::<usize>())
+            }
             Self::Read(number) => write!(f, "read {number}"),
             Self::Transfer(Some(to), _) => write!(f, "transfer to {to}"),
             Self::Transfer(None, _) => f.write_str("transfer"),
@@ -139,6 +147,7 @@ impl fmt::Display for Notice {
             Self::Unreadable(number) => write!(f, "read {number} not here"),
             Self::Restored(snapshot) => write!(f, "restored {}", snapshot.index),
             Self::Refused(refusal, _) => write!(f, "refused {refusal:?}"),
+            Self::NotTransferred(obstacle) => write!(f, "not transferred: {obstacle}"),
             Self::Suspected(peer, reason) => write!(f, "suspect {peer} {reason}"),
         }
     }
@@ -152,6 +161,7 @@ impl fmt::Display for Timer {
             Self::Retry => f.write_str("retry"),
             Self::JumpIn => f.write_str("jump in"),
             Self::Leaderless => f.write_str("leaderless"),
+            Self::Transfer => f.write_str("transfer"),
             Self::Election(timer) => timer.fmt(f),
         }
     }

@@ -1,0 +1,110 @@
+//! What a server counts and times, for people who watch it. Any thread may add, any thread may look.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// All that is counted.
+#[derive(Debug, Default)]
+pub struct Meters {
+    /// Messages to peers.
+    pub sent: Counter,
+    /// Messages from peers.
+    pub received: Counter,
+    /// How long writes took until they were durable.
+    pub syncs: Histogram,
+    /// How long proposals took until they were acknowledged.
+    pub commits: Histogram,
+    /// How often another server began to lead, by reason.
+    changes: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// A number that grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+/// How many things took how long.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    /// How many took no longer than the bound at the same place, and longer than the bound before.
+    counts: [Counter; Histogram::BOUNDS_US.len()],
+    /// How many took longer than all bounds.
+    beyond: Counter,
+    sum_us: Counter,
+}
+
+impl Meters {
+    /// Another server began to lead.
+    pub(crate) fn count_change(&self, reason: &'static str) {
+        *self.changes.lock().expect("nobody panics while holding this").entry(reason).or_default() += 1;
+    }
+
+    /// How often another server began to lead, by reason.
+    #[must_use]
+    pub fn changes(&self) -> BTreeMap<&'static str, u64> {
+        self.changes.lock().expect("nobody panics while holding this").clone()
+    }
+}
+
+impl Counter {
+    pub(crate) fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// How far it has grown.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Histogram {
+    /// The bounds between which is counted.
+    pub const BOUNDS_US: [u64; 12] =
+        [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000];
+
+    pub(crate) fn add(&self, length: Duration) {
+        let us = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        let place = Self::BOUNDS_US.iter().position(|bound| us <= *bound);
+        place.map_or(&self.beyond, |place| &self.counts[place]).add(1);
+        self.sum_us.add(us);
+    }
+
+    /// How many took no longer than each bound.
+    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut sum = 0;
+        Self::BOUNDS_US.into_iter().zip(&self.counts).map(move |(bound, count)| {
+            sum += count.get();
+            (bound, sum)
+        })
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.beyond.get() + self.counts.iter().map(Counter::get).sum::<u64>()
+    }
+
+    /// How long all took together.
+    #[must_use]
+    pub fn sum(&self) -> Duration {
+        Duration::from_micros(self.sum_us.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_is_counted_once_and_under_all_bounds_that_it_keeps() {
+        let histogram = Histogram::default();
+        for ms in [0, 1, 3, 2_000] {
+            histogram.add(Duration::from_millis(ms));
+        }
+        let at = |bound: u64| histogram.cumulative().find(|(us, _)| *us == bound).map(|(_, count)| count);
+        assert_eq!([100, 1_000, 2_500, 5_000, 1_000_000].map(at), [1, 2, 2, 3, 3].map(Some));
+        assert_eq!((histogram.count(), histogram.sum()), (4, Duration::from_millis(2_004)));
+    }
+}

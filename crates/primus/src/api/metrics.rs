@@ -1,0 +1,89 @@
+//! `/metrics`: what a server counts, as Prometheus reads it.
+//!
+//! Written by hand: there are a dozen numbers and they all lie in two places, which is less than a recorder and an exporter
+//! would have to be told.
+
+use std::fmt::Write;
+
+use axum::extract::State;
+use primus_node::meters::{Histogram, Meters};
+use primus_node::node::View;
+
+use super::routes::Context;
+
+/// A page of figures.
+#[derive(Debug, Default)]
+struct Page(String);
+
+pub(super) async fn metrics(State(context): State<Context>) -> String {
+    let view = context.handle.view.borrow().clone();
+    let mut page = Page::default();
+    page.state(&view);
+    page.links(&view);
+    page.counts(&view, &context.handle.meters);
+    page.0
+}
+
+impl Page {
+    fn state(&mut self, view: &View) {
+        let leads = f64::from(u8::from(view.leader == Some(view.id)));
+        self.gauge("primus_term", "The newest term that this server knows.", view.term.0 as f64);
+        self.gauge("primus_leading", "1 if this server leads.", leads);
+        self.gauge("primus_log_last_index", "How far the log reaches.", view.last as f64);
+        self.gauge("primus_log_applied_index", "How far the log is applied.", view.applied as f64);
+        let longest = view.longest_turn.as_secs_f64();
+        self.gauge("primus_loop_turn_longest_seconds", "The longest turn of the control loop.", longest);
+    }
+
+    fn links(&mut self, view: &View) {
+        let up = view.peers.values().filter(|peer| peer.is_up).count();
+        self.gauge("primus_links_up", "How many peers can be written to.", up as f64);
+        self.head("primus_link_up", "gauge", "1 if this peer can be written to.");
+        for (peer, state) in &view.peers {
+            self.line(&format!("primus_link_up{{peer=\"{}\"}}", peer.0), f64::from(u8::from(state.is_up)));
+        }
+    }
+
+    fn counts(&mut self, view: &View, meters: &Meters) {
+        self.counter("primus_suspicions_total", "How often a peer was suspected.", view.suspicions);
+        self.head("primus_leader_changes_total", "counter", "How often a server began to lead, by reason.");
+        for (reason, count) in meters.changes() {
+            self.line(&format!("primus_leader_changes_total{{reason=\"{reason}\"}}"), count as f64);
+        }
+        self.counter("primus_messages_sent_total", "Messages to peers.", meters.sent.get());
+        self.counter("primus_messages_received_total", "Messages from peers.", meters.received.get());
+        let what = "How long writes took until they were durable.";
+        self.histogram("primus_fsync_seconds", what, &meters.syncs);
+        let what = "How long proposals took until a majority had them on disk.";
+        self.histogram("primus_commit_seconds", what, &meters.commits);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.head(name, "gauge", help);
+        self.line(name, value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, "counter", help);
+        self.line(name, value as f64);
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
+        self.head(name, "histogram", help);
+        for (bound_us, count) in histogram.cumulative() {
+            let bound = bound_us as f64 / 1e6;
+            self.line(&format!("{name}_bucket{{le=\"{bound}\"}}"), count as f64);
+        }
+        self.line(&format!("{name}_bucket{{le=\"+Inf\"}}"), histogram.count() as f64);
+        self.line(&format!("{name}_sum"), histogram.sum().as_secs_f64());
+        self.line(&format!("{name}_count"), histogram.count() as f64);
+    }
+
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, value: f64) {
+        _ = writeln!(self.0, "{name} {value}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Who can take over from a leader, and why somebody cannot.
+//!
+//! The engine takes no proposals while leadership is handed over. A server that is silent would not answer, and one that
+//! is far behind would have to be told too much first, so both are refused before anything is stopped.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use primus_core::NodeId;
+use primus_core::machine::Delay;
+use primus_replica::Consensus;
+use primus_replica::replica::Role;
+
+/// How long whoever should take over may take; until then nothing can be written.
+pub(crate) const TRANSFER: Delay = Delay::exactly_ms(20);
+/// Everybody answers a leader's every tick; who has not done so for this many is dead, frozen or cut off.
+const SILENT_TICKS: u32 = 4;
+/// How many entries whoever should take over may still miss.
+const MISSING_MAX: u64 = 1000;
+
+/// Why nobody took over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum Obstacle {
+    /// This server does not lead.
+    #[error("this server does not lead")]
+    NotLeading,
+    /// There is nobody else who could.
+    #[error("no other server could take over")]
+    Nobody,
+    /// It has said nothing for a while.
+    #[error("server {0} is dead, frozen or cut off")]
+    Silent(NodeId),
+    /// It misses this many entries.
+    #[error("server {0} is not caught up, it misses {1} entries")]
+    Behind(NodeId, u64),
+    /// It was told to, and did not.
+    #[error("server {0} did not take over in time")]
+    NoAnswer(NodeId),
+}
+
+/// For how many ticks each peer has been silent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Hearing {
+    silent_ticks: BTreeMap<NodeId, u32>,
+}
+
+impl Hearing {
+    pub(crate) fn on_message(&mut self, from: NodeId) {
+        self.silent_ticks.insert(from, 0);
+    }
+
+    /// Its link is lost: until it is heard again it counts as silent.
+    pub(crate) fn on_lost(&mut self, peer: NodeId) {
+        self.silent_ticks.insert(peer, SILENT_TICKS);
+    }
+
+    pub(crate) fn on_tick(&mut self, peers: Vec<NodeId>) {
+        for peer in peers {
+            // Who was never heard counts as silent.
+            let ticks = self.silent_ticks.entry(peer).or_insert(SILENT_TICKS);
+            *ticks = ticks.saturating_add(1);
+        }
+    }
+
+    /// Who can take over: the one that is wanted, or whoever is nearest to having everything.
+    pub(crate) fn successor(&self, replica: &impl Consensus, to: Option<NodeId>) -> Result<NodeId, Obstacle> {
+        if replica.view().0 != Role::Leader {
+            return Err(Obstacle::NotLeading);
+        }
+        let wanted = replica.peers().into_iter().filter(|peer| to.is_none_or(|to| to == *peer));
+        let rated = wanted.map(|peer| (self.obstacle(replica, peer), peer));
+        let best =
+            rated.min_by_key(|(obstacle, peer)| (*obstacle, Reverse(replica.matched(*peer)), Reverse(*peer)));
+        match best {
+            Some((None, peer)) => Ok(peer),
+            Some((Some(obstacle), _)) => Err(obstacle),
+            None => Err(Obstacle::Nobody),
+        }
+    }
+
+    fn obstacle(&self, replica: &impl Consensus, peer: NodeId) -> Option<Obstacle> {
+        let (last, _) = replica.extent();
+        self.judge(peer, last.saturating_sub(replica.matched(peer).unwrap_or(0)))
+    }
+
+    fn judge(&self, peer: NodeId, missing: u64) -> Option<Obstacle> {
+        let is_silent = self.silent_ticks.get(&peer).is_none_or(|ticks| *ticks >= SILENT_TICKS);
+        let is_behind = missing > MISSING_MAX;
+        match (is_silent, is_behind) {
+            (true, _) => Some(Obstacle::Silent(peer)),
+            (false, true) => Some(Obstacle::Behind(peer, missing)),
+            (false, false) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_heard_for_some_ticks_cannot_take_over() {
+        let (mut hearing, peer) = (Hearing::default(), NodeId(2));
+        hearing.on_tick(vec![peer]);
+        assert_eq!(hearing.judge(peer, 0), Some(Obstacle::Silent(peer)), "nobody has heard it yet");
+        hearing.on_message(peer);
+        (1..SILENT_TICKS).for_each(|_| hearing.on_tick(vec![peer]));
+        assert_eq!(hearing.judge(peer, 0), None);
+        hearing.on_tick(vec![peer]);
+        assert_eq!(hearing.judge(peer, 0), Some(Obstacle::Silent(peer)));
+        hearing.on_message(peer);
+        hearing.on_lost(peer);
+        assert_eq!(hearing.judge(peer, 0), Some(Obstacle::Silent(peer)));
+    }
+
+    #[test]
+    fn whoever_misses_too_much_cannot_take_over() {
+        let (mut hearing, peer) = (Hearing::default(), NodeId(2));
+        hearing.on_message(peer);
+        assert_eq!(hearing.judge(peer, MISSING_MAX), None);
+        assert_eq!(hearing.judge(peer, MISSING_MAX + 1), Some(Obstacle::Behind(peer, MISSING_MAX + 1)));
+    }
+}
