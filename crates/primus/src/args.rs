@@ -1,6 +1,7 @@
 //! Arguments as typed. Nothing here is checked beyond its spelling: what the words mean is the business of
 //! [`crate::settings`], which can also say better what is wrong with them.
 
+mod bench;
 mod cluster;
 mod configuration;
 mod guide;
@@ -14,6 +15,10 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::output::failure::Failure;
 
+pub(crate) use bench::{
+    Bench, BenchArgs, BenchFailoverArgs, BenchIdleArgs, BenchLogArgs, BenchSimulateArgs, BenchStabilityArgs,
+    BenchTransferArgs, BurnArgs, Fault,
+};
 pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs};
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, ServerArgs};
 pub(crate) use guide::guide;
@@ -213,55 +218,6 @@ pub(crate) enum WhichFaults {
     #[default]
     None,
     All,
-}
-
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchArgs {
-    #[command(subcommand)]
-    pub(crate) what: Bench,
-}
-
-#[derive(Debug, Clone, PartialEq, Subcommand)]
-pub(crate) enum Bench {
-    /// The simulator: a ring of a million nodes, and a Bully election of a thousand
-    #[command(after_help = guide::BENCH_SIMULATE)]
-    Simulate(BenchSimulateArgs),
-    /// From the leader's death, or its silence, to the first write that another one accepts
-    #[command(after_help = guide::BENCH_FAILOVER)]
-    Failover(BenchFailoverArgs),
-}
-
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchFailoverArgs {
-    /// How many servers [default: 3]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) servers: Option<String>,
-    /// What happens to the leader: it dies, or it keeps its connections and says nothing
-    #[arg(long, value_enum, default_value_t, value_name = "FAULT")]
-    pub(crate) fault: Fault,
-    /// How often to measure [default: 20, fewer if they take too long]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) runs: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum Fault {
-    #[default]
-    Kill,
-    Freeze,
-}
-
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchSimulateArgs {
-    /// Let every node of the ring start, not just one
-    #[arg(long)]
-    pub(crate) all_initiators: bool,
-    /// How many nodes the ring has [default: 1000000]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) nodes: Option<String>,
-    /// How often to measure [default: 3, fewer if they take too long]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) runs: Option<String>,
 }
 
 /// Why there is nothing to carry out.

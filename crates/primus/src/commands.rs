@@ -10,7 +10,7 @@ mod leader;
 mod operate;
 mod own_farm;
 pub(crate) mod seeds;
-mod server;
+pub(crate) mod server;
 mod simulate;
 mod status;
 mod up;
@@ -67,6 +67,11 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Bench(args)) => match &args.what {
             Bench::Simulate(args) => bench::simulate(args, cli.output),
             Bench::Failover(args) => bench::failover(args, cli.output),
+            Bench::Transfer(args) => bench::transfer(args, cli.output),
+            Bench::Idle(args) => bench::idle(args, cli.output),
+            Bench::Log(args) => bench::log(args, cli.output),
+            Bench::Stability(args) => bench::stability(args, cli.output),
+            Bench::Burn(args) => bench::burn(args),
         },
     }
 }

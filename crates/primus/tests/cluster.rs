@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
@@ -26,6 +27,81 @@ fn a_failover_is_measured_and_leaves_nothing_behind() {
         assert_eq!(bench.as_object().map(serde_json::Map::len), Some(4 + figures.len()), "{bench}");
     }
     assert!(place.known().is_empty() && place.left().is_empty(), "{:?}", place.left());
+}
+
+#[test]
+fn transfers_idle_servers_records_and_stability_are_measured() {
+    let place = Place::new();
+    for (line, runs) in [
+        ("bench transfer --runs 2", 2),
+        ("bench idle --servers 3 --runs 1", 1),
+        ("bench log -n 2000 --runs 2", 2),
+        ("bench stability --minutes 0.02", 3),
+    ] {
+        let ran = place.primus(&format!("{line} -o json"));
+        let bench: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{line}: {ran:?}"));
+        assert_eq!(bench["bench"], line.split(' ').nth(1).unwrap());
+        assert_eq!(bench["runs"].as_array().map(Vec::len), Some(runs), "{bench}");
+        assert!(["median_ms", "p90_ms", "max_ms"].iter().all(|figure| bench[figure].is_f64()), "{bench}");
+        for refused in bench["refused"].as_array().into_iter().flatten() {
+            assert!(refused["leader_stays"] == true && refused["code"] != "", "{bench}");
+        }
+    }
+    assert!(place.known().is_empty() && place.left().is_empty(), "{:?}", place.left());
+}
+
+#[test]
+fn what_keeps_processors_busy_ends_with_its_bench() {
+    let place = Place::new();
+    let words = ["bench", "stability", "--busy", "--minutes", "5"];
+    let mut bench = place.command(&words).stdout(Stdio::null()).spawn().unwrap();
+    let burners = eventually("busy processes", || {
+        let found = processes(&format!("burn\0--parent\0{}", bench.id()));
+        (!found.is_empty()).then_some(found)
+    });
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    eventually("them to end", || (!burners.iter().any(|pid| is_running(*pid))).then_some(()));
+    eventually("the farm to end", || (place.known().is_empty() && place.left().is_empty()).then_some(()));
+}
+
+/// All processes whose command line says this.
+fn processes(words: &str) -> Vec<u64> {
+    let pids = fs::read_dir("/proc").expect("there is /proc").flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(words)))
+        .collect()
+}
+
+#[test]
+fn many_values_are_imported_whoever_is_asked() {
+    let place = Place::new();
+    let farm = place.up("");
+    let lines: String = (0..1000).map(|n| format!("{{\"key\":\"n/{n}\",\"value\":\"v{n}\"}}\n")).collect();
+    fs::write(place.dir.join("values"), &lines).unwrap();
+    for api in farm.ready["api"].as_array().unwrap() {
+        let api = api.as_str().unwrap();
+        assert_eq!(place.json(&format!("kv import values --batch 7 --api {api}"))["written"], 1000);
+    }
+    assert_eq!(place.json("kv import values")["written"], 1000);
+    assert_eq!(place.json("kv list n/")["items"].as_array().map(Vec::len), Some(1000));
+    assert_eq!(place.json("kv get n/999")["value"], "v999");
+    fs::write(place.dir.join("wrong"), format!("{lines}nonsense\n")).unwrap();
+    let ran = place.primus("kv import wrong -o json");
+    assert!(ran.code == Some(2) && ran.stderr.contains("line 1001: "), "{ran:?}");
+    assert_eq!(place.primus("kv import absent").code, Some(2));
+}
+
+#[test]
+fn a_dead_server_is_not_made_the_leader() {
+    let place = Place::new();
+    let farm = place.up("");
+    let leader = farm.ready["leader"].as_u64().unwrap();
+    let dead = leader % 3 + 1;
+    place.json(&format!("chaos kill {dead}"));
+    let ran = place.primus(&format!("transfer {dead} -o json"));
+    assert!(ran.code == Some(1) && ran.stderr.starts_with("{\"error\":{\"code\":\"dead\","), "{ran:?}");
+    assert_eq!(farm.leader_other_than(0), leader);
 }
 
 #[test]

@@ -4,8 +4,18 @@
 //! died. Every run is the same one, so that the figures differ only by what the host does meanwhile.
 
 mod failover;
+mod idle;
+mod log;
+mod processes;
+mod stability;
+mod transfer;
 
 pub(super) use failover::failover;
+pub(super) use idle::idle;
+pub(super) use log::log;
+pub(super) use processes::burn;
+pub(super) use stability::stability;
+pub(super) use transfer::transfer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -179,6 +189,41 @@ fn check(outcome: &Outcome, expected: NodeId, what: &str) -> Result<(), Failure>
     ))
 }
 
+/// Single figures, and what they come to, as all benches print them.
+#[derive(Debug, Serialize)]
+struct Spread {
+    runs: Vec<f64>,
+    median_ms: f64,
+    p90_ms: f64,
+    max_ms: f64,
+}
+
+impl Spread {
+    fn of(runs: Vec<f64>) -> Self {
+        let [median_ms, p90_ms, max_ms] = [0.5, 0.9, 1.0].map(|share| quantile(&runs, share));
+        Self { runs, median_ms, p90_ms, max_ms }
+    }
+
+    /// For people.
+    fn text(&self) -> String {
+        let Self { runs, median_ms, p90_ms, max_ms } = self;
+        let all: Vec<String> = runs.iter().map(|ms| format!("{ms:.1}")).collect();
+        format!(
+            "median       {median_ms:.1} ms
+90 % within  {p90_ms:.1} ms
+max          {max_ms:.1} ms
+runs         {} ms
+",
+            all.join(", ")
+        )
+    }
+}
+
+/// A remark below the figures of a build that is not meant to be measured.
+const fn debug_remark() -> &'static str {
+    if cfg!(debug_assertions) { "\nThis is no release build: the figures mean little.\n" } else { "" }
+}
+
 /// The smallest of the times that this share of them does not exceed.
 fn quantile(times: &[f64], share: f64) -> f64 {
     let mut sorted = times.to_vec();
@@ -202,7 +247,7 @@ fn text(figures: &Figures) -> String {
     let per_cpu = figures.events_per_cpu_s.map_or_else(String::new, |per_s| {
         format!(", {:.2} million per second of processor time", per_s / 1_000_000.0)
     });
-    let debug = if cfg!(debug_assertions) { "\nThis is no release build: the figures mean little.\n" } else { "" };
+    let debug = debug_remark();
     format!(
         "ring         {} nodes, {initiators}
 messages     {}

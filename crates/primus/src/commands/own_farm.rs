@@ -47,8 +47,13 @@ pub(super) struct Reign {
 impl OwnFarm {
     /// Starts it and waits until it has a leader.
     pub(super) fn start(purpose: &str, servers: u64) -> Result<Self, Failure> {
+        Self::start_ranked(purpose, servers, "id")
+    }
+
+    /// The same; by load, no server takes leadership back by itself.
+    pub(super) fn start_ranked(purpose: &str, servers: u64, rank: &str) -> Result<Self, Failure> {
         let name = format!("{purpose}-{}", std::process::id());
-        let mut up = command(&name, servers).and_then(|mut command| command.spawn()).map_err(|error| {
+        let mut up = command(&name, servers, rank).and_then(|mut command| command.spawn()).map_err(|error| {
             Failure::failed("system", format!("primus up cannot be started: {error}"), "make room, then try again")
         })?;
         let words = up.stderr.take().map(listen);
@@ -204,12 +209,17 @@ fn json(api: &str, path: &str) -> Option<Value> {
 }
 
 fn links_up(api: &str) -> Option<usize> {
-    let response = Request::get("/metrics").send(place(api), ANSWER_TIME).ok()?;
-    let text = String::from_utf8(response.bytes().ok()?).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("primus_links_up ")?.parse().ok())
+    Some(metric(api, "primus_links_up")? as usize)
 }
 
-fn place(api: &str) -> &str {
+/// One of the numbers that this server counts.
+pub(super) fn metric(api: &str, name: &str) -> Option<f64> {
+    let response = Request::get("/metrics").send(place(api), ANSWER_TIME).ok()?;
+    let text = String::from_utf8(response.bytes().ok()?).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+pub(super) fn place(api: &str) -> &str {
     api.trim_start_matches("http://")
 }
 
@@ -217,9 +227,9 @@ fn path(key: &str) -> String {
     format!("/v1/kv/{}", escaped(key))
 }
 
-fn command(name: &str, servers: u64) -> std::io::Result<Command> {
+fn command(name: &str, servers: u64, rank: &str) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["up", "-o", "json", "--rank", "id", "--farm", name, "--servers", &servers.to_string()]);
+    command.args(["up", "-o", "json", "--rank", rank, "--farm", name, "--servers", &servers.to_string()]);
     command.arg("--parent").arg(std::process::id().to_string());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok(command)

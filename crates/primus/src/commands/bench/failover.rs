@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 use serde::Serialize;
 
-use super::{milliseconds, quantile};
+use super::{Spread, debug_remark, milliseconds, quantile};
 use crate::args::{BenchFailoverArgs, Fault, Format};
 use crate::commands::own_farm::OwnFarm;
 use crate::commands::{Verdict, chaos, nothing_to_draw, show};
@@ -31,10 +31,8 @@ struct Figures {
     bench: &'static str,
     servers: u64,
     fault: &'static str,
-    runs: Vec<f64>,
-    median_ms: f64,
-    p90_ms: f64,
-    max_ms: f64,
+    #[serde(flatten)]
+    spread: Spread,
     /// How long the old leader, once it went on, still believed that it led.
     #[serde(skip_serializing_if = "Option::is_none")]
     noticed_max_ms: Option<f64>,
@@ -67,16 +65,12 @@ fn measure(servers: u64, fault: Fault, runs: Option<u64>) -> Result<Figures, Fai
         done.push(run_that_counts(&farm, fault, done.len())?);
     }
     let noticed: Vec<f64> = done.iter().filter_map(|run| run.noticed_ms).collect();
-    let runs: Vec<f64> = done.iter().map(|run| run.ms).collect();
     Ok(Figures {
         bench: "failover",
         servers,
         fault: name(fault),
-        median_ms: quantile(&runs, 0.5),
-        p90_ms: quantile(&runs, 0.9),
-        max_ms: quantile(&runs, 1.0),
+        spread: Spread::of(done.iter().map(|run| run.ms).collect()),
         noticed_max_ms: (!noticed.is_empty()).then(|| quantile(&noticed, 1.0)),
-        runs,
     })
 }
 
@@ -135,20 +129,15 @@ fn signal(fault: Fault) -> Signal {
 }
 
 fn text(figures: &Figures) -> String {
-    let Figures { servers, fault, runs, median_ms, p90_ms, max_ms, noticed_max_ms, .. } = figures;
-    let all: Vec<String> = runs.iter().map(|ms| format!("{ms:.1}")).collect();
+    let Figures { servers, fault, spread, noticed_max_ms, .. } = figures;
     let noticed = noticed_max_ms.map_or_else(String::new, |ms| {
         format!("noticed      {ms:.1} ms at most, until the old leader knew that it leads no more\n")
     });
-    let debug = if cfg!(debug_assertions) { "\nThis is no release build: the figures mean little.\n" } else { "" };
     format!(
         "failover     {servers} servers, fault: {fault}, {} runs, from the signal to the first write
-median       {median_ms:.1} ms
-90 % within  {p90_ms:.1} ms
-max          {max_ms:.1} ms
-{noticed}runs         {} ms
-{debug}",
-        runs.len(),
-        all.join(", "),
+{}{noticed}{}",
+        spread.runs.len(),
+        spread.text(),
+        debug_remark(),
     )
 }
