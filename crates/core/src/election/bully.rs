@@ -164,15 +164,17 @@ impl Election for Bully {
         }
     }
 
-    /// Only a rank that is known counts: whoever might be better is no reason to give way.
+    /// Only a rank that is known counts: whoever might be better is no reason to give way. And the present load counts, not
+    /// that of the round: a leader may grow busy long after it won.
     fn better(&self) -> Option<NodeId> {
+        let own = self.rules.rank_of(self.id, self.score);
         let is_known = |peer: &NodeId| self.rules.rank_by != RankBy::Load || self.peer_scores.contains_key(peer);
-        let is_candidate = |peer: &NodeId| self.is_to_be_asked(*peer) && is_known(peer);
-        let ranks = self.rules.ids().filter(is_candidate).map(|peer| {
+        let candidates = self.rules.ids().filter(|peer| self.is_in_the_running(*peer) && is_known(peer));
+        let ranks = candidates.map(|peer| {
             let score = self.peer_scores.get(&peer).copied().unwrap_or_default();
             self.rules.rank_of(peer, score)
         });
-        ranks.max().map(|best| best.id)
+        ranks.filter(|rank| self.is_better(*rank, own)).max().map(|best| best.id)
     }
 
     fn better_count(&self) -> usize {
@@ -514,8 +516,11 @@ impl Bully {
 
     /// Only peers that are thought alive, still in the running, and better or of unknown rank.
     fn is_to_be_asked(&self, peer: NodeId) -> bool {
-        let is_candidate = peer != self.id && !self.suspected.contains(&peer) && !self.skipped.contains(&peer);
-        is_candidate && self.may_be_better(peer)
+        self.is_in_the_running(peer) && self.may_be_better(peer)
+    }
+
+    fn is_in_the_running(&self, peer: NodeId) -> bool {
+        peer != self.id && !self.suspected.contains(&peer) && !self.skipped.contains(&peer)
     }
 
     fn may_be_better(&self, peer: NodeId) -> bool {

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use primus_core::election::Algorithm;
 use primus_core::load::Score;
 use primus_core::rank::RankBy;
-use primus_core::{Machine, NodeId, Output};
+use primus_core::{Input, Machine, NodeId, Output};
 use primus_replica::consensus::Consensus;
 use primus_replica::message::{Kind, Record};
 use primus_replica::{Role, Term};
@@ -169,13 +169,16 @@ impl Servers {
         self.boot(node, printed)
     }
 
-    /// Messages and disks are faster than any timer.
+    /// Messages and disks are faster than any timer. Heartbeats never end, so the limit of steps is one for each second.
     fn wait(&mut self, us: u64, printed: &mut Vec<String>) -> Result<(), String> {
-        let until_us = self.scenery.clock_us + us;
-        self.scenery.repeat(printed, |scenery, printed| {
-            scenery.deliver_next(printed) || scenery.fire_next(until_us, |_| true, printed)
-        })?;
-        self.scenery.clock_us = until_us;
+        let end_us = self.scenery.clock_us + us;
+        while self.scenery.clock_us < end_us {
+            let until_us = end_us.min(self.scenery.clock_us + 1_000_000);
+            self.scenery.repeat(printed, |scenery, printed| {
+                scenery.deliver_next(printed) || scenery.fire_next(until_us, |_| true, printed)
+            })?;
+            self.scenery.clock_us = until_us;
+        }
         Ok(())
     }
 
@@ -249,7 +252,12 @@ fn tell(taken: &Taken<Server>) -> Option<String> {
         _ => None,
     });
     let told: Vec<_> = told.collect();
-    (!told.is_empty()).then(|| format!("{}: {} -> {}", taken.node, taken.input, told.join(", ")))
+    let input = match &taken.input {
+        // Which write it was says nothing to a reader.
+        Input::Persisted(_) => "persisted".to_owned(),
+        input => input.to_string(),
+    };
+    (!told.is_empty()).then(|| format!("{}: {input} -> {}", taken.node, told.join(", ")))
 }
 
 fn parse(number: &str) -> Result<u64, String> {
