@@ -2,7 +2,8 @@
 //!
 //! - A *story* is a text file of commands and the trace that must follow ([`story`]).
 //! - A *run* is one simulation with a random seed, in virtual time, with faults ([`simulate`], [`faults`]).
-//! - An *exploration* visits every state that a small election can reach ([`explore`]).
+//! - An *exploration* visits every state that a small election can reach ([`explore`]), or three whole servers on a model
+//!   of the log ([`explore_servers`]).
 //!
 //! Stories and explorations share one hand-driven [`world`]; properties live in [`invariants`], one file each.
 
@@ -10,6 +11,7 @@ pub mod chance;
 pub mod cluster;
 pub mod experiment;
 pub mod explore;
+pub mod explore_servers;
 pub mod faults;
 pub mod history;
 pub mod index;

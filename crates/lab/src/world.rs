@@ -87,6 +87,15 @@ impl<M: Machine> World<M> {
         Self { nodes, in_flight: Vec::new(), cut: BTreeSet::new() }
     }
 
+    /// The same nodes with something on a disk, as if it had been written long ago.
+    #[must_use]
+    pub fn with_disk(mut self, node: NodeId, records: Vec<M::Record>) -> Self {
+        if let Some(home) = self.node_mut(node) {
+            home.disk = records;
+        }
+        self
+    }
+
     /// The owner of a node tells it something. `None` if the node is crashed or unknown.
     pub fn command(&mut self, node: NodeId, command: M::Command) -> Option<Taken<M>> {
         self.step(node, Input::Command(command))
@@ -238,6 +247,12 @@ impl<M: Machine> World<M> {
     /// The timers that are set, by node.
     pub fn timers(&self) -> impl Iterator<Item = (NodeId, M::Timer)> + '_ {
         self.nodes.iter().flat_map(|(id, node)| node.timers.iter().map(|timer| (*id, *timer)))
+    }
+
+    /// Has it handed in a write that is not durable yet?
+    #[must_use]
+    pub fn is_writing(&self, node: NodeId) -> bool {
+        self.node(node).is_some_and(|node| !node.pending.is_empty())
     }
 
     /// What a node has on its disk.

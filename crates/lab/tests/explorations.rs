@@ -6,12 +6,15 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use primus_core::election;
 use primus_core::planted::{Bug, Planted};
 use primus_lab::explore::Milestone::{DeathInElection, Duplicate, GaveUp, MessageDied, Return, SecondStart};
 use primus_lab::explore::{Broken, Budget, Exploration, Milestone, Scene, Time};
+use primus_lab::explore_servers::{self, Opening, ServerExploration};
 use primus_lab::invariants::message_bound::Bound;
 use primus_lab::story::cluster::{BullyRecipe, Cluster, Recipe, RingRecipe};
 use primus_lab::{story, tally};
+use primus_server::control::Timer;
 
 const NOTHING: Budget =
     Budget { starts: 0, crashes: 0, restarts: 0, duplicates: 0, losses: 0, doubts: 0, resignations: 0, loads: 0 };
@@ -225,4 +228,83 @@ table
 leaders
 ";
     keep("stories/ring/asynchrony_elects_two.txt", opening, "ring 1 2 3", &way, end);
+}
+
+const NO_FAULTS: explore_servers::Budget = explore_servers::Budget {
+    crashes: 0,
+    restarts: 0,
+    losses: 0,
+    doubts: 0,
+    proposals: 0,
+    stalls: 0,
+    ticks: 0,
+    timers: 0,
+};
+
+/// Three whole servers on models of the log, so many steps deep.
+fn servers(opening: Opening, depth_max: usize, budget: explore_servers::Budget) -> ServerExploration {
+    let (early, milestones, planted) = (&[], &[], Planted::NONE);
+    ServerExploration { opening, early, depth_max, budget, milestones, planted }
+}
+
+fn visit_servers(name: &str, milestones: &'static [explore_servers::Milestone], exploration: ServerExploration) {
+    let exploration = ServerExploration { milestones, ..exploration };
+    let states = exploration.visit().unwrap_or_else(|broken| panic!("{name}: {broken}"));
+    println!("{name}: {states} states");
+    tally::add("states", states);
+}
+
+#[test]
+fn explore_servers_whose_leader_dies() {
+    use explore_servers::Milestone::{Committed, Elected};
+    let budget = explore_servers::Budget { crashes: 1, proposals: 1, timers: 1, ..NO_FAULTS };
+    visit_servers("leader dies", &[Elected, Committed], servers(Opening::Calm, 20, budget));
+    let budget = explore_servers::Budget { crashes: 1, losses: 1, timers: 2, ..NO_FAULTS };
+    visit_servers("a message is lost", &[Elected], servers(Opening::Calm, 20, budget));
+}
+
+#[test]
+fn explore_servers_that_suspect_a_live_leader() {
+    use explore_servers::Milestone::{Elected, Survived};
+    let budget = explore_servers::Budget { doubts: 1, ticks: 2, timers: 2, ..NO_FAULTS };
+    visit_servers("one doubts", &[Survived], servers(Opening::Calm, 12, budget));
+    let budget = explore_servers::Budget { doubts: 2, ticks: 1, ..NO_FAULTS };
+    visit_servers("two doubt", &[Elected], servers(Opening::Calm, 9, budget));
+}
+
+#[test]
+fn explore_servers_that_come_back() {
+    use explore_servers::Milestone::{Committed, Elected, LostWrites};
+    let budget = explore_servers::Budget { crashes: 1, restarts: 1, stalls: 1, proposals: 1, ..NO_FAULTS };
+    visit_servers("comes back", &[Committed, Elected, LostWrites], servers(Opening::Calm, 10, budget));
+}
+
+/// The best-ranked knows less than another: that one jumps in, leads, and gives way once.
+#[test]
+fn explore_servers_that_jump_in() {
+    use explore_servers::Milestone::{Corrected, JumpedIn};
+    let budget = explore_servers::Budget { timers: 3, ticks: 1, ..NO_FAULTS };
+    visit_servers("jumps in", &[JumpedIn, Corrected], servers(Opening::BestKnowsLess, 40, budget));
+}
+
+/// The way to the scenes in which counting an older term's entry, or voting twice, would do harm. Whoever starts up or asks
+/// again does not wait there until all messages have arrived.
+fn figure_8() -> ServerExploration {
+    const EARLY: &[Timer] = &[Timer::Election(election::Timer::Startup), Timer::Retry];
+    let budget = explore_servers::Budget { crashes: 1, restarts: 1, timers: 2, ..NO_FAULTS };
+    ServerExploration { early: EARLY, ..servers(Opening::Figure8, 15, budget) }
+}
+
+#[test]
+fn explore_servers_in_figure_8() {
+    visit_servers("figure 8", &[explore_servers::Milestone::Elected], figure_8());
+}
+
+/// The tester tested.
+#[test]
+fn explore_servers_finds_planted_bugs() {
+    for bug in [Bug::VotesTwice, Bug::CommitsByCountingOldTerms] {
+        must_break(bug, ServerExploration { planted: Planted::the(bug), ..figure_8() }.visit());
+        tally::add("planted", 1);
+    }
 }

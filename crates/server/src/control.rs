@@ -5,6 +5,7 @@
 //! the next one is named. Whatever the election thought, the term that the replicas agree on is the truth.
 
 mod campaign;
+mod scratch;
 mod words;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use primus_replica::replica::{self, Replica, Role, Tick};
 use primus_replica::{Term, message};
 
 use campaign::{Campaign, Move};
+use scratch::Scratch;
 pub use words::{Command, Message, Notice, Reason, Timer};
 
 use crate::transfer::{Hearing, Obstacle, TRANSFER};
@@ -28,7 +30,7 @@ use crate::transfer::{Hearing, Obstacle, TRANSFER};
 /// A server's control part.
 ///
 /// `E` is the election, `R` the replicated log: the Raft engine, or a model of it that can be explored.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Control<E: Election, R: Consensus = Replica> {
     id: NodeId,
     times: Times,
@@ -49,8 +51,8 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     hearing: Hearing,
     /// Who is about to take over.
     successor: Option<NodeId>,
-    for_election: Outbox<E>,
-    for_replica: Outbox<R>,
+    for_election: Scratch<E>,
+    for_replica: Scratch<R>,
 }
 
 /// Why this server asks for votes, and what follows from it.
@@ -65,7 +67,7 @@ enum Candidacy {
 }
 
 /// How long things may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Times {
     /// How long a leader may be silent.
     pub silence: detector::Rules,
@@ -103,8 +105,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
             candidacy: Candidacy::Named,
             hearing: Hearing::default(),
             successor: None,
-            for_election: Outbox::new(),
-            for_replica: Outbox::new(),
+            for_election: Scratch::default(),
+            for_replica: Scratch::default(),
         }
     }
 
@@ -354,7 +356,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     fn step_election(&mut self, input: Input<E>, out: &mut Outbox<Self>) {
-        let mut outbox = std::mem::take(&mut self.for_election);
+        let Scratch(mut outbox) = std::mem::take(&mut self.for_election);
         self.election.step(input, &mut outbox);
         for output in outbox.drain() {
             match output {
@@ -367,14 +369,14 @@ impl<E: Election, R: Consensus> Control<E, R> {
                 Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("elections keep nothing on disk"),
             }
         }
-        self.for_election = outbox;
+        self.for_election = Scratch(outbox);
     }
 
     fn step_replica(&mut self, input: Input<R>, out: &mut Outbox<Self>) {
-        let mut outbox = std::mem::take(&mut self.for_replica);
+        let Scratch(mut outbox) = std::mem::take(&mut self.for_replica);
         self.replica.step(input, &mut outbox);
         let outputs: Vec<_> = outbox.drain().collect();
-        self.for_replica = outbox;
+        self.for_replica = Scratch(outbox);
         for output in outputs {
             match output {
                 Output::Send { to, message } => out.send(to, Message::Replica(message)),

@@ -39,7 +39,7 @@ pub enum Obstacle {
 }
 
 /// For how many ticks each peer has been silent.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Hearing {
     silent_ticks: BTreeMap<NodeId, u32>,
 }
