@@ -342,7 +342,7 @@ impl ServerExploration {
             Action::Restart(node) => self.restart(scene, node),
             Action::Propose(node) => {
                 scene.left.proposals -= 1;
-                self.command(scene, node, Command::Propose(Bytes::from_static(b"word")));
+                self.command(scene, node, Command::Propose(vec![Bytes::from_static(b"word")]));
             }
             Action::Stall(node) => {
                 scene.left.stalls -= 1;

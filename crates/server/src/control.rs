@@ -156,7 +156,10 @@ impl<E: Election, R: Consensus> Control<E, R> {
             }
             Command::Read(number) => out.notify(Notice::Unreadable(number)),
             Command::Transfer(to, reason) => self.transfer(to, reason, out),
-            Command::Elect => self.tell_election(election::Command::Start, out),
+            Command::Elect => {
+                self.reason = Reason::Operator;
+                self.tell_election(election::Command::Start, out);
+            }
             Command::Compact(index, data) => self.tell_replica(replica::Command::Compact(index, data), out),
         }
     }
@@ -446,8 +449,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
             handover.on_leader(self.reason == Reason::Load);
         }
         self.tell_election(election::Command::Ratified(leader), out);
-        // The next change without a suspicion of our own will have been arranged by somebody.
-        let reason = std::mem::replace(&mut self.reason, Reason::Operator);
+        // A change that was neither announced nor caused by a suspicion of our own means that others missed the leader.
+        let reason = std::mem::replace(&mut self.reason, Reason::Silence);
         out.notify(Notice::Leader(Some(leader), term, reason));
     }
 }
