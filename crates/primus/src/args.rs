@@ -100,7 +100,16 @@ pub(crate) enum Command {
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct SimulateArgs {
     #[command(subcommand)]
-    pub(crate) algorithm: Algorithm,
+    pub(crate) what: Simulated,
+}
+
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub(crate) enum Simulated {
+    #[command(flatten)]
+    Election(Algorithm),
+    /// Whole servers, ratified by a quorum: elections, replicated log and disks
+    #[command(after_help = guide::CLUSTER)]
+    Cluster(ClusterArgs),
 }
 
 #[derive(Debug, Clone, PartialEq, Subcommand)]
@@ -164,6 +173,22 @@ pub(crate) struct BullyArgs {
     pub(crate) conditions: Conditions,
 }
 
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct ClusterArgs {
+    /// How many servers [default: 3]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) servers: Option<String>,
+    /// Where all chance comes from; the same seed gives the same run [default: a fresh one]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seed: Option<String>,
+    /// Run this many seeds, from --seed or 0 on, and find the first that violates a property
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seeds: Option<String>,
+    /// What goes wrong, drawn from the seed: these in every run, or all, each in about half of the runs [default: none]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHICH,…")]
+    pub(crate) faults: Vec<ClusterFault>,
+}
+
 /// What both algorithms are subjected to.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub(crate) struct Conditions {
@@ -218,6 +243,30 @@ pub(crate) enum WhichFaults {
     #[default]
     None,
     All,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClusterFault {
+    None,
+    All,
+    /// Messages get lost
+    Loss,
+    /// Messages arrive twice
+    Duplication,
+    /// Messages arrive late and out of order
+    Lateness,
+    /// Links are cut: sides, one direction, some pairs, a bridge, the leader alone
+    Partitions,
+    /// Processes die and lose what was not synced
+    Crashes,
+    /// Processes stand still
+    Pauses,
+    /// Disks are slow
+    Disks,
+    /// Clocks run at different rates
+    Clocks,
+    /// Somebody asks for elections and transfers, and loads change
+    Commands,
 }
 
 /// Why there is nothing to carry out.

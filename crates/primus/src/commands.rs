@@ -52,7 +52,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
     match &cli.command {
         None => guide(cli.output),
         Some(Command::Demo) => demo::run(cli.output),
-        Some(Command::Simulate(args)) => simulate::run(&args.algorithm, cli.output),
+        Some(Command::Simulate(args)) => simulate::run(&args.what, cli.output),
         Some(Command::Up(args)) => up::run(args, cli.output),
         Some(Command::Status(args)) => status::run(args, cli.output),
         Some(Command::Leader(place)) => leader::run(place, cli.output),

@@ -1,5 +1,6 @@
 //! What people and scripts see: text, JSON and diagrams on stdout, failures on stderr.
 
+pub(crate) mod cluster;
 pub(crate) mod diagram;
 pub(crate) mod failure;
 pub(crate) mod json;

@@ -3,6 +3,7 @@
 mod amounts;
 mod bully;
 pub(crate) mod cast;
+mod cluster;
 mod events;
 pub(crate) mod names;
 mod ring;
@@ -21,6 +22,7 @@ use crate::output::failure::Failure;
 use cast::Cast;
 
 pub(crate) use amounts::{length, number, quoted};
+pub(crate) use cluster::ClusterSimulation;
 
 /// More nodes in one ring than any command line can hold.
 const RING_MAX: usize = 100_000;
@@ -54,6 +56,22 @@ impl Simulation {
     }
 }
 
+impl Seeds {
+    /// What `--seed` and `--seeds` mean together.
+    fn read(seed: Option<&str>, seeds: Option<&str>) -> Result<Self, Failure> {
+        let seed = seed.map(|text| number("--seed", text, 0, u64::MAX)).transpose()?;
+        let Some(seeds) = seeds else {
+            return Ok(Self::One(seed.unwrap_or_else(fresh_seed)));
+        };
+        let count = number("--seeds", seeds, 1, SEEDS_MAX)?;
+        let first = seed.unwrap_or(0);
+        let end = first.checked_add(count).ok_or_else(|| {
+            Failure::usage(format!("there are no {count} seeds from {first} on"), "choose a smaller --seed")
+        })?;
+        Ok(Self::Many(first..end))
+    }
+}
+
 /// The words that say what happens to whom, and how to read a node in them.
 struct Events<'a> {
     start: &'a [String],
@@ -84,16 +102,7 @@ impl Conditions {
     }
 
     fn seeds(&self) -> Result<Seeds, Failure> {
-        let seed = self.seed.as_deref().map(|text| number("--seed", text, 0, u64::MAX)).transpose()?;
-        let Some(seeds) = self.seeds.as_deref() else {
-            return Ok(Seeds::One(seed.unwrap_or_else(fresh_seed)));
-        };
-        let count = number("--seeds", seeds, 1, SEEDS_MAX)?;
-        let first = seed.unwrap_or(0);
-        let end = first.checked_add(count).ok_or_else(|| {
-            Failure::usage(format!("there are no {count} seeds from {first} on"), "choose a smaller --seed")
-        })?;
-        Ok(Seeds::Many(first..end))
+        Seeds::read(self.seed.as_deref(), self.seeds.as_deref())
     }
 
     fn experiment(&self, contest: Contest, happenings: Happenings, delay: Delay) -> Result<Experiment, Failure> {

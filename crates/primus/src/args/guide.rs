@@ -43,7 +43,8 @@ Examples:
 pub(super) const SIMULATE: &str = "\
 Examples:
   primus simulate ring --ids 5,3,7,1,4 --start 1
-  primus simulate bully --nodes 1,2,3,4,5 --crash 5";
+  primus simulate bully --nodes 1,2,3,4,5 --crash 5
+  primus simulate cluster --servers 5 --faults all --seeds 1000";
 
 pub(super) const RING: &str = "\
 Times are written 250ms, 2s or 1h. A run that violates a property ends with exit code 1.
@@ -63,6 +64,16 @@ Examples:
   primus simulate bully --nodes 172.18.0.9,172.18.0.10 --rank address
   primus simulate bully --nodes 1,2,3 --partition '1,2|3@2s..5s' -o mermaid
   primus simulate bully --nodes 1,2,3,4,5 --crash 5 --seeds 10000";
+
+pub(super) const CLUSTER: &str = "\
+Servers run as in reality, Raft engine and all; hosts, links, disks and time are simulated. A run that violates a
+property ends with exit code 1, and the same seed gives it again.
+
+Examples:
+  primus simulate cluster --servers 3
+  primus simulate cluster --servers 5 --faults all --seed 7
+  primus simulate cluster --servers 5 --faults crashes,disks,partitions --seeds 1000
+  primus simulate cluster --servers 5 --faults all --seeds 10000 -o json";
 
 pub(super) const UP: &str = "\
 It prints who leads and stays until it is interrupted; then it stops all servers. None of them survives it.

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use super::{Algorithm, BullyArgs, Conditions, RingArgs};
+use super::{Algorithm, BullyArgs, ClusterArgs, Conditions, RingArgs};
 
 impl Algorithm {
     /// The command line that gives the run of this seed.
@@ -11,6 +11,21 @@ impl Algorithm {
         match self {
             Self::Ring(args) => args.write(&mut line),
             Self::Bully(args) => args.write(&mut line),
+        }
+        line.flag("--seed", &seed.to_string());
+        line.0
+    }
+}
+
+impl ClusterArgs {
+    /// The command line that gives the run of this seed.
+    pub(crate) fn replay(&self, seed: u64) -> String {
+        let mut line = Line(String::from("primus simulate cluster"));
+        line.flags("--servers", self.servers.as_slice());
+        let names = self.faults.iter().filter_map(ValueEnum::to_possible_value);
+        let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
+        if !names.is_empty() {
+            line.flag("--faults", &names.join(","));
         }
         line.flag("--seed", &seed.to_string());
         line.0
@@ -90,14 +105,21 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::args::{Cli, Command, SimulateArgs};
+    use crate::args::{Cli, Command, SimulateArgs, Simulated};
     use clap::Parser;
 
     use super::*;
 
-    fn algorithm(words: &[&str]) -> Algorithm {
+    fn simulated(words: &[&str]) -> Simulated {
         match Cli::parse_from(words).command {
-            Some(Command::Simulate(SimulateArgs { algorithm })) => algorithm,
+            Some(Command::Simulate(SimulateArgs { what })) => what,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn algorithm(words: &[&str]) -> Algorithm {
+        match simulated(words) {
+            Simulated::Election(algorithm) => algorithm,
             other => panic!("{other:?}"),
         }
     }
@@ -120,6 +142,18 @@ mod tests {
                 &mut typed;
             conditions.seed = Some("17".to_string());
             assert_eq!(replayed, typed);
+        }
+    }
+
+    #[test]
+    fn the_replay_of_a_cluster_means_what_was_typed() {
+        for line in
+            ["primus simulate cluster", "primus simulate cluster --servers 5 --faults crashes,disks --seeds 100"]
+        {
+            let Simulated::Cluster(typed) = simulated(&split(line)) else { panic!("{line}") };
+            let replayed = simulated(&split(&typed.replay(17)));
+            let expected = ClusterArgs { seed: Some("17".to_string()), seeds: None, ..typed };
+            assert_eq!(replayed, Simulated::Cluster(expected));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Many runs of one experiment, on all cores: how many held, and the first that did not.
+//! Many runs of an election or a cluster, on all cores: how many held, and the first that did not.
 //!
 //! Seeds are handed out in small lots. Every run depends on its seed alone, so the result is the same however many
 //! cores there are.
@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use primus_lab::experiment::{Experiment, Report};
-use primus_lab::invariants::Property;
+use primus_lab::simulate::Leaders;
+use primus_lab::{cluster, experiment};
 
 use crate::output::screen;
 
@@ -22,11 +22,34 @@ pub(crate) struct Survey {
     pub(crate) range: Range<u64>,
     pub(crate) failed: u64,
     /// The lowest seed that failed, and the first property that it violates.
-    pub(crate) first_failure: Option<(u64, Property)>,
+    pub(crate) first_failure: Option<(u64, &'static str)>,
     pub(crate) runs_with_several_leaders: u64,
     pub(crate) most_at_once: u32,
     changes: u64,
     pub(crate) seconds: f64,
+}
+
+/// What is kept of one run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    seed: u64,
+    /// The name of the first property that it violates.
+    violation: Option<&'static str>,
+    leaders: Leaders,
+}
+
+impl From<&experiment::Report> for Sample {
+    fn from(report: &experiment::Report) -> Self {
+        let violation = report.violation().map(|property| property.name());
+        Self { seed: report.seed, violation, leaders: report.outcome.leaders }
+    }
+}
+
+impl From<&cluster::Report> for Sample {
+    fn from(report: &cluster::Report) -> Self {
+        let violation = report.violation.as_ref().map(|violation| violation.property.name());
+        Self { seed: report.seed, violation, leaders: report.leaders }
+    }
 }
 
 /// Whether somebody watches.
@@ -38,14 +61,14 @@ pub(crate) enum Progress {
 }
 
 /// Runs all these seeds.
-pub(crate) fn survey(experiment: &Experiment, range: Range<u64>, progress: Progress) -> Survey {
+pub(crate) fn survey(run: impl Fn(u64) -> Sample + Sync, range: Range<u64>, progress: Progress) -> Survey {
     let started = Instant::now();
     let bar = progress.bar(range.end - range.start);
     // Lots are counted, not seeds: a count that several threads push past the end cannot wrap round that way.
     let next_lot = AtomicU64::new(0);
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let parts: Vec<Survey> = thread::scope(|scope| {
-        let work = || survey_lots(experiment, &range, &next_lot, &bar);
+        let work = || survey_lots(&run, &range, &next_lot, &bar);
         let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().expect("a run does not panic")).collect()
     });
@@ -55,7 +78,12 @@ pub(crate) fn survey(experiment: &Experiment, range: Range<u64>, progress: Progr
     whole
 }
 
-fn survey_lots(experiment: &Experiment, range: &Range<u64>, next_lot: &AtomicU64, bar: &ProgressBar) -> Survey {
+fn survey_lots(
+    run: &impl Fn(u64) -> Sample,
+    range: &Range<u64>,
+    next_lot: &AtomicU64,
+    bar: &ProgressBar,
+) -> Survey {
     let mut part = Survey::new(range.clone());
     let lots = (range.end - range.start).div_ceil(LOT);
     loop {
@@ -67,7 +95,7 @@ fn survey_lots(experiment: &Experiment, range: &Range<u64>, next_lot: &AtomicU64
         let end = first.saturating_add(LOT).min(range.end);
         for seed in first..end {
             let _witness = Witness(seed);
-            part.add(&experiment.run(seed, &mut ()));
+            part.add(run(seed));
         }
         bar.inc(end - first);
     }
@@ -97,14 +125,13 @@ impl Survey {
         }
     }
 
-    fn add(&mut self, report: &Report) {
-        let leaders = report.outcome.leaders;
+    fn add(&mut self, Sample { seed, violation, leaders }: Sample) {
         self.runs_with_several_leaders += u64::from(leaders.most_at_once > 1);
         self.most_at_once = self.most_at_once.max(leaders.most_at_once);
         self.changes += u64::from(leaders.changes);
-        if let Some(property) = report.violation() {
+        if let Some(property) = violation {
             self.failed += 1;
-            self.note_failure(Some((report.seed, property)));
+            self.note_failure(Some((seed, property)));
         }
     }
 
@@ -117,7 +144,7 @@ impl Survey {
         self
     }
 
-    fn note_failure(&mut self, failure: Option<(u64, Property)>) {
+    fn note_failure(&mut self, failure: Option<(u64, &'static str)>) {
         self.first_failure = self.first_failure.into_iter().chain(failure).min();
     }
 
@@ -155,7 +182,7 @@ mod tests {
 
     use primus_core::NodeId;
     use primus_core::election::bully::Rules;
-    use primus_lab::experiment::{Contest, Starts};
+    use primus_lab::experiment::{Contest, Experiment, Starts};
 
     use super::*;
 
@@ -166,11 +193,15 @@ mod tests {
         Experiment { loss_ppm: 200_000, ..Experiment::new(contest, Starts::Cold) }
     }
 
+    fn sample(experiment: &Experiment) -> impl Fn(u64) -> Sample + Sync {
+        |seed| Sample::from(&experiment.run(seed, &mut ()))
+    }
+
     #[test]
     fn the_first_failure_is_the_lowest_seed_and_fails_again() {
         let experiment = fragile();
-        let violation = |seed: u64| experiment.run(seed, &mut ()).violation();
-        let whole = survey(&experiment, 0..200, Progress::Hidden);
+        let violation = |seed: u64| sample(&experiment)(seed).violation;
+        let whole = survey(sample(&experiment), 0..200, Progress::Hidden);
         let failed: Vec<u64> = (0..200).filter(|seed| violation(*seed).is_some()).collect();
         assert!(!failed.is_empty() && failed.len() < 200, "{failed:?}");
         assert_eq!(whole.failed, failed.len() as u64);
@@ -180,7 +211,7 @@ mod tests {
     #[test]
     fn every_seed_is_run_once() {
         for range in [0..1, 5..21, 3..100, u64::MAX - 20..u64::MAX] {
-            let survey = survey(&fragile(), range.clone(), Progress::Hidden);
+            let survey = survey(sample(&fragile()), range.clone(), Progress::Hidden);
             let failed = range.filter(|seed| fragile().run(*seed, &mut ()).violation().is_some()).count();
             assert_eq!(survey.failed, failed as u64);
         }

@@ -1,17 +1,19 @@
 //! `primus simulate`: one run told and judged, or many runs judged.
 
+use std::ops::Range;
+
 use primus_core::NodeId;
 use primus_core::rank::RankBy;
 use primus_lab::experiment::{Contest, Experiment, Report};
 use primus_lab::invariants::repeatability::Fingerprint;
 
-use super::seeds::{self, Survey};
+use super::seeds::{self, Sample, Survey};
 use super::{Verdict, nothing_to_draw};
-use crate::args::{Algorithm, Format};
+use crate::args::{Algorithm, ClusterArgs, Format, Simulated};
 use crate::output::failure::Failure;
 use crate::output::narration::{Narrator, Story};
-use crate::output::{diagram, json, screen, text};
-use crate::settings::{Seeds, Simulation};
+use crate::output::{cluster, diagram, json, screen, text};
+use crate::settings::{ClusterSimulation, Seeds, Simulation};
 
 /// Nobody reads more than this.
 const BEATS_MAX: usize = 300;
@@ -20,14 +22,40 @@ const NODES_LARGE: usize = 40;
 const BEATS_MAX_LARGE: usize = 40;
 
 /// Runs what the arguments ask for.
-pub(super) fn run(algorithm: &Algorithm, format: Format) -> Result<Verdict, Failure> {
+pub(super) fn run(what: &Simulated, format: Format) -> Result<Verdict, Failure> {
+    match what {
+        Simulated::Election(algorithm) => run_election(algorithm, format),
+        Simulated::Cluster(args) => run_cluster(args, format),
+    }
+}
+
+fn run_election(algorithm: &Algorithm, format: Format) -> Result<Verdict, Failure> {
     let simulation = Simulation::new(algorithm)?;
     match simulation.seeds.clone() {
         Seeds::One(seed) => run_one(&simulation, seed, format),
-        Seeds::Many(_) if format == Format::Mermaid => Err(nothing_to_draw("more than one run")),
         Seeds::Many(range) => {
-            let survey = seeds::survey(&simulation.experiment, range, seeds::Progress::OnTerminal);
-            print_survey(algorithm, &survey, format)
+            let run = |seed| Sample::from(&simulation.experiment.run(seed, &mut ()));
+            run_many(run, |seed| algorithm.replay(seed), range, format)
+        }
+    }
+}
+
+fn run_cluster(args: &ClusterArgs, format: Format) -> Result<Verdict, Failure> {
+    let ClusterSimulation { cluster, seeds } = ClusterSimulation::new(args)?;
+    match seeds {
+        Seeds::One(_) if format == Format::Mermaid => Err(nothing_to_draw("a cluster")),
+        Seeds::One(seed) => {
+            let mut listeners = (cluster::Narrator::new(BEATS_MAX), Fingerprint::default());
+            let report = cluster.run(seed, &mut listeners);
+            screen::print(&match format {
+                Format::Json => cluster::json(&report, listeners.1.number()),
+                Format::Text | Format::Mermaid => cluster::text(listeners.0, &report),
+            })?;
+            Ok(Verdict::of(report.violation.is_none()))
+        }
+        Seeds::Many(range) => {
+            let run = |seed| Sample::from(&cluster.run(seed, &mut ()));
+            run_many(run, |seed| args.replay(seed), range, format)
         }
     }
 }
@@ -69,11 +97,20 @@ fn first_leader(experiment: &Experiment) -> Option<NodeId> {
     experiment.crashes.first().filter(|_| is_bully).map(|(leader, _)| *leader)
 }
 
-fn print_survey(algorithm: &Algorithm, survey: &Survey, format: Format) -> Result<Verdict, Failure> {
-    let replay = survey.first_failure.map(|(seed, _)| algorithm.replay(seed));
+fn run_many(
+    run: impl Fn(u64) -> Sample + Sync,
+    replay: impl Fn(u64) -> String,
+    range: Range<u64>,
+    format: Format,
+) -> Result<Verdict, Failure> {
+    if format == Format::Mermaid {
+        return Err(nothing_to_draw("more than one run"));
+    }
+    let survey: Survey = seeds::survey(run, range, seeds::Progress::OnTerminal);
+    let replay = survey.first_failure.map(|(seed, _)| replay(seed));
     screen::print(&match format {
-        Format::Json => json::survey(survey, replay.as_deref()),
-        Format::Text | Format::Mermaid => text::survey(survey, replay.as_deref()),
+        Format::Json => json::survey(&survey, replay.as_deref()),
+        Format::Text | Format::Mermaid => text::survey(&survey, replay.as_deref()),
     })?;
     Ok(Verdict::of(survey.failed == 0))
 }

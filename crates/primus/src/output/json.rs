@@ -22,15 +22,15 @@ struct Run {
 }
 
 #[derive(Serialize)]
-struct Messages {
-    total: u64,
-    by_type: Named<u64>,
+pub(super) struct Messages {
+    pub(super) total: u64,
+    pub(super) by_type: Named<u64>,
 }
 
 #[derive(Serialize)]
-struct LeadersInBetween {
-    most_at_once: u32,
-    changes: u32,
+pub(super) struct LeadersInBetween {
+    pub(super) most_at_once: u32,
+    pub(super) changes: u32,
 }
 
 /// What a live node takes for the leader.
@@ -65,7 +65,7 @@ struct LeadersOverall {
 }
 
 /// Values by name, in an order of ours.
-struct Named<T>(Vec<(&'static str, T)>);
+pub(super) struct Named<T>(pub(super) Vec<(&'static str, T)>);
 
 impl<T: Serialize> Serialize for Named<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -107,11 +107,7 @@ pub(crate) fn survey(survey: &Survey, replay: Option<&str>) -> String {
     line(&Seeds {
         seeds: survey.seeds(),
         failed: survey.failed,
-        first_failure: first_failure.map(|((seed, property), replay)| FirstFailure {
-            seed,
-            property: property.name(),
-            replay,
-        }),
+        first_failure: first_failure.map(|((seed, property), replay)| FirstFailure { seed, property, replay }),
         seconds: rounded(survey.seconds),
         runs_per_s: rounded(survey.runs_per_s()),
         leaders: LeadersOverall {

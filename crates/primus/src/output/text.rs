@@ -102,7 +102,7 @@ pub(crate) fn survey(survey: &Survey, replay: Option<&str>) -> String {
             "{} {} of {seeds} seeds failed; the first is {seed}, which violates {}\n  replay: {}",
             mark(false),
             survey.failed,
-            property.name(),
+            property,
             styled(STRONG, replay)
         ),
         _ => format!("{} {seeds} seeds passed: all properties held in every run", mark(true)),

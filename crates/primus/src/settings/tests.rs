@@ -5,7 +5,7 @@ use primus_core::NodeId;
 use primus_lab::experiment::{Contest, Partition, Starts};
 
 use super::*;
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, SimulateArgs, Simulated};
 
 /// What is typed, and what is said of it.
 const MISTAKES: &[(&str, &str)] = &[
@@ -90,7 +90,9 @@ const MISTAKES: &[(&str, &str)] = &[
 fn settings(line: &str) -> Result<Simulation, Failure> {
     let words = ["primus", "simulate"].into_iter().chain(line.split(' '));
     match Cli::parse_from(words).command {
-        Some(Command::Simulate(args)) => Simulation::new(&args.algorithm),
+        Some(Command::Simulate(SimulateArgs { what: Simulated::Election(algorithm) })) => {
+            Simulation::new(&algorithm)
+        }
         other => panic!("{other:?}"),
     }
 }

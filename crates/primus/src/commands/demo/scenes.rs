@@ -7,7 +7,7 @@ use primus_core::NodeId;
 use primus_core::election::MessageKind::{Elected, Election};
 use primus_lab::experiment::Report;
 
-use crate::args::{self, Algorithm, Cli, Command, Early};
+use crate::args::{self, Algorithm, Cli, Command, Early, SimulateArgs, Simulated};
 use crate::commands::seeds::{self, Progress};
 use crate::commands::simulate::{Told, tell};
 use crate::output::failure::Failure;
@@ -99,7 +99,10 @@ impl Scene {
         // No quoted word holds a space.
         let words: Vec<OsString> = self.command.split(' ').map(|word| word.trim_matches('\'').into()).collect();
         match args::parse(&words) {
-            Ok(Cli { command: Some(Command::Simulate(args)), .. }) => Ok(args.algorithm),
+            Ok(Cli {
+                command: Some(Command::Simulate(SimulateArgs { what: Simulated::Election(election) })),
+                ..
+            }) => Ok(election),
             Err(Early::Mistake(failure)) => Err(failure),
             Ok(_) | Err(Early::Text(_)) => unreachable!("scenes are simulations"),
         }
@@ -143,7 +146,8 @@ fn no_violation(simulation: &Simulation, range: std::ops::Range<u64>) -> Shown {
     let mut first = range.start;
     while first < range.end && started.elapsed() < SEEDS_BUDGET {
         let end = (first + SEEDS_LOT).min(range.end);
-        let survey = seeds::survey(&simulation.experiment, first..end, Progress::Hidden);
+        let survey =
+            seeds::survey(|seed| (&simulation.experiment.run(seed, &mut ())).into(), first..end, Progress::Hidden);
         (runs, failed, several) =
             (runs + survey.seeds(), failed + survey.failed, several + survey.runs_with_several_leaders);
         first = end;
