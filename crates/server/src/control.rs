@@ -205,7 +205,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
     /// once if it leads only because it jumped in, and rarely if it is too loaded.
     fn consider_others(&mut self, out: &mut Outbox<Self>) {
         let (last, _) = self.replica.extent();
-        let better = self.election.better().filter(|peer| self.replica.matched(*peer) == Some(last));
+        let best = self.election.better();
+        let better = best.filter(|peer| self.replica.matched(*peer) == Some(last));
         let is_correcting = self.candidacy == Candidacy::Correcting;
         let is_due = is_correcting || self.election.preempts() && self.patience == 0;
         if let Some(better) = better.filter(|_| is_due) {
@@ -214,9 +215,10 @@ impl<E: Election, R: Consensus> Control<E, R> {
             return self.transfer(Some(better), Reason::Rank, out);
         }
         let score = |id: NodeId| self.loads.get(&id).map(|load| load.score);
-        let (own, best) = (score(self.id).unwrap_or_default(), better.and_then(score));
-        if self.handover.as_mut().is_some_and(|handover| handover.is_due(own, best)) {
-            self.transfer(better, Reason::Load, out);
+        // While clients write, there is always something that a peer does not have yet; it is sent before it takes over.
+        let (own, best_score) = (score(self.id).unwrap_or_default(), best.and_then(score));
+        if self.handover.as_mut().is_some_and(|handover| handover.is_due(own, best_score)) {
+            self.transfer(best, Reason::Load, out);
         }
     }
 
