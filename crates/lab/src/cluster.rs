@@ -36,8 +36,19 @@ pub struct Cluster {
     pub servers: u64,
     /// What goes wrong, drawn from the seed.
     pub faults: Kinds,
+    /// Loads that change all the time, instead of clients.
+    pub noise: Option<Noise>,
     /// A known bug, to see whether it is found.
     pub planted: Planted,
+}
+
+/// Loads that change every few seconds, for long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Noise {
+    /// How far a load may lie above or below the middle, in points.
+    pub points: u32,
+    /// For how many minutes.
+    pub minutes: u64,
 }
 
 /// What a run came to.
@@ -55,6 +66,8 @@ pub struct Report {
     pub leaders: Leaders,
     /// Messages sent.
     pub messages: Messages,
+    /// When a server began to lead because its predecessor was too loaded.
+    pub handovers_us: Vec<u64>,
     /// How many writes were acknowledged.
     pub acknowledged: u64,
     /// How many reads were answered.
@@ -81,6 +94,12 @@ pub struct Messages {
 }
 
 impl Cluster {
+    /// A cluster with clients and these faults.
+    #[must_use]
+    pub const fn new(servers: u64, faults: Kinds) -> Self {
+        Self { servers, faults, noise: None, planted: Planted::NONE }
+    }
+
     /// Makes the run of this seed.
     pub fn run<O: Observer<Server>>(&self, seed: u64, observer: &mut O) -> Report {
         Run::new(self, seed, observer).finish()

@@ -1,8 +1,8 @@
 //! Whole clusters under all faults: nothing may be violated. `PRIMUS_RUNS` says how many seeds, `PRIMUS_SEED_OFFSET` where
 //! they begin.
 
-use primus_core::planted::Planted;
-use primus_lab::cluster::{Cluster, Report};
+use primus_core::handover;
+use primus_lab::cluster::{Cluster, Noise, Report};
 use primus_lab::faults::Kinds;
 use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::tally;
@@ -17,10 +17,6 @@ fn seeds() -> std::ops::Range<u64> {
     first..first + setting("PRIMUS_RUNS", 50)
 }
 
-fn cluster(servers: u64, faults: Kinds) -> Cluster {
-    Cluster { servers, faults, planted: Planted::NONE }
-}
-
 fn check(cluster: &Cluster) -> Vec<Report> {
     let reports: Vec<Report> = seeds().map(|seed| cluster.run(seed, &mut ())).collect();
     for report in &reports {
@@ -32,7 +28,7 @@ fn check(cluster: &Cluster) -> Vec<Report> {
 
 #[test]
 fn a_cluster_without_faults_elects_a_leader_and_writes() {
-    for report in check(&cluster(3, Kinds::NONE)) {
+    for report in check(&Cluster::new(3, Kinds::NONE)) {
         assert_eq!(report.leaders.most_at_once, 1, "{report:#?}");
         assert!(report.acknowledged > 0 && report.reads > 0, "{report:#?}");
     }
@@ -40,12 +36,12 @@ fn a_cluster_without_faults_elects_a_leader_and_writes() {
 
 #[test]
 fn three_servers_survive_all_faults() {
-    check(&cluster(3, Kinds::All));
+    check(&Cluster::new(3, Kinds::All));
 }
 
 #[test]
 fn five_servers_survive_all_faults() {
-    let reports = check(&cluster(5, Kinds::All));
+    let reports = check(&Cluster::new(5, Kinds::All));
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     println!(
         "{} runs: {} leaderships, {} writes, {} reads, {} states taken over; healed after {} ms at most; {} steps",
@@ -64,7 +60,7 @@ fn five_servers_survive_all_faults() {
 
 #[test]
 fn the_same_seed_gives_the_same_run_bit_for_bit() {
-    let cluster = cluster(5, Kinds::All);
+    let cluster = Cluster::new(5, Kinds::All);
     let fingerprint = |seed| -> (Report, u64) {
         let mut fingerprint = Fingerprint::default();
         let report = cluster.run(seed, &mut fingerprint);
@@ -74,4 +70,33 @@ fn the_same_seed_gives_the_same_run_bit_for_bit() {
         assert_eq!(fingerprint(seed), fingerprint(seed), "seed {seed}");
     }
     assert_ne!(fingerprint(1).1, fingerprint(2).1, "different seeds give different runs");
+}
+
+/// Handovers in hours of noise, of three servers without faults.
+fn handovers(points: u32) -> Vec<Vec<u64>> {
+    const SEEDS: u64 = 2;
+    let cluster = Cluster { noise: Some(Noise { points, minutes: 60 }), ..Cluster::new(3, Kinds::NONE) };
+    let reports: Vec<Report> = (0..SEEDS).map(|seed| cluster.run(seed, &mut ())).collect();
+    for report in &reports {
+        assert_eq!(report.violation, None, "{report:#?}");
+        let others = u64::from(report.leaders.changes) - report.handovers_us.len() as u64;
+        assert_eq!(others, 1, "but for handovers nobody takes over: {report:#?}");
+    }
+    tally::add("runs", reports.len());
+    reports.into_iter().map(|report| report.handovers_us).collect()
+}
+
+#[test]
+fn noise_inside_the_margin_moves_nobody() {
+    let margin = handover::Rules::DEFAULT.margin.hundredths() / 100;
+    assert!(handovers((margin - 1) / 2).iter().all(Vec::is_empty));
+}
+
+#[test]
+fn noisy_loads_move_the_leader_once_per_cool_down_at_most() {
+    let all = handovers(50);
+    let cool_down_us = handover::Rules::DEFAULT.cool_down_us;
+    assert!(all.iter().flat_map(|times| times.windows(2)).all(|pair| pair[1] - pair[0] >= cool_down_us), "{all:?}");
+    println!("handovers in an hour of noise: {:?}", all.iter().map(Vec::len).collect::<Vec<_>>());
+    assert!(all.iter().any(|times| !times.is_empty()), "this much noise must move somebody, or nothing was tested");
 }

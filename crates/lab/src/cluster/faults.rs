@@ -2,10 +2,11 @@
 //! only clusters know, and the rule that a majority comes back in the end.
 
 use primus_core::NodeId;
-use primus_core::load::Score;
+use primus_core::load::{Load, Score};
 use primus_core::machine::Delay;
 use primus_server::control::{Command, Reason};
 
+use super::Noise;
 use crate::chance::Chance;
 use crate::faults::{Draw, FAULTS_END_US, Kind, Kinds};
 use crate::simulate::{Happening, Network};
@@ -21,6 +22,9 @@ const SYNC: Delay = Delay { min_us: 50, max_us: 2_000 };
 const SLOW_SYNC: Delay = Delay { min_us: 1_000, max_us: 100_000 };
 /// How long there is something to judge when nothing goes wrong.
 const CALM_END_US: u64 = 300_000;
+
+/// How often loads change in noise: often, but some last for longer than the dwell time of a handover.
+const NOISE_EVERY_US: usize = 5_000_000;
 
 /// All faults of one run.
 #[derive(Debug)]
@@ -46,6 +50,23 @@ pub(super) enum Stroke {
     Pause,
     /// Nobody hears it, and it hears nobody.
     Isolate,
+}
+
+impl Plan {
+    /// Every few seconds every server has another load.
+    pub(super) fn add_noise(&mut self, servers: &[NodeId], noise: Noise, chance: &mut Chance) {
+        const MIDDLE: u64 = 5_000;
+        let spread = u64::from(noise.points * 100).min(MIDDLE);
+        self.end_us = noise.minutes * 60_000_000;
+        // Messages keep their order, as on a real link: why there will be another leader is said just before it is so.
+        self.network.delay = Delay { min_us: DELAY.max_us / 2, max_us: DELAY.max_us / 2 };
+        for from_us in (0..self.end_us).step_by(NOISE_EVERY_US) {
+            for server in servers {
+                let hundredths = chance.between(MIDDLE - spread, MIDDLE + spread);
+                self.commands.push((from_us + chance.below(NOISE_EVERY_US as u64), *server, load(hundredths)));
+            }
+        }
+    }
 }
 
 /// Draws the faults of a run among these servers.
@@ -135,6 +156,11 @@ fn command(draw: &mut Draw<'_>) -> (u64, NodeId, Command) {
         _ => Command::Load(Score::from_hundredths(draw.chance.between(0, 10_000) as u32).into()),
     };
     (at_us, server, command)
+}
+
+/// The owner has measured this, in hundredths.
+fn load(hundredths: u64) -> Command {
+    Command::Load(Load { score: Score::from_hundredths(hundredths as u32), ..Load::default() })
 }
 
 /// Less than half may stay dead.

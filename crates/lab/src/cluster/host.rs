@@ -62,9 +62,7 @@ impl Host {
 
     /// The process stands still; one that does so already goes on doing so.
     pub(super) fn pause(&mut self) {
-        if self.process.is_some() {
-            self.backlog.get_or_insert_default();
-        }
+        self.backlog.get_or_insert_default();
     }
 
     /// What died with the process.

@@ -15,7 +15,7 @@ use primus_core::planted::Bug;
 use primus_core::rank::RankBy;
 use primus_replica::message::{Entry, HardState, Kind, Record};
 use primus_replica::{Consensus, Term};
-use primus_server::control::{Command, Message, Notice, Timer};
+use primus_server::control::{Command, Message, Notice, Reason, Timer};
 use primus_server::{self as server, Server};
 
 use super::checks::{Checks, State, is_healed};
@@ -31,6 +31,8 @@ use crate::simulate::Happening;
 /// How long after the faults everybody may take to agree and to have everything.
 const HEALING_US_MAX: u64 = 10_000_000;
 const CLIENT_EVERY_US: u64 = 7_000;
+/// Where loads are the matter, clients only see to it that something is written at all.
+const QUIET_CLIENT_EVERY_US: u64 = 1_000_000;
 const READS_PPM: u32 = 300_000;
 /// How soon a peer notices that a process has died.
 const NOTICE: Delay = Delay { min_us: 50, max_us: 3_000 };
@@ -61,6 +63,7 @@ pub(super) struct Run<'a, O> {
     leading: Vec<Option<Term>>,
     leaders: Leaders,
     messages: Messages,
+    handovers_us: Vec<u64>,
     restored: u64,
     healed_us: Option<u64>,
     steps: u64,
@@ -117,8 +120,12 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     pub(super) fn new(cluster: &'a Cluster, seed: u64, observer: &'a mut O) -> Self {
         let ids: Vec<NodeId> = (1..=cluster.servers).map(NodeId).collect();
         let mut chance = Chance::new(seed);
-        let pattern = pattern(&ids, &mut chance);
-        let plan = faults::plan(&ids, &cluster.faults, &mut chance);
+        let mut pattern = pattern(&ids, &mut chance);
+        let mut plan = faults::plan(&ids, &cluster.faults, &mut chance);
+        if let Some(noise) = cluster.noise {
+            plan.add_noise(&ids, noise, &mut chance);
+            (pattern.algorithm, pattern.rank) = (Algorithm::Bully, RankBy::Load);
+        }
         Self {
             cluster,
             seed,
@@ -138,6 +145,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             checks: Checks::default(),
             leaders: Leaders::default(),
             messages: Messages::default(),
+            handovers_us: Vec::new(),
             restored: 0,
             healed_us: None,
             steps: 0,
@@ -158,6 +166,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             table: states.iter().map(|state| (state.id, state.leader)).collect(),
             leaders: self.leaders,
             messages: self.messages,
+            handovers_us: self.handovers_us,
             acknowledged: self.clients.acknowledged,
             reads: self.clients.answered,
             restored: self.restored,
@@ -225,6 +234,9 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     }
 
     fn on_happening(&mut self, happening: Happening) {
+        if self.is_idle(&happening) {
+            return;
+        }
         self.observer.on_happening(self.now_us, &happening);
         match happening {
             Happening::Crash(id) => self.crash(id),
@@ -237,6 +249,19 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
                 self.after(DIAL, Event::Dial { at: to, peer: from });
             }
             Happening::Command(..) => unreachable!("clusters are commanded otherwise"),
+        }
+    }
+
+    /// Would it change nothing?
+    fn is_idle(&self, happening: &Happening) -> bool {
+        let host = |id: &NodeId| &self.hosts[place(*id)];
+        match happening {
+            Happening::Restart(id) => host(id).process.is_some(),
+            Happening::Crash(id) | Happening::Pause(id) => host(id).process.is_none(),
+            Happening::Resume(id) => host(id).backlog.is_none(),
+            Happening::Cut(from, to) => self.cut.contains(&(*from, *to)),
+            Happening::Mend(from, to) => !self.cut.contains(&(*from, *to)),
+            Happening::Command(..) => false,
         }
     }
 
@@ -285,9 +310,6 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
 
     fn crash(&mut self, id: NodeId) {
         let host = &mut self.hosts[place(id)];
-        if host.process.is_none() {
-            return;
-        }
         host.disk.crash(&mut self.chance);
         host.forget();
         let incarnation = host.incarnation;
@@ -298,9 +320,6 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     }
 
     fn restart(&mut self, id: NodeId) {
-        if self.host(id).process.is_some() {
-            return;
-        }
         let mut records = self.host(id).disk.read();
         if self.cluster.planted.is(Bug::VoteForgotten) {
             records.iter_mut().for_each(forget_vote);
@@ -353,7 +372,8 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
 
     /// Clients ask whoever leads, now and then, and see whether all is well again.
     fn on_clients(&mut self) {
-        self.queue.push(self.now_us + CLIENT_EVERY_US, Event::Clients);
+        let every_us = if self.cluster.noise.is_some() { QUIET_CLIENT_EVERY_US } else { CLIENT_EVERY_US };
+        self.queue.push(self.now_us + every_us, Event::Clients);
         if self.now_us > self.plan.end_us {
             self.clients.last_in_trouble.get_or_insert(self.clients.written);
             if is_healed(&self.states(), self.clients.wanted) {
@@ -537,6 +557,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
                 self.host(id).owner.writes.clear();
                 self.host(id).owner.reads.clear();
             }
+            Notice::Leader(_, _, Reason::Load) => self.handovers_us.push(self.now_us),
             Notice::Refused(_, all) => {
                 all.iter().for_each(|words| _ = self.host(id).owner.writes.remove(words));
             }

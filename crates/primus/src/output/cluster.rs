@@ -55,7 +55,7 @@ impl Observer<Server> for Narrator {
     fn on_happening(&mut self, at_us: u64, happening: &Happening) {
         let line = match happening {
             Happening::Crash(node) => format!("server {node} dies"),
-            Happening::Restart(node) => format!("server {node} starts, unless it runs"),
+            Happening::Restart(node) => format!("server {node} starts"),
             Happening::Pause(node) => format!("server {node} stands still"),
             Happening::Resume(node) => format!("server {node} goes on"),
             Happening::Cut(from, to) => format!("server {to} no longer hears {from}"),

@@ -1,6 +1,5 @@
 //! What the arguments of `primus simulate cluster` mean.
 
-use primus_core::planted::Planted;
 use primus_lab::cluster::Cluster;
 use primus_lab::faults::{Kind, Kinds};
 
@@ -23,7 +22,7 @@ impl ClusterSimulation {
     pub(crate) fn new(args: &ClusterArgs) -> Result<Self, Failure> {
         let servers = args.servers.as_deref().map(|text| number("--servers", text, 1, SERVERS_MAX));
         let servers = servers.transpose()?.unwrap_or(SERVERS_DEFAULT);
-        let cluster = Cluster { servers, faults: kinds(&args.faults)?, planted: Planted::NONE };
+        let cluster = Cluster::new(servers, kinds(&args.faults)?);
         Ok(Self { cluster, seeds: Seeds::read(args.seed.as_deref(), args.seeds.as_deref())? })
     }
 }
