@@ -23,8 +23,6 @@ pub enum Bug {
     AcknowledgedBeforeSync,
     /// Log: a server takes what a deposed leader appends.
     OldTermAppend,
-    /// Disk: a server that starts again does not know whom it voted for.
-    VoteForgotten,
     /// Replica: a vote is given again to whoever asks later in the same term.
     VotesTwice,
     /// Replica: an entry of an older term counts as committed once a majority has it (Raft, figure 8).
@@ -33,7 +31,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::AddressesAsText,
         Self::TieElectsNobody,
         Self::LoserWithoutTimer,
@@ -43,7 +41,6 @@ impl Bug {
         Self::OwnIdSentAgain,
         Self::AcknowledgedBeforeSync,
         Self::OldTermAppend,
-        Self::VoteForgotten,
         Self::VotesTwice,
         Self::CommitsByCountingOldTerms,
     ];

@@ -13,7 +13,7 @@ use primus_core::election::Algorithm;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
 use primus_core::planted::Bug;
 use primus_core::rank::RankBy;
-use primus_replica::message::{Entry, HardState, Kind, Record};
+use primus_replica::message::{Entry, Kind, Record};
 use primus_replica::{Consensus, Term};
 use primus_server::control::{Command, Message, Notice, Reason, Timer};
 use primus_server::{self as server, Server};
@@ -320,10 +320,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     }
 
     fn restart(&mut self, id: NodeId) {
-        let mut records = self.host(id).disk.read();
-        if self.cluster.planted.is(Bug::VoteForgotten) {
-            records.iter_mut().for_each(forget_vote);
-        }
+        let records = self.host(id).disk.read();
         self.pattern.id = id;
         let Ok(process) = catch_unwind(AssertUnwindSafe(|| self.pattern.server(records))) else {
             return self.checks.on_panic(id, "it cannot start with what is on its disk");
@@ -632,13 +629,6 @@ const fn appended(record: &Record) -> Option<&Entry> {
     match record {
         Record::Append(entry) => Some(entry),
         _ => None,
-    }
-}
-
-/// The planted bug: a vote that was never written.
-fn forget_vote(record: &mut Record) {
-    if let Record::HardState(state) = record {
-        *state = HardState { vote: 0, ..*state };
     }
 }
 
