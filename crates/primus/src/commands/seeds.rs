@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use primus_lab::invariants::Property;
 use primus_lab::simulate::Leaders;
 use primus_lab::{cluster, experiment};
 
@@ -40,7 +41,7 @@ pub(crate) struct Sample {
 
 impl From<&experiment::Report> for Sample {
     fn from(report: &experiment::Report) -> Self {
-        let violation = report.violation().map(|property| property.name());
+        let violation = report.violation().map(Property::name);
         Self { seed: report.seed, violation, leaders: report.outcome.leaders }
     }
 }
