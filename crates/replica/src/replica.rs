@@ -10,6 +10,7 @@ use std::fmt;
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Token};
+use raft::eraftpb::MessageType;
 use raft::{Config, ProgressState, RawNode, ReadOnlyOption, Ready, SnapshotStatus, StateRole};
 use slog::{Discard, Logger, o};
 
@@ -121,6 +122,10 @@ pub struct Replica {
     restoring: Option<u64>,
     /// For how many ticks each peer has been sent a whole state without saying that it has it.
     fetching: BTreeMap<u64, u32>,
+    /// Votes that came before the own one was durable; at most one of each voter.
+    votes: BTreeMap<NodeId, Message>,
+    /// Was the last sign of life of the leader left unanswered?
+    is_quiet: bool,
     known: (Role, Option<NodeId>, Term),
 }
 
@@ -145,6 +150,8 @@ impl Replica {
             durable: 0,
             restoring: None,
             fetching: BTreeMap::new(),
+            votes: BTreeMap::new(),
+            is_quiet: false,
             known: (Role::Follower, None, Term(0)),
         }
     }
@@ -266,6 +273,15 @@ impl Replica {
             return out.ignore(RESTORING);
         }
         self.put_off_tick(from, message.kind, out);
+        let is_vote = message.kind == Kind::RequestVoteResponse && !message.reject;
+        if is_vote && self.is_voting() && self.writing.is_some() {
+            self.votes.insert(from, message);
+            return;
+        }
+        self.step_engine(from, message);
+    }
+
+    fn step_engine(&mut self, from: NodeId, message: Message) {
         // An error means that the message came too late for the role or the log; Raft repairs that by itself.
         _ = self.node.step(message.into_engine(from.0, self.settings.id.0, &self.voters));
     }
@@ -275,11 +291,19 @@ impl Replica {
         while self.node.has_ready() {
             let mut ready = self.node.ready();
             self.send(ready.take_messages(), None, out);
+            let is_log_durable = self.writing.is_none() && ready.entries().is_empty();
+            let (questions, promises) = ready
+                .take_persisted_messages()
+                .into_iter()
+                .partition(|message| is_log_durable && is_question(message));
+            // To ask for a vote promises no more than the log that one has, and the disks of all can write at the same time.
+            // But nobody may lead before its own vote is durable, so others' votes wait for that.
+            self.send(questions, None, out);
             let records = self.take_records(&mut ready, out);
             let token = Token(ready.number());
             // What was committed before needs no disk; what promises something waits for it.
             let waits = !records.is_empty() || self.writing.is_some();
-            self.send(ready.take_persisted_messages(), waits.then_some(token), out);
+            self.send(promises, waits.then_some(token), out);
             self.tell(&mut ready, out);
             self.node.advance_append_async(ready);
             if waits {
@@ -295,13 +319,26 @@ impl Replica {
         self.note_change(out);
     }
 
-    fn send(&self, messages: Vec<raft::eraftpb::Message>, after: Option<Token>, out: &mut Outbox<Self>) {
+    fn send(&mut self, messages: Vec<raft::eraftpb::Message>, after: Option<Token>, out: &mut Outbox<Self>) {
         for (to, message) in messages.into_iter().filter_map(Message::from_engine) {
+            if self.may_stay_quiet(&message) {
+                continue;
+            }
             match after {
                 Some(token) => out.send_after(token, NodeId(to), message),
                 None => out.send(NodeId(to), message),
             }
         }
+    }
+
+    /// When there is nothing to say, every other sign of life of the leader is answered: half the work of an idle cluster.
+    fn may_stay_quiet(&mut self, message: &Message) -> bool {
+        if message.kind != Kind::HeartbeatResponse {
+            return false;
+        }
+        let (last, committed) = self.extent();
+        self.is_quiet = !self.is_quiet && message.context.is_empty() && last == committed;
+        self.is_quiet
     }
 
     /// The log in memory changes at once; the same goes to the disk. A commit index alone need not be durable.
@@ -410,10 +447,18 @@ impl Machine for Replica {
                 if self.restoring.is_none() {
                     self.node.advance_apply();
                 }
+                if self.writing.is_none() {
+                    let votes = std::mem::take(&mut self.votes);
+                    votes.into_iter().for_each(|(from, vote)| self.step_engine(from, vote));
+                }
             }
         }
         self.settle(out);
     }
+}
+
+fn is_question(message: &raft::eraftpb::Message) -> bool {
+    matches!(message.msg_type, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
 }
 
 fn config(settings: &Settings, applied: u64) -> Config {

@@ -211,7 +211,12 @@ impl Specification {
         let has_voted_for =
             |whom: NodeId| state.term > message.term || (state.term, state.vote) == (message.term, whom.0);
         match message.kind {
-            Kind::RequestVote => check(has_voted_for(id), "a candidate whose own vote is not durable"),
+            // Its own vote counts only once it is durable. But a candidate that forgot entries after it asked, and stands
+            // again in the same term, would be elected with votes for the longer log.
+            Kind::RequestVote => {
+                let is_durable = disk.last() == message.index && disk.term(message.index) == Ok(message.log_term);
+                check(is_durable, "a candidate that asks with a log that is not durable")
+            }
             Kind::RequestVoteResponse if !message.reject => {
                 let first = *self.votes.entry((message.term, id)).or_insert(to);
                 check(first == to, "two votes in one term")?;
@@ -292,8 +297,10 @@ fn allows_role(id: NodeId, before: &View, cause: &Cause, after: &View) -> Verdic
             if *term == after.term);
         let is_alone =
             matches!(cause, Cause::Command(Command::Campaign) | Cause::Tick) && before.term + 1 == after.term;
+        // Votes that came early wait until one's own is durable.
+        let is_late = matches!(cause, Cause::Persisted);
         check(
-            is_alone || is_voted && before.role == Role::Candidate && is_same_term,
+            is_alone || (is_voted || is_late) && before.role == Role::Candidate && is_same_term,
             "a leader that nobody voted for",
         )?;
         check(after.vote == Some(id), "a leader that did not vote for itself")?;
