@@ -17,6 +17,8 @@ pub struct Detector {
     rules: Rules,
     now_us: u64,
     heard_at_us: u64,
+    /// When the next look was put off last.
+    put_off_at_us: u64,
     /// Not before this, whatever was heard when: a grace after a pause of one's own.
     grace_until_us: u64,
     /// What happened in the present stretch of time, and in the one before.
@@ -67,6 +69,7 @@ impl Detector {
             rules,
             now_us: 0,
             heard_at_us: 0,
+            put_off_at_us: 0,
             grace_until_us: 0,
             lately: [Worst::default(); 2],
             stretch_ends_us: STRETCH_US,
@@ -99,12 +102,18 @@ impl Detector {
         exactly(self.allowance_us())
     }
 
-    /// The leader gave a sign of life.
-    pub fn heard(&mut self) {
+    /// The leader gave a sign of life. Says when to look, if that is long enough ago since it was said last: a look that is
+    /// put off costs less than one that finds nothing, but not after every single message.
+    pub fn heard(&mut self) -> Option<Delay> {
         let gap_us = self.now_us.saturating_sub(self.heard_at_us);
         let worst = &mut self.lately[0].gap_us;
         *worst = gap_us.max(*worst);
         self.heard_at_us = self.now_us.max(self.heard_at_us);
+        let is_long_ago = self.now_us.saturating_sub(self.put_off_at_us) >= self.rules.heartbeat_us / 2;
+        is_long_ago.then(|| {
+            self.put_off_at_us = self.now_us;
+            exactly(self.allowance_us())
+        })
     }
 
     /// Is it too late?

@@ -225,7 +225,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
     fn on_message(&mut self, from: NodeId, message: Message<E::Message>, out: &mut Outbox<Self>) {
         self.hearing.on_message(from);
         if self.leader == Some(from) {
-            self.detector.heard();
+            let look = self.detector.heard();
+            look.into_iter().for_each(|delay| out.set(Timer::Silence, delay));
         }
         match message {
             Message::Election(message) => self.on_election_message(from, message, out),
