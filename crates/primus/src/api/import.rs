@@ -84,7 +84,7 @@ pub(super) async fn import(
         let message = format!("batch is {batch}");
         return Problem::usage(message, "choose a number from 1 to 10000").into_response();
     }
-    if let Some(api) = context.elsewhere(&request) {
+    if let Some(api) = context.elsewhere(request.headers()).await {
         return context.pass_on_within(PASSING_TIME, request, api).await;
     }
     let acknowledged = Written { written: 0, index: 0 };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
-use axum::http::{Method, Request};
+use axum::http::{HeaderMap, Method, Request};
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -37,6 +37,8 @@ pub(super) const KEY_LEN_MAX: usize = 1024;
 const ORDER_LEN_MAX: usize = 16 * 1024;
 /// How long another server may take to lead once the old leader has stepped down.
 const TRANSFER_TIME: Duration = Duration::from_secs(2);
+/// How long a request waits while nobody leads: a failover takes less.
+const LEADERLESS_TIME: Duration = Duration::from_millis(200);
 
 /// What handlers need to know.
 #[derive(Debug, Clone)]
@@ -81,11 +83,14 @@ impl Context {
             .with_state(self)
     }
 
-    /// The leader's API, if another server leads and the request did not come through one already.
-    pub(super) fn elsewhere(&self, request: &Request<Body>) -> Option<SocketAddr> {
-        let view = self.handle.view.borrow();
+    /// The leader's API, if another server leads and the request did not come through one already. Between two leaders it
+    /// waits a moment for the next one.
+    pub(super) async fn elsewhere(&self, headers: &HeaderMap) -> Option<SocketAddr> {
+        let mut view = self.handle.view.clone();
+        _ = tokio::time::timeout(LEADERLESS_TIME, view.wait_for(|view| view.leader.is_some())).await;
+        let view = view.borrow();
         let leader = view.leader.filter(|leader| *leader != view.id)?;
-        let is_first_hop = !request.headers().contains_key(PASSED_ON);
+        let is_first_hop = !headers.contains_key(PASSED_ON);
         self.servers.get(&leader).filter(|_| is_first_hop).map(|places| places.api)
     }
 
@@ -155,7 +160,7 @@ async fn leader(State(context): State<Context>) -> Json<LeaderAnswer> {
 
 /// The leader knows most: how far everybody is. A follower without one tells what it knows.
 async fn status(State(context): State<Context>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(&request) {
+    if let Some(api) = context.elsewhere(request.headers()).await {
         let answer = context.pass_on(request, api).await;
         if answer.status().is_success() {
             return answer;
@@ -171,7 +176,7 @@ async fn elect(State(context): State<Context>) -> Json<serde_json::Value> {
 }
 
 async fn resign(State(context): State<Context>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(&request) {
+    if let Some(api) = context.elsewhere(request.headers()).await {
         return context.proxy.pass_on(request, api, ANSWER_TIME).await;
     }
     hand_over(&context, None, Reason::Resigned).await
@@ -183,7 +188,7 @@ struct To {
 }
 
 async fn transfer(State(context): State<Context>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(&request) {
+    if let Some(api) = context.elsewhere(request.headers()).await {
         return context.proxy.pass_on(request, api, ANSWER_TIME).await;
     }
     let body = match bodies::read(request, ORDER_LEN_MAX).await {
@@ -244,7 +249,7 @@ async fn list(
     Query(Prefix { prefix }): Query<Prefix>,
     request: Request<Body>,
 ) -> Response {
-    if let Some(api) = context.elsewhere(&request) {
+    if let Some(api) = context.elsewhere(request.headers()).await {
         return context.pass_on(request, api).await;
     }
     match context.ask(|reply| Ask::List(prefix, reply)).await {
@@ -258,7 +263,7 @@ async fn list(
 }
 
 async fn read(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(&request) {
+    if let Some(api) = context.elsewhere(request.headers()).await {
         return context.pass_on(request, api).await;
     }
     match context.ask(|reply| Ask::Get(key.clone(), reply)).await {
@@ -270,7 +275,7 @@ async fn read(State(context): State<Context>, Path(key): Path<String>, request: 
 }
 
 async fn write(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(&request) {
+    if let Some(api) = context.elsewhere(request.headers()).await {
         return context.pass_on(request, api).await;
     }
     match bodies::read(request, VALUE_LEN_MAX).await {
@@ -284,7 +289,7 @@ async fn write(State(context): State<Context>, Path(key): Path<String>, request:
 }
 
 async fn forget(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(&request) {
+    if let Some(api) = context.elsewhere(request.headers()).await {
         return context.pass_on(request, api).await;
     }
     change(&context, &key, Change::Delete(&key)).await
