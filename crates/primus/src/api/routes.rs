@@ -37,7 +37,7 @@ pub(super) const KEY_LEN_MAX: usize = 1024;
 const ORDER_LEN_MAX: usize = 16 * 1024;
 /// How long another server may take to lead once the old leader has stepped down.
 const TRANSFER_TIME: Duration = Duration::from_secs(2);
-/// How long a request waits while nobody leads: a failover takes less.
+/// How long after the last leader was lost a request waits for the next one: a failover takes less.
 const LEADERLESS_TIME: Duration = Duration::from_millis(200);
 
 /// What handlers need to know.
@@ -87,7 +87,10 @@ impl Context {
     /// waits a moment for the next one.
     pub(super) async fn elsewhere(&self, headers: &HeaderMap) -> Option<SocketAddr> {
         let mut view = self.handle.view.clone();
-        _ = tokio::time::timeout(LEADERLESS_TIME, view.wait_for(|view| view.leader.is_some())).await;
+        let since = view.borrow().since;
+        // Whoever has been without a leader for longer is cut off, and says so at once.
+        let rest = LEADERLESS_TIME.saturating_sub(since.elapsed().unwrap_or(LEADERLESS_TIME));
+        _ = tokio::time::timeout(rest, view.wait_for(|view| view.leader.is_some())).await;
         let view = view.borrow();
         let leader = view.leader.filter(|leader| *leader != view.id)?;
         let is_first_hop = !headers.contains_key(PASSED_ON);
