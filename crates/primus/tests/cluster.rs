@@ -170,6 +170,30 @@ fn a_farm_outlives_its_leader_and_takes_it_back() {
 }
 
 #[test]
+fn a_ring_of_servers_is_led_by_the_highest_id_that_is_alive() {
+    let place = Place::new();
+    let farm = place.up("--servers 5 --algorithm ring");
+    // Between two leaders there is none, and the command says so by its code.
+    let leads = |wanted: u64| {
+        let needle = format!("\"leader\":{wanted},");
+        eventually("the right leader", || place.primus("leader -o json").stdout.contains(&needle).then_some(()));
+    };
+    leads(5);
+    assert_eq!(place.json("kv put colour red")["key"], "colour");
+    place.json("chaos kill 5");
+    leads(4);
+    place.json("chaos freeze 4");
+    leads(3);
+    assert_eq!(place.primus("kv get colour").stdout, "red\n");
+    place.json("chaos thaw 4");
+    place.json("chaos restart 5");
+    // The better takes over from the worse once it has everything.
+    leads(5);
+    assert_eq!(place.primus("kv get colour").stdout, "red\n");
+    farm.end();
+}
+
+#[test]
 fn values_are_put_listed_and_deleted() {
     let place = Place::new();
     let _farm = place.up("--servers 1");
