@@ -5,6 +5,7 @@
 
 pub mod disk;
 pub mod events;
+pub mod handle;
 pub mod links;
 pub mod load;
 pub mod meters;

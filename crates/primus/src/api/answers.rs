@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use primus_core::load::Score;
-use primus_node::node::{Unable, View};
+use primus_node::handle::{Unable, View};
 use primus_replica::Role;
 use primus_server::transfer::Obstacle;
 use serde::Serialize;

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use futures_util::StreamExt;
 use memchr::{memchr_iter, memrchr};
-use primus_node::node::Unable;
+use primus_node::handle::Unable;
 use primus_server::register::Change;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;

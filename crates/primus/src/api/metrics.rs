@@ -6,8 +6,8 @@
 use std::fmt::Write;
 
 use axum::extract::State;
+use primus_node::handle::View;
 use primus_node::meters::{Histogram, Meters};
-use primus_node::node::View;
 
 use super::routes::Context;
 

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use primus_node::node::Unable;
+use primus_node::handle::Unable;
 use tokio::time::timeout;
 
 use super::answers::Problem;

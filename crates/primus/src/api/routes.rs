@@ -18,7 +18,7 @@ use futures_util::{Stream, StreamExt, stream};
 use primus_core::NodeId;
 use primus_core::load::Score;
 use primus_node::events::Event;
-use primus_node::node::{Handle, Reply, Request as Ask, Unable};
+use primus_node::handle::{Handle, Reply, Request as Ask, Unable};
 use primus_server::Reason;
 use primus_server::register::Change;
 use serde::de::DeserializeOwned;

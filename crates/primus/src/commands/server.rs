@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
+use primus_node::handle::{Handle, Request};
 use primus_node::load::Meter;
-use primus_node::node::{self, Config, Handle, Request};
+use primus_node::node::{self, Config};
 use primus_node::store::{Identity, Opened, Store, WriteError};
 use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};

@@ -1,0 +1,147 @@
+//! How others on the same host talk to a running server: what it looks like, what can be asked of it, and why it cannot
+//! always do that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use primus_core::NodeId;
+use primus_core::load::{Load, Score};
+use primus_replica::{Role, Term};
+use primus_server::control::Reason;
+use primus_server::register::{Change, Proposal};
+use primus_server::transfer::Obstacle;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::events::History;
+use crate::meters::Meters;
+
+/// Where an answer goes.
+pub type Reply<T> = oneshot::Sender<Result<T, Unable>>;
+/// Values with the places in the log where they were set.
+pub type Values = Vec<(String, Bytes, u64)>;
+
+/// What a server looks like from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// This server.
+    pub id: NodeId,
+    /// What it is.
+    pub role: Role,
+    /// Who leads, as far as it knows.
+    pub leader: Option<NodeId>,
+    /// In which term.
+    pub term: Term,
+    /// Since when.
+    pub since: SystemTime,
+    /// Why.
+    pub reason: Reason,
+    /// How far the log is applied here.
+    pub applied: u64,
+    /// How far it reaches.
+    pub last: u64,
+    /// Its own load.
+    pub load: Load,
+    /// Who can be written to, and, at the leader, how far each is behind.
+    pub peers: BTreeMap<NodeId, PeerView>,
+    /// How often somebody was suspected.
+    pub suspicions: u64,
+    /// The longest turn of the loop.
+    pub longest_turn: Duration,
+}
+
+/// A peer as a server sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PeerView {
+    /// Can it be written to?
+    pub is_up: bool,
+    /// How much of the log it has, if this server leads.
+    pub matched: Option<u64>,
+    /// Its load, as last heard.
+    pub load: Option<Load>,
+}
+
+/// What can be asked of a server.
+#[derive(Debug)]
+pub enum Request {
+    /// Append these proposals; the answer tells where the last one is. See [`Handle::change`].
+    Propose(Proposals, Reply<u64>),
+    /// Read a key, linearizably.
+    Get(String, Reply<Option<(Bytes, u64)>>),
+    /// Read all keys that begin so, linearizably.
+    List(String, Reply<Values>),
+    /// Let another server lead: that one, or the best. The answer comes when somebody does.
+    Transfer(Option<NodeId>, Reason, Reply<()>),
+    /// Hold an election.
+    Elect,
+    /// Cut the links to these peers.
+    Cut(BTreeSet<NodeId>),
+    /// The load has been measured.
+    Load(Load),
+    /// Whatever is measured, this is the load; with nothing, what is measured counts again.
+    OverrideLoad(Option<Score>),
+}
+
+/// Changes of the register, as the log takes them. All of them are taken or none.
+#[derive(Debug)]
+pub struct Proposals {
+    /// The number of the last.
+    pub(crate) number: u64,
+    pub(crate) entries: Vec<Bytes>,
+}
+
+/// Why a request could not be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unable {
+    /// Another server leads.
+    #[error("server {0} leads, not this one")]
+    NotLeading(NodeId),
+    /// Nobody leads.
+    #[error("no server leads at the moment")]
+    NoLeader,
+    /// Too much is under way.
+    #[error("the leader is busy")]
+    Busy,
+    /// Leadership was lost while the request was under way.
+    #[error("leadership was lost; whether the write took place is unknown")]
+    Unknown,
+    /// Nobody took over.
+    #[error("{0}; the leader stays")]
+    NotTransferred(Obstacle),
+}
+
+/// A way to talk to a running server.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    pub(crate) requests: mpsc::UnboundedSender<Request>,
+    /// The process, and how many proposals it has made.
+    pub(crate) origin: u64,
+    pub(crate) numbers: Arc<AtomicU64>,
+    /// What the server looks like; changes are announced.
+    pub view: watch::Receiver<View>,
+    /// What has happened.
+    pub history: Arc<History>,
+    /// What is counted.
+    pub meters: Arc<Meters>,
+}
+
+impl Handle {
+    /// Asks for something; false once the server has ended and answers nothing any more.
+    pub fn ask(&self, request: Request) -> bool {
+        self.requests.send(request).is_ok()
+    }
+
+    /// Changes the register: each of these lists is one entry of the log, and takes place at once. The answer comes when
+    /// the last is acknowledged. The entries are made here, by the caller's thread, and not by the loop.
+    pub fn change<'a>(&self, lists: impl IntoIterator<Item = Vec<Change<'a>>>, reply: Reply<u64>) -> bool {
+        let mut number = 0;
+        let entry = |changes| {
+            number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+            Proposal { origin: self.origin, number, changes }.to_bytes()
+        };
+        let entries = lists.into_iter().map(entry).collect();
+        self.ask(Request::Propose(Proposals { number, entries }, reply))
+    }
+}
