@@ -10,6 +10,7 @@ mod proxy;
 mod routes;
 mod serve;
 
+pub(crate) use answers::text_of;
 pub(crate) use proxy::{PASSED_ON, Proxy};
 pub(crate) use routes::{Context, Places};
 pub(crate) use serve::serve;

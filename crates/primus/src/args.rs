@@ -20,7 +20,7 @@ pub(crate) use bench::{
     BenchTransferArgs, BurnArgs, Fault,
 };
 pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs};
-pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, ServerArgs};
+pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs};
 pub(crate) use guide::guide;
 
 /// Everything that was typed.

@@ -157,9 +157,12 @@ fn a_farm_outlives_its_leader_and_takes_it_back() {
 
     let killed = place.json("chaos kill leader");
     assert_eq!((&killed["server"], &killed["chaos"]), (&first.into(), &"kill".into()));
-    farm.leader_other_than(first);
+    let second = farm.leader_other_than(first);
     assert_eq!(place.primus("kv get colour").stdout, "blue\n");
     assert_eq!(place.primus(&format!("chaos kill {first}")).code, Some(1));
+    let diary = Path::new(farm.ready["dir"].as_str().unwrap()).join(format!("server-{second}.log"));
+    let noted = format!(" warn {second}: suspect {first} link_lost\n");
+    eventually("the server to write it down", || fs::read_to_string(&diary).ok()?.contains(&noted).then_some(()));
 
     let again = place.json(&format!("chaos restart {first}"));
     assert_ne!(again["pid"], killed["pid"]);

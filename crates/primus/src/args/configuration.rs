@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand, ValueEnum};
 
 use super::guide;
 use crate::settings::server::keys::{Fallback, KEYS, Key};
@@ -12,9 +12,19 @@ use crate::settings::server::layers::Override;
 pub(crate) struct ServerArgs {
     #[command(flatten)]
     pub(crate) choices: Choices,
+    /// How to write what happens to stderr; how much, $PRIMUS_LOG says: off, error, warn, info (the default), debug or trace
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
     /// End when this process ends
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) parent: Option<i32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

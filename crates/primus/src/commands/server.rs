@@ -1,5 +1,7 @@
 //! `primus server`: one server of a cluster, until its process ends.
 
+mod diagnostics;
+
 use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
@@ -18,7 +20,7 @@ use tokio::task::JoinError;
 
 use super::Verdict;
 use crate::api;
-use crate::args::ServerArgs;
+use crate::args::{LogFormat, ServerArgs};
 use crate::output::failure::Failure;
 use crate::settings::server::ServerSettings;
 
@@ -28,6 +30,7 @@ const CALLERS_MAX: u32 = 4096;
 /// Runs the server that the file describes.
 pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     let settings = super::config::read(&args.choices).settle()?;
+    let diary = Diary { level: diagnostics::Level::from_environment()?, format: args.log_format };
     let meter = Meter::open(&settings.load, settings.weights).map_err(|error| {
         Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
     })?;
@@ -41,7 +44,14 @@ pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     let runtime = single_threaded();
     let links = runtime.block_on(bind(settings.address, "address"))?;
     let web = runtime.block_on(bind(settings.api, "api"))?;
-    runtime.block_on(serve(settings, links, web, opened, meter))
+    runtime.block_on(serve(settings, links, web, opened, meter, diary))
+}
+
+/// How what happens is written to stderr.
+#[derive(Clone, Copy)]
+struct Diary {
+    level: diagnostics::Level,
+    format: LogFormat,
 }
 
 /// Connections are files, and by default a process may have few: strangers must not use up those that peers need.
@@ -74,6 +84,7 @@ async fn serve(
     web: TcpListener,
     opened: Opened,
     meter: Meter,
+    diary: Diary,
 ) -> Result<Verdict, Failure> {
     let config = Config { cluster: settings.farm.clone(), plan: settings.plan.clone() };
     let (ready, handle) = oneshot::channel();
@@ -85,7 +96,7 @@ async fn serve(
     };
     let measured = handle.clone();
     meter.watch(move |load| measured.ask(Request::Load(load)));
-    serve_api(settings, web, handle);
+    serve_api(settings, web, handle, diary);
     let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
     tokio::select! {
         ended = serving => Err(failed(ended)),
@@ -95,7 +106,8 @@ async fn serve(
 }
 
 /// The API has a thread of its own: however busy it is, the server's loop is not late.
-fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle) {
+fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: Diary) {
+    let history = Arc::clone(&handle.history);
     let context = api::Context {
         farm: settings.farm,
         servers: Arc::new(settings.servers),
@@ -109,6 +121,7 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle) {
         .spawn(move || {
             single_threaded().block_on(async {
                 let web = TcpListener::from_std(web).expect("a listener stays one");
+                tokio::spawn(diagnostics::write_down(settings.id.0, history, diary.level, diary.format));
                 api::serve(web, context.router()).await;
             });
         })

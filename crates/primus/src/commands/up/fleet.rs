@@ -89,7 +89,7 @@ impl<'a> Fleet<'a> {
             let Some(Ok(Some(status))) = child.as_mut().map(Child::try_wait) else { continue };
             *child = None;
             server.pid = None;
-            let last_words = last_line(&farms::log_file(&self.home.dir, server.id));
+            let last_words = last_complaint(&farms::log_file(&self.home.dir, server.id));
             deaths.push(Death { id: server.id, status, last_words });
         }
         if !deaths.is_empty() {
@@ -231,10 +231,13 @@ fn end(child: &mut Child) {
     _ = child.wait();
 }
 
-fn last_line(file: &Path) -> Option<String> {
+fn last_complaint(file: &Path) -> Option<String> {
     let text = fs::read(file).ok()?;
     let text = String::from_utf8_lossy(&text).into_owned();
-    text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_string)
+    // What begins with a time tells what happened, not why the server ended.
+    let is_complaint =
+        |line: &&str| !line.trim().is_empty() && !line.starts_with(|first: char| first.is_ascii_digit());
+    text.lines().rev().find(is_complaint).map(str::to_string)
 }
 
 fn election(args: &UpArgs) -> String {
