@@ -15,6 +15,7 @@ pub mod detector;
 pub mod election;
 pub mod handover;
 pub mod ids;
+pub mod ledger;
 pub mod load;
 pub mod machine;
 pub mod planted;

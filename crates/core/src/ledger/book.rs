@@ -1,0 +1,451 @@
+//! The ledger itself: entries in, one agreed state out.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::entry::{Batch, Entry, Report, Start, Target};
+use super::job::{Job, JobId, Spec};
+use super::task::{Outcome, State, TaskId, Verdict};
+
+/// What a farm agrees on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Ledger {
+    jobs: BTreeMap<JobId, Job>,
+    last_job: u64,
+    keys: BTreeMap<String, JobId>,
+    /// The newest results in full; of older ones only the state is left.
+    outcomes: BTreeMap<TaskId, Outcome>,
+    /// In the order in which they came, with the time.
+    finished: VecDeque<(u64, TaskId)>,
+    /// Who has the tasks that must not start twice.
+    starts: BTreeMap<TaskId, Start>,
+    workers: BTreeMap<String, Registration>,
+    counts: Counts,
+    limits: Limits,
+}
+
+/// What is agreed about a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Registration {
+    /// How much it can run at once.
+    pub slots: u16,
+    /// Does it get nothing new?
+    pub is_draining: bool,
+}
+
+/// How many tasks there are in each state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[expect(missing_docs, reason = "the names are those of the states")]
+pub struct Counts {
+    pub waiting: u64,
+    pub started: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub lost: u64,
+    pub cancelled: u64,
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Limits {
+    /// How many results are kept.
+    pub results: usize,
+    /// For how long.
+    pub age_ms: u64,
+    /// How many tasks may wait.
+    pub waiting: u64,
+}
+
+/// What an entry came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// The job has this number; it is not new if its key was known.
+    Submitted {
+        /// Its number.
+        job: JobId,
+        /// Did this entry make it?
+        is_new: bool,
+    },
+    /// Too much waits already, or the job has too many tasks.
+    Full,
+    /// This task's result is recorded.
+    Finished(TaskId),
+    /// This task is to run again.
+    Again(TaskId),
+    /// This task may start now: it is written down that it does.
+    MayStart(Start),
+    /// This task is not wanted any more.
+    Cancelled(TaskId),
+    /// A worker came, changed or went.
+    Workers,
+    /// The entry came too late, or made no sense.
+    Nothing,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { results: 100_000, age_ms: 24 * 3600 * 1000, waiting: 4_000_000 }
+    }
+}
+
+impl Ledger {
+    /// An empty ledger.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Applies what the log holds, and says what each entry came to.
+    pub fn apply(&mut self, batch: Batch) -> Vec<Effect> {
+        let time_ms = batch.time_ms;
+        let mut effects = Vec::with_capacity(batch.entries.len());
+        for entry in batch.entries {
+            self.apply_one(entry, time_ms, &mut effects);
+        }
+        self.forget(time_ms);
+        effects
+    }
+
+    fn apply_one(&mut self, entry: Entry, time_ms: u64, effects: &mut Vec<Effect>) {
+        match entry {
+            Entry::Submit { spec, key } => effects.push(self.submit(spec, key, time_ms)),
+            Entry::Finish(report) => effects.push(self.finish(report, time_ms)),
+            Entry::Start(start) => effects.push(self.start(start)),
+            Entry::Cancel(target) => self.cancel(target, time_ms, effects),
+            Entry::Retry(target) => self.retry(target, effects),
+            Entry::Join { worker, slots } => effects.push(self.join(worker, slots)),
+            Entry::Leave { worker } => effects.push(changed(self.workers.remove(&worker).is_some())),
+            Entry::Drain { worker, is_draining } => {
+                let known = self.workers.get_mut(&worker).map(|worker| worker.is_draining = is_draining);
+                effects.push(changed(known.is_some()));
+            }
+        }
+    }
+
+    fn submit(&mut self, spec: Spec, key: Option<String>, time_ms: u64) -> Effect {
+        if let Some(&job) = key.as_ref().and_then(|key| self.keys.get(key)) {
+            return Effect::Submitted { job, is_new: false };
+        }
+        let tasks = spec.fan.len();
+        if tasks == 0 || self.counts.waiting.saturating_add(tasks) > self.limits.waiting {
+            return Effect::Full;
+        }
+        self.last_job += 1;
+        let job = JobId(self.last_job);
+        if let Some(key) = &key {
+            self.keys.insert(key.clone(), job);
+        }
+        self.counts.waiting += tasks;
+        self.jobs.insert(job, Job::new(spec, time_ms, key));
+        Effect::Submitted { job, is_new: true }
+    }
+
+    /// The first result counts. A failure with attempts left is no result.
+    fn finish(&mut self, report: Report, time_ms: u64) -> Effect {
+        let Report { task, outcome } = report;
+        let Some((state, spec)) =
+            self.jobs.get(&task.job).and_then(|job| Some((job.state(task.index)?, &job.spec)))
+        else {
+            return Effect::Nothing;
+        };
+        let failures = match state {
+            State::Waiting { failures } => failures,
+            State::Started if self.starts.get(&task).is_some_and(|start| start.attempt == outcome.attempt) => 0,
+            _ => return Effect::Nothing,
+        };
+        let may_retry = !spec.is_once && failures < spec.retries;
+        let next = match &outcome.verdict {
+            Verdict::Lost => State::Lost,
+            verdict if verdict.is_success() => State::Done,
+            _ if may_retry => State::Waiting { failures: failures + 1 },
+            _ => State::Failed,
+        };
+        self.set_state(task, next);
+        if !next.is_final() {
+            return Effect::Again(task);
+        }
+        self.starts.remove(&task);
+        self.outcomes.insert(task, outcome);
+        self.finished.push_back((time_ms, task));
+        Effect::Finished(task)
+    }
+
+    fn start(&mut self, start: Start) -> Effect {
+        let task = start.task;
+        if !matches!(self.state(task), Some(State::Waiting { .. })) {
+            return Effect::Nothing;
+        }
+        self.set_state(task, State::Started);
+        self.starts.insert(task, start.clone());
+        Effect::MayStart(start)
+    }
+
+    fn cancel(&mut self, target: Target, time_ms: u64, effects: &mut Vec<Effect>) {
+        for task in self.tasks_of(target, |state| !state.is_final()) {
+            self.set_state(task, State::Cancelled);
+            self.starts.remove(&task);
+            self.finished.push_back((time_ms, task));
+            effects.push(Effect::Cancelled(task));
+        }
+    }
+
+    fn retry(&mut self, target: Target, effects: &mut Vec<Effect>) {
+        let ended_badly = |state: State| matches!(state, State::Failed | State::Lost | State::Cancelled);
+        let again: BTreeSet<TaskId> = self.tasks_of(target, ended_badly).into_iter().collect();
+        self.finished.retain(|(_, task)| !again.contains(task));
+        for task in again {
+            self.set_state(task, State::Waiting { failures: 0 });
+            self.outcomes.remove(&task);
+            effects.push(Effect::Again(task));
+        }
+    }
+
+    fn join(&mut self, worker: String, slots: u16) -> Effect {
+        let is_draining = self.workers.get(&worker).is_some_and(|known| known.is_draining);
+        let now = Registration { slots, is_draining };
+        changed(self.workers.insert(worker, now.clone()) != Some(now))
+    }
+
+    fn tasks_of(&self, target: Target, is_wanted: impl Fn(State) -> bool) -> Vec<TaskId> {
+        match target {
+            Target::Task(task) => {
+                self.state(task).filter(|state| is_wanted(*state)).map(|_| task).into_iter().collect()
+            }
+            Target::Job(job) => {
+                let states = self.jobs.get(&job).into_iter().flat_map(Job::states);
+                let numbered = (1..).zip(states).filter(|(_, state)| is_wanted(*state));
+                numbered.map(|(index, _)| TaskId { job, index }).collect()
+            }
+        }
+    }
+
+    fn set_state(&mut self, task: TaskId, state: State) {
+        let Some(before) = self.jobs.get_mut(&task.job).and_then(|job| job.set_state(task.index, state)) else {
+            return;
+        };
+        *self.counts.of(before) -= 1;
+        *self.counts.of(state) += 1;
+    }
+
+    /// Old results go; a job goes with the last of them.
+    fn forget(&mut self, now_ms: u64) {
+        let age_ms = self.limits.age_ms;
+        let is_old = |(time_ms, _): &(u64, TaskId)| time_ms.saturating_add(age_ms) <= now_ms;
+        while self.finished.len() > self.limits.results || self.finished.front().is_some_and(is_old) {
+            let Some((_, task)) = self.finished.pop_front() else { return };
+            self.outcomes.remove(&task);
+            self.forget_job(task.job);
+        }
+    }
+
+    /// A job is forgotten once all of it has ended and none of its results is left.
+    fn forget_job(&mut self, id: JobId) {
+        let range = TaskId { job: id, index: 0 }..TaskId { job: JobId(id.0 + 1), index: 0 };
+        let is_over = self.jobs.get(&id).is_some_and(|job| job.open() == 0);
+        if !is_over || self.outcomes.range(range).next().is_some() {
+            return;
+        }
+        let Some(job) = self.jobs.remove(&id) else { return };
+        job.states().for_each(|state| *self.counts.of(state) -= 1);
+        job.key.and_then(|key| self.keys.remove(&key));
+    }
+
+    /// A job, if it is known.
+    #[must_use]
+    pub fn job(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(&id)
+    }
+
+    /// All jobs from this number on.
+    pub fn jobs(&self, from: JobId) -> impl DoubleEndedIterator<Item = (JobId, &Job)> {
+        self.jobs.range(from..).map(|(id, job)| (*id, job))
+    }
+
+    /// What is agreed about a task.
+    #[must_use]
+    pub fn state(&self, task: TaskId) -> Option<State> {
+        self.jobs.get(&task.job)?.state(task.index)
+    }
+
+    /// A task's result, if it is still kept.
+    #[must_use]
+    pub fn outcome(&self, task: TaskId) -> Option<&Outcome> {
+        self.outcomes.get(&task)
+    }
+
+    /// Who has the tasks that must not start twice.
+    pub fn starts(&self) -> impl Iterator<Item = &Start> {
+        self.starts.values()
+    }
+
+    /// The workers.
+    #[must_use]
+    pub const fn workers(&self) -> &BTreeMap<String, Registration> {
+        &self.workers
+    }
+
+    /// How many tasks there are in each state.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How much is kept.
+    #[must_use]
+    pub const fn limits(&self) -> Limits {
+        self.limits
+    }
+}
+
+impl Counts {
+    const fn of(&mut self, state: State) -> &mut u64 {
+        match state {
+            State::Waiting { .. } => &mut self.waiting,
+            State::Started => &mut self.started,
+            State::Done => &mut self.done,
+            State::Failed => &mut self.failed,
+            State::Lost => &mut self.lost,
+            State::Cancelled => &mut self.cancelled,
+        }
+    }
+}
+
+const fn changed(is_changed: bool) -> Effect {
+    if is_changed { Effect::Workers } else { Effect::Nothing }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Attempt, Fan, Work};
+
+    fn spec(fan: Fan) -> Spec {
+        Spec {
+            name: String::new(),
+            work: Work::Kind { name: "noop".into(), input: Vec::new() },
+            fan,
+            retries: 0,
+            timeout_ms: None,
+            is_once: false,
+            priority: 0,
+            cpus: 1,
+        }
+    }
+
+    fn outcome(sequence: u64, code: u8) -> Outcome {
+        Outcome {
+            attempt: Attempt { term: 1, sequence },
+            worker: "w1".into(),
+            verdict: Verdict::Exited(code),
+            started_ms: 0,
+            took_us: 0,
+            stdout: Default::default(),
+            stderr: Default::default(),
+        }
+    }
+
+    fn apply(ledger: &mut Ledger, time_ms: u64, entry: Entry) -> Vec<Effect> {
+        ledger.apply(Batch { time_ms, entries: alloc::vec![entry] })
+    }
+
+    fn submit(ledger: &mut Ledger, spec: Spec, key: Option<&str>) -> Effect {
+        apply(ledger, 0, Entry::Submit { spec, key: key.map(String::from) }).remove(0)
+    }
+
+    fn finish(ledger: &mut Ledger, job: u64, index: u64, sequence: u64, code: u8) -> Effect {
+        let task = TaskId { job: JobId(job), index };
+        apply(ledger, 0, Entry::Finish(Report { task, outcome: outcome(sequence, code) })).remove(0)
+    }
+
+    fn task(job: u64, index: u64) -> TaskId {
+        TaskId { job: JobId(job), index }
+    }
+
+    #[test]
+    fn a_key_makes_one_job_however_often_it_is_submitted() {
+        let mut ledger = Ledger::default();
+        for (expected, is_new) in [(1, true), (1, false)] {
+            let effect = submit(&mut ledger, spec(Fan::One), Some("once"));
+            assert_eq!(effect, Effect::Submitted { job: JobId(expected), is_new });
+        }
+        assert_eq!(submit(&mut ledger, spec(Fan::One), None), Effect::Submitted { job: JobId(2), is_new: true });
+    }
+
+    #[test]
+    fn the_first_result_counts() {
+        let mut ledger = Ledger::default();
+        submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), None);
+        assert_eq!(finish(&mut ledger, 1, 2, 7, 0), Effect::Finished(task(1, 2)));
+        assert_eq!(finish(&mut ledger, 1, 2, 8, 1), Effect::Nothing);
+        assert_eq!(ledger.outcome(task(1, 2)).map(|outcome| outcome.attempt.sequence), Some(7));
+        assert_eq!((ledger.counts().waiting, ledger.counts().done), (2, 1));
+        for (job, index) in [(1, 0), (1, 4), (9, 1)] {
+            assert_eq!(finish(&mut ledger, job, index, 9, 0), Effect::Nothing, "{job}.{index} does not exist");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_as_often_as_was_asked() {
+        let mut ledger = Ledger::default();
+        submit(&mut ledger, Spec { retries: 2, ..spec(Fan::One) }, None);
+        assert_eq!(finish(&mut ledger, 1, 1, 1, 3), Effect::Again(task(1, 1)));
+        assert_eq!(finish(&mut ledger, 1, 1, 2, 3), Effect::Again(task(1, 1)));
+        assert_eq!(finish(&mut ledger, 1, 1, 3, 3), Effect::Finished(task(1, 1)));
+        assert_eq!(ledger.state(task(1, 1)), Some(State::Failed));
+        assert_eq!(apply(&mut ledger, 0, Entry::Retry(Target::Job(JobId(1)))), [Effect::Again(task(1, 1))]);
+        assert_eq!(finish(&mut ledger, 1, 1, 4, 0), Effect::Finished(task(1, 1)));
+    }
+
+    #[test]
+    fn a_task_that_must_not_start_twice_starts_once() {
+        let mut ledger = Ledger::default();
+        submit(&mut ledger, Spec { is_once: true, ..spec(Fan::One) }, None);
+        let start =
+            |sequence| Start { task: task(1, 1), worker: "w1".into(), attempt: Attempt { term: 1, sequence } };
+        assert_eq!(apply(&mut ledger, 0, Entry::Start(start(1))), [Effect::MayStart(start(1))]);
+        assert_eq!(apply(&mut ledger, 0, Entry::Start(start(2))), [Effect::Nothing]);
+        assert_eq!(finish(&mut ledger, 1, 1, 2, 0), Effect::Nothing, "of an attempt that never was");
+        assert_eq!(finish(&mut ledger, 1, 1, 1, 1), Effect::Finished(task(1, 1)));
+        assert_eq!(ledger.state(task(1, 1)), Some(State::Failed));
+        assert_eq!(ledger.starts().count(), 0);
+    }
+
+    #[test]
+    fn what_is_cancelled_has_no_result() {
+        let mut ledger = Ledger::default();
+        submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), None);
+        finish(&mut ledger, 1, 1, 1, 0);
+        let effects = apply(&mut ledger, 0, Entry::Cancel(Target::Job(JobId(1))));
+        assert_eq!(effects, [Effect::Cancelled(task(1, 2)), Effect::Cancelled(task(1, 3))]);
+        assert_eq!(finish(&mut ledger, 1, 2, 2, 0), Effect::Nothing);
+        assert_eq!((ledger.counts().done, ledger.counts().cancelled), (1, 2));
+    }
+
+    #[test]
+    fn old_results_go_and_their_jobs_with_them() {
+        let mut ledger = Ledger::new(Limits { results: 2, age_ms: 1000, waiting: 10 });
+        submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), Some("key"));
+        (1..=3).for_each(|index| _ = finish(&mut ledger, 1, index, index, 0));
+        assert_eq!(ledger.outcome(task(1, 1)), None, "only two are kept");
+        assert_eq!(ledger.state(task(1, 1)), Some(State::Done), "but that it ended is known");
+        apply(&mut ledger, 1000, Entry::Leave { worker: "nobody".into() });
+        assert_eq!((ledger.jobs(JobId(0)).count(), ledger.counts()), (0, Counts::default()));
+        assert_eq!(
+            submit(&mut ledger, spec(Fan::One), Some("key")),
+            Effect::Submitted { job: JobId(2), is_new: true }
+        );
+    }
+
+    #[test]
+    fn too_much_is_refused_without_allocating_it() {
+        let mut ledger = Ledger::default();
+        assert_eq!(submit(&mut ledger, spec(Fan::Array { first: 1, last: 1_000_000_000_000 }), None), Effect::Full);
+        assert_eq!(submit(&mut ledger, spec(Fan::Array { first: 0, last: u64::MAX }), None), Effect::Full);
+        assert_eq!(ledger, Ledger::default());
+    }
+}

@@ -1,0 +1,236 @@
+//! One submission: what to run, how often, and under which conditions.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::task::State;
+
+/// The number of a job; the ledger counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct JobId(pub u64);
+
+/// What is submitted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Spec {
+    /// What people call it.
+    pub name: String,
+    /// What to do.
+    pub work: Work,
+    /// How many tasks it makes.
+    pub fan: Fan,
+    /// How often a task that failed is tried again.
+    pub retries: u8,
+    /// How long a task may run.
+    pub timeout_ms: Option<u64>,
+    /// Must no task start twice, even if that loses one?
+    pub is_once: bool,
+    /// Greater comes first.
+    pub priority: i16,
+    /// How many slots a task takes.
+    pub cpus: u16,
+}
+
+/// What a task does.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Work {
+    /// Runs a program.
+    Command(CommandLine),
+    /// Calls what a worker has registered under this name.
+    Kind {
+        /// Which handler.
+        name: String,
+        /// What it is given.
+        input: Vec<u8>,
+    },
+}
+
+/// A program and what it is given. No shell is involved.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct CommandLine {
+    /// The program, then its arguments. `{}` becomes the task's own argument.
+    pub arguments: Vec<String>,
+    /// Added to the worker's environment.
+    pub environment: Vec<(String, String)>,
+    /// Where it runs; the worker's own folder if nothing is said.
+    pub directory: Option<String>,
+    /// What it reads.
+    pub stdin: Vec<u8>,
+    /// How much it gives way to others.
+    pub nice: u8,
+}
+
+/// How many tasks a job has, and what tells them apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Fan {
+    /// One.
+    One,
+    /// One for each number, both ends included.
+    Array {
+        /// The first number.
+        first: u64,
+        /// The last one.
+        last: u64,
+    },
+    /// One for each line.
+    Lines(Lines),
+}
+
+/// Many lines in one piece of memory: a line of 40 bytes takes 44.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Lines {
+    text: String,
+    /// Where each line ends.
+    ends: Vec<u32>,
+}
+
+/// A job in the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Job {
+    /// What was submitted.
+    pub spec: Spec,
+    /// When, on the leader's clock, in milliseconds since 1970.
+    pub submitted_ms: u64,
+    /// The name under which it cannot be submitted twice.
+    pub key: Option<String>,
+    /// What is agreed about each task.
+    states: Vec<State>,
+    /// How many tasks have no final state.
+    open: u64,
+}
+
+impl Fan {
+    /// How many tasks there are.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::One => 1,
+            Self::Array { first, last } => last.saturating_sub(*first).saturating_add(1),
+            Self::Lines(lines) => lines.ends.len() as u64,
+        }
+    }
+
+    /// Are there none?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What tells the task at this place (from 1) from the others: its number or its line.
+    #[must_use]
+    pub fn argument(&self, index: u64) -> String {
+        match self {
+            Self::One => index.to_string(),
+            Self::Array { first, .. } => first.saturating_add(index).saturating_sub(1).to_string(),
+            Self::Lines(lines) => lines.get(index).unwrap_or_default().to_string(),
+        }
+    }
+}
+
+impl Lines {
+    /// Adds a line; false if there are too many bytes already.
+    pub fn push(&mut self, line: &str) -> bool {
+        let Ok(end) = u32::try_from(self.text.len() + line.len()) else { return false };
+        self.text.push_str(line);
+        self.ends.push(end);
+        true
+    }
+
+    /// The line at this place, from 1.
+    #[must_use]
+    pub fn get(&self, index: u64) -> Option<&str> {
+        let place = usize::try_from(index.checked_sub(1)?).ok()?;
+        let end = *self.ends.get(place)? as usize;
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        self.text.get(start..end)
+    }
+}
+
+impl CommandLine {
+    /// The arguments of one task: every `{}` becomes `argument`.
+    #[must_use]
+    pub fn arguments_for(&self, argument: &str) -> Vec<String> {
+        self.arguments.iter().map(|text| text.replace("{}", argument)).collect()
+    }
+}
+
+impl Job {
+    /// A job none of whose tasks has begun.
+    #[must_use]
+    pub fn new(spec: Spec, submitted_ms: u64, key: Option<String>) -> Self {
+        let open = spec.fan.len();
+        let states = alloc::vec![State::Waiting { failures: 0 }; usize::try_from(open).unwrap_or(0)];
+        Self { spec, submitted_ms, key, states, open }
+    }
+
+    /// What is agreed about the task at this place, from 1.
+    #[must_use]
+    pub fn state(&self, index: u64) -> Option<State> {
+        self.states.get(usize::try_from(index.checked_sub(1)?).ok()?).copied()
+    }
+
+    /// How many tasks have no final state.
+    #[must_use]
+    pub const fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// All states, in order.
+    pub fn states(&self) -> impl Iterator<Item = State> + '_ {
+        self.states.iter().copied()
+    }
+
+    /// Changes what is agreed about a task that exists; gives back what was.
+    pub(super) fn set_state(&mut self, index: u64, state: State) -> Option<State> {
+        let slot = self.states.get_mut(usize::try_from(index.checked_sub(1)?).ok()?)?;
+        let before = core::mem::replace(slot, state);
+        match (before.is_final(), state.is_final()) {
+            (false, true) => self.open -= 1,
+            (true, false) => self.open += 1,
+            _ => {}
+        }
+        Some(before)
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_task_gets_its_number_or_its_line() {
+        let mut lines = Lines::default();
+        for line in ["a", "", "long line", "ü"] {
+            assert!(lines.push(line));
+        }
+        let fan = Fan::Lines(lines);
+        assert_eq!(fan.len(), 4);
+        let all: Vec<String> = (1..=5).map(|index| fan.argument(index)).collect();
+        assert_eq!(all, ["a", "", "long line", "ü", ""]);
+        assert_eq!(Fan::Array { first: 5, last: 9 }.argument(2), "6");
+        assert_eq!(Fan::Array { first: 5, last: 9 }.len(), 5);
+        assert_eq!(Fan::Array { first: 0, last: u64::MAX }.len(), u64::MAX);
+    }
+
+    #[test]
+    fn braces_become_the_argument_and_nothing_else_is_expanded() {
+        let command = CommandLine {
+            arguments: ["cp", "{}", "$HOME/{}.b"].map(String::from).to_vec(),
+            ..CommandLine::default()
+        };
+        assert_eq!(command.arguments_for("x"), ["cp", "x", "$HOME/x.b"]);
+    }
+}

@@ -1,0 +1,17 @@
+//! What a farm agrees on: jobs, their tasks' results, and who its workers are.
+//!
+//! Everything here is changed by entries of the replicated log and by nothing else. [`Ledger::apply`] is deterministic and
+//! total: the same entries give the same ledger everywhere, and an entry that makes no sense (a result of an unknown task,
+//! a second result) changes nothing. Who runs what at the moment is not in here: that is the leader's own business, and a
+//! new leader finds it out from the workers.
+
+pub mod entry;
+pub mod job;
+pub mod task;
+
+mod book;
+
+pub use book::{Counts, Effect, Ledger, Limits, Registration};
+pub use entry::{Batch, Entry, Report, Start, Target};
+pub use job::{CommandLine, Fan, Job, JobId, Spec, Work};
+pub use task::{Attempt, Outcome, State, TaskId, Verdict};

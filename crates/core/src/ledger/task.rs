@@ -1,0 +1,175 @@
+//! One unit of work: its name, what is agreed about it, and how it ended.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::num::ParseIntError;
+use core::str::FromStr;
+
+use super::job::JobId;
+
+/// Names a task: `12.7` is the seventh task of job 12.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct TaskId {
+    /// Its job.
+    pub job: JobId,
+    /// Its place in the job, from 1.
+    pub index: u64,
+}
+
+/// Names one start of a task. A bare number would be given out twice by two leaders, so the term is part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Attempt {
+    /// The term of the leader that handed it out.
+    pub term: u64,
+    /// Which of that leader's attempts it is.
+    pub sequence: u64,
+}
+
+/// What is agreed about a task. Two bytes, because there may be millions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum State {
+    /// It has no result yet, and has failed this often.
+    Waiting {
+        /// Failed attempts so far.
+        failures: u8,
+    },
+    /// A task that must not run twice has been given to a worker.
+    Started,
+    /// It ended well.
+    Done,
+    /// It ended badly, and has no attempts left.
+    Failed,
+    /// It must not run twice, and nobody knows how its only attempt ended.
+    Lost,
+    /// Somebody did not want it any more.
+    Cancelled,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Verdict {
+    /// The program ended with this code.
+    Exited(u8),
+    /// A signal ended it.
+    Signalled(u8),
+    /// It took longer than it may.
+    TimedOut,
+    /// It could not be started, for this reason.
+    Refused(String),
+    /// Its worker is gone, and it must not run twice.
+    Lost,
+}
+
+/// The recorded result of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Outcome {
+    /// Which start of the task this was.
+    pub attempt: Attempt,
+    /// Who ran it.
+    pub worker: String,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// When it started, on the worker's clock, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// How long it ran, in microseconds.
+    pub took_us: u64,
+    /// The end of what it printed.
+    pub stdout: Tail,
+    /// The end of its complaints.
+    pub stderr: Tail,
+}
+
+/// The last part of a stream, and how long the whole was.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Tail {
+    /// How many bytes there were.
+    pub total: u64,
+    /// The last of them, at most [`Tail::LEN_MAX`].
+    pub bytes: Vec<u8>,
+}
+
+impl Tail {
+    /// How much of a stream a result carries.
+    pub const LEN_MAX: usize = 4096;
+}
+
+impl Verdict {
+    /// Did it end well?
+    #[must_use]
+    pub const fn is_success(&self) -> bool {
+        matches!(self, Self::Exited(0))
+    }
+}
+
+impl State {
+    /// Will nothing happen to it any more, unless somebody asks for it?
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        !matches!(self, Self::Waiting { .. } | Self::Started)
+    }
+
+    /// The state's name, as output contracts spell it. A task that waits may run at the moment; only the leader knows.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting { .. } => "queued",
+            Self::Started => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.job, self.index)
+    }
+}
+
+impl FromStr for TaskId {
+    type Err = ParseIntError;
+
+    /// A job's number alone is its first task.
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        let (job, index) = text.split_once('.').unwrap_or((text, "1"));
+        Ok(Self { job: JobId(job.parse()?), index: index.parse()? })
+    }
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.term, self.sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_state_takes_two_bytes() {
+        assert_eq!(size_of::<State>(), 2);
+    }
+
+    #[test]
+    fn task_names_read_back_as_written() {
+        let task = TaskId { job: JobId(12), index: 7 };
+        assert_eq!(task.to_string(), "12.7");
+        assert_eq!("12.7".parse(), Ok(task));
+        assert_eq!("12".parse(), Ok(TaskId { index: 1, ..task }));
+        for wrong in ["", "12.", ".7", "12.7.1", "a"] {
+            assert!(wrong.parse::<TaskId>().is_err(), "{wrong}");
+        }
+    }
+}
