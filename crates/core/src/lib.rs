@@ -13,6 +13,7 @@ extern crate std;
 
 pub mod detector;
 pub mod election;
+pub mod farm;
 pub mod handover;
 pub mod ids;
 pub mod ledger;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::entry::{Batch, Entry, Report, Start, Target};
 use super::job::{Job, JobId, Spec};
-use super::task::{Outcome, State, TaskId, Verdict};
+use super::task::{Held, Outcome, State, TaskId, Verdict};
 
 /// What a farm agrees on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,7 +62,7 @@ pub struct Limits {
 }
 
 /// What an entry came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
     /// The job has this number; it is not new if its key was known.
     Submitted {
@@ -73,10 +73,14 @@ pub enum Effect {
     },
     /// Too much waits already, or the job has too many tasks.
     Full,
-    /// This task's result is recorded.
-    Finished(TaskId),
-    /// This task is to run again.
-    Again(TaskId),
+    /// This attempt's result is recorded, and the task is over.
+    Finished(Held),
+    /// This attempt failed, and the task is to run again.
+    Again(Held),
+    /// This attempt's result came too late, and will never be recorded.
+    Refused(Held),
+    /// Somebody wants this task to run again.
+    Wanted(TaskId),
     /// This task may start now: it is written down that it does.
     MayStart(Start),
     /// This task is not wanted any more.
@@ -148,15 +152,16 @@ impl Ledger {
     /// The first result counts. A failure with attempts left is no result.
     fn finish(&mut self, report: Report, time_ms: u64) -> Effect {
         let Report { task, outcome } = report;
+        let held = Held { task, attempt: outcome.attempt };
         let Some((state, spec)) =
             self.jobs.get(&task.job).and_then(|job| Some((job.state(task.index)?, &job.spec)))
         else {
-            return Effect::Nothing;
+            return Effect::Refused(held);
         };
         let failures = match state {
             State::Waiting { failures } => failures,
             State::Started if self.starts.get(&task).is_some_and(|start| start.attempt == outcome.attempt) => 0,
-            _ => return Effect::Nothing,
+            _ => return Effect::Refused(held),
         };
         let may_retry = !spec.is_once && failures < spec.retries;
         let next = match &outcome.verdict {
@@ -167,12 +172,12 @@ impl Ledger {
         };
         self.set_state(task, next);
         if !next.is_final() {
-            return Effect::Again(task);
+            return Effect::Again(held);
         }
         self.starts.remove(&task);
         self.outcomes.insert(task, outcome);
         self.finished.push_back((time_ms, task));
-        Effect::Finished(task)
+        Effect::Finished(held)
     }
 
     fn start(&mut self, start: Start) -> Effect {
@@ -201,7 +206,7 @@ impl Ledger {
         for task in again {
             self.set_state(task, State::Waiting { failures: 0 });
             self.outcomes.remove(&task);
-            effects.push(Effect::Again(task));
+            effects.push(Effect::Wanted(task));
         }
     }
 
@@ -366,6 +371,10 @@ mod tests {
         TaskId { job: JobId(job), index }
     }
 
+    fn held(job: u64, index: u64, sequence: u64) -> Held {
+        Held { task: task(job, index), attempt: Attempt { term: 1, sequence } }
+    }
+
     #[test]
     fn a_key_makes_one_job_however_often_it_is_submitted() {
         let mut ledger = Ledger::default();
@@ -380,12 +389,13 @@ mod tests {
     fn the_first_result_counts() {
         let mut ledger = Ledger::default();
         submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), None);
-        assert_eq!(finish(&mut ledger, 1, 2, 7, 0), Effect::Finished(task(1, 2)));
-        assert_eq!(finish(&mut ledger, 1, 2, 8, 1), Effect::Nothing);
+        assert_eq!(finish(&mut ledger, 1, 2, 7, 0), Effect::Finished(held(1, 2, 7)));
+        assert_eq!(finish(&mut ledger, 1, 2, 8, 1), Effect::Refused(held(1, 2, 8)));
         assert_eq!(ledger.outcome(task(1, 2)).map(|outcome| outcome.attempt.sequence), Some(7));
         assert_eq!((ledger.counts().waiting, ledger.counts().done), (2, 1));
         for (job, index) in [(1, 0), (1, 4), (9, 1)] {
-            assert_eq!(finish(&mut ledger, job, index, 9, 0), Effect::Nothing, "{job}.{index} does not exist");
+            let effect = finish(&mut ledger, job, index, 9, 0);
+            assert_eq!(effect, Effect::Refused(held(job, index, 9)), "{job}.{index} does not exist");
         }
     }
 
@@ -393,12 +403,12 @@ mod tests {
     fn a_failure_is_tried_again_as_often_as_was_asked() {
         let mut ledger = Ledger::default();
         submit(&mut ledger, Spec { retries: 2, ..spec(Fan::One) }, None);
-        assert_eq!(finish(&mut ledger, 1, 1, 1, 3), Effect::Again(task(1, 1)));
-        assert_eq!(finish(&mut ledger, 1, 1, 2, 3), Effect::Again(task(1, 1)));
-        assert_eq!(finish(&mut ledger, 1, 1, 3, 3), Effect::Finished(task(1, 1)));
+        assert_eq!(finish(&mut ledger, 1, 1, 1, 3), Effect::Again(held(1, 1, 1)));
+        assert_eq!(finish(&mut ledger, 1, 1, 2, 3), Effect::Again(held(1, 1, 2)));
+        assert_eq!(finish(&mut ledger, 1, 1, 3, 3), Effect::Finished(held(1, 1, 3)));
         assert_eq!(ledger.state(task(1, 1)), Some(State::Failed));
-        assert_eq!(apply(&mut ledger, 0, Entry::Retry(Target::Job(JobId(1)))), [Effect::Again(task(1, 1))]);
-        assert_eq!(finish(&mut ledger, 1, 1, 4, 0), Effect::Finished(task(1, 1)));
+        assert_eq!(apply(&mut ledger, 0, Entry::Retry(Target::Job(JobId(1)))), [Effect::Wanted(task(1, 1))]);
+        assert_eq!(finish(&mut ledger, 1, 1, 4, 0), Effect::Finished(held(1, 1, 4)));
     }
 
     #[test]
@@ -409,8 +419,8 @@ mod tests {
             |sequence| Start { task: task(1, 1), worker: "w1".into(), attempt: Attempt { term: 1, sequence } };
         assert_eq!(apply(&mut ledger, 0, Entry::Start(start(1))), [Effect::MayStart(start(1))]);
         assert_eq!(apply(&mut ledger, 0, Entry::Start(start(2))), [Effect::Nothing]);
-        assert_eq!(finish(&mut ledger, 1, 1, 2, 0), Effect::Nothing, "of an attempt that never was");
-        assert_eq!(finish(&mut ledger, 1, 1, 1, 1), Effect::Finished(task(1, 1)));
+        assert_eq!(finish(&mut ledger, 1, 1, 2, 0), Effect::Refused(held(1, 1, 2)), "an attempt that never was");
+        assert_eq!(finish(&mut ledger, 1, 1, 1, 1), Effect::Finished(held(1, 1, 1)));
         assert_eq!(ledger.state(task(1, 1)), Some(State::Failed));
         assert_eq!(ledger.starts().count(), 0);
     }
@@ -422,7 +432,7 @@ mod tests {
         finish(&mut ledger, 1, 1, 1, 0);
         let effects = apply(&mut ledger, 0, Entry::Cancel(Target::Job(JobId(1))));
         assert_eq!(effects, [Effect::Cancelled(task(1, 2)), Effect::Cancelled(task(1, 3))]);
-        assert_eq!(finish(&mut ledger, 1, 2, 2, 0), Effect::Nothing);
+        assert_eq!(finish(&mut ledger, 1, 2, 2, 0), Effect::Refused(held(1, 2, 2)));
         assert_eq!((ledger.counts().done, ledger.counts().cancelled), (1, 2));
     }
 

@@ -7,7 +7,7 @@ use super::job::{JobId, Spec};
 use super::task::{Attempt, Outcome, TaskId};
 
 /// What one record of the log holds: many entries, because a disk writes a hundred as fast as one.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Batch {
     /// When the leader wrote it, in milliseconds since 1970. The ledger reads no clock.
@@ -17,7 +17,7 @@ pub struct Batch {
 }
 
 /// One change.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Entry {
     /// A new job.
@@ -57,7 +57,7 @@ pub enum Entry {
 }
 
 /// How an attempt of a task ended.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Report {
     /// Which task.
@@ -67,7 +67,7 @@ pub struct Report {
 }
 
 /// The only start of a task that must not start twice.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Start {
     /// Which task.
@@ -79,7 +79,7 @@ pub struct Start {
 }
 
 /// A task or all tasks of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Target {
     /// All of them.

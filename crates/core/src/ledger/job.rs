@@ -12,7 +12,7 @@ use super::task::State;
 pub struct JobId(pub u64);
 
 /// What is submitted.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Spec {
     /// What people call it.
@@ -34,7 +34,7 @@ pub struct Spec {
 }
 
 /// What a task does.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Work {
     /// Runs a program.
@@ -49,7 +49,7 @@ pub enum Work {
 }
 
 /// A program and what it is given. No shell is involved.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CommandLine {
     /// The program, then its arguments. `{}` becomes the task's own argument.
@@ -65,7 +65,7 @@ pub struct CommandLine {
 }
 
 /// How many tasks a job has, and what tells them apart.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Fan {
     /// One.
@@ -82,7 +82,7 @@ pub enum Fan {
 }
 
 /// Many lines in one piece of memory: a line of 40 bytes takes 44.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Lines {
     text: String,
@@ -91,7 +91,7 @@ pub struct Lines {
 }
 
 /// A job in the ledger.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Job {
     /// What was submitted.

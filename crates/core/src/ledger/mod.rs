@@ -14,4 +14,4 @@ mod book;
 pub use book::{Counts, Effect, Ledger, Limits, Registration};
 pub use entry::{Batch, Entry, Report, Start, Target};
 pub use job::{CommandLine, Fan, Job, JobId, Spec, Work};
-pub use task::{Attempt, Outcome, State, TaskId, Verdict};
+pub use task::{Attempt, Held, Outcome, State, Tail, TaskId, Verdict};

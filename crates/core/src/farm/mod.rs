@@ -1,0 +1,97 @@
+//! Who works for whom: what a leader and its workers say to each other, and how tasks find workers.
+//!
+//! [`foreman`] is the leader's side, [`worker`] the worker's, [`assign`] the rule by which a task finds its worker. All of it
+//! is soft: what must not be lost is in the [ledger](crate::ledger), or on the worker's disk until the ledger has it.
+
+pub mod assign;
+pub mod foreman;
+pub mod worker;
+
+mod queue;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::ledger::{Held, Report, Work};
+use crate::load::Score;
+
+/// What a leader and a worker say to each other. What comes from a leader carries its term; a worker obeys the newest.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Message {
+    /// Worker: I am here, and this is what I have.
+    Hello(Hello),
+    /// Worker: these attempts have ended; I keep the results until they are recorded.
+    Ended(Vec<Report>),
+    /// Worker: I had not begun with these, and shall not.
+    GaveBack(Vec<Held>),
+    /// Worker: I am alive, and this loaded.
+    Beat(Score),
+    /// Leader of this term: I know you. Everything that you reported has been taken up.
+    Welcome(u64),
+    /// Leader: run these when there is room.
+    Run(u64, Vec<Assignment>),
+    /// Leader: give these back if you have not begun with them.
+    GiveBack(u64, Vec<Held>),
+    /// Leader: end these at once.
+    Stop(u64, Vec<Held>),
+    /// Leader: these results are recorded, or will never be; forget them.
+    Forget(u64, Vec<Held>),
+}
+
+/// How a worker introduces itself, to every new leader and after every lost link.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Hello {
+    /// Its name.
+    pub name: String,
+    /// How much it can run at once.
+    pub slots: u16,
+    /// What it runs, or will run.
+    pub held: Vec<Held>,
+    /// What has ended and is not known to be recorded.
+    pub ended: Vec<Report>,
+}
+
+/// What a worker is given.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Assignment {
+    /// Which attempt at which task.
+    pub held: Held,
+    /// What to do, with the task's own argument filled in.
+    pub work: Work,
+    /// That argument.
+    pub argument: String,
+    /// How long it may take.
+    pub timeout_ms: Option<u64>,
+    /// How many slots it takes.
+    pub cpus: u16,
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, what: &str, held: &[Held]| {
+            f.write_str(what)?;
+            held.iter().try_for_each(|held| write!(f, " {held}"))
+        };
+        match self {
+            Self::Hello(hello) => write!(f, "hello of {}", hello.name),
+            Self::Ended(reports) => {
+                f.write_str("ended")?;
+                reports.iter().try_for_each(|report| write!(f, " {}", report.task))
+            }
+            Self::GaveBack(held) => list(f, "gave back", held),
+            Self::Beat(score) => write!(f, "beat {score}"),
+            Self::Welcome(term) => write!(f, "welcome to term {term}"),
+            Self::Run(_, assignments) => {
+                f.write_str("run")?;
+                assignments.iter().try_for_each(|assignment| write!(f, " {}", assignment.held))
+            }
+            Self::GiveBack(_, held) => list(f, "give back", held),
+            Self::Stop(_, held) => list(f, "stop", held),
+            Self::Forget(_, held) => list(f, "forget", held),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A worker's own side: what it has, what it runs, and which results it keeps until they are recorded.
+//!
+//! It obeys the leader of the newest term that it has heard of. Leaders come and go; what runs goes on meanwhile, but without
+//! a leader nothing new is begun, because a new one may give it to somebody else. A result is on the worker's disk before it
+//! is told to anybody, and stays there until a leader says that it is recorded: so it survives the worker, too.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{Assignment, Hello, Message};
+use crate::NodeId;
+use crate::ledger::{Held, Report};
+use crate::load::Score;
+use crate::machine::{Delay, Input, Machine, Outbox, Token};
+
+/// One worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worker {
+    name: String,
+    slots: u32,
+    beat: Delay,
+    score: Score,
+    /// The leader that is linked and has welcomed this worker, or is about to.
+    leader: Option<NodeId>,
+    /// The newest term heard of.
+    term: u64,
+    /// Has that leader welcomed it?
+    is_welcome: bool,
+    waiting: VecDeque<Assignment>,
+    /// What runs, with the slots that it takes.
+    running: BTreeMap<Held, u32>,
+    busy: u32,
+    /// Results that are not known to be recorded.
+    ended: BTreeMap<Held, Report>,
+    last_token: u64,
+}
+
+/// What a worker keeps on disk.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Record {
+    /// A result that nobody may lose.
+    Ended(Report),
+    /// It is recorded; this copy is not needed any more.
+    Forgotten(Held),
+}
+
+/// What its owner tells a worker.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Command {
+    /// This server leads, and there is a link to it.
+    Serve(NodeId),
+    /// An attempt has ended.
+    Ended(Report),
+    /// The host's load has been measured.
+    Load(Score),
+}
+
+/// What a worker tells its owner.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Notice {
+    /// Begin with this.
+    Start(Assignment),
+    /// End this at once; its result is not wanted.
+    Kill(Held),
+}
+
+/// The one timer: time to show that one is alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Beat;
+
+impl Worker {
+    /// A worker that has just started, with what it had on disk.
+    #[must_use]
+    pub fn new(name: String, slots: u16, beat: Delay, records: impl IntoIterator<Item = Record>) -> Self {
+        let mut ended = BTreeMap::new();
+        for record in records {
+            match record {
+                Record::Ended(report) => _ = ended.insert(held_of(&report), report),
+                Record::Forgotten(held) => _ = ended.remove(&held),
+            }
+        }
+        Self {
+            name,
+            slots: u32::from(slots),
+            beat,
+            score: Score::default(),
+            leader: None,
+            term: 0,
+            is_welcome: false,
+            waiting: VecDeque::new(),
+            running: BTreeMap::new(),
+            busy: 0,
+            ended,
+            last_token: 0,
+        }
+    }
+
+    /// What runs now.
+    pub fn running(&self) -> impl Iterator<Item = Held> + '_ {
+        self.running.keys().copied()
+    }
+
+    /// How many results are not known to be recorded.
+    #[must_use]
+    pub fn unrecorded(&self) -> usize {
+        self.ended.len()
+    }
+
+    fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
+        match command {
+            Command::Serve(leader) => self.introduce(leader, out),
+            Command::Ended(report) => self.on_ended(report, out),
+            Command::Load(score) => self.score = score,
+        }
+    }
+
+    fn introduce(&mut self, leader: NodeId, out: &mut Outbox<Self>) {
+        self.leader = Some(leader);
+        self.is_welcome = false;
+        let waiting = self.waiting.iter().map(|assignment| assignment.held);
+        let hello = Hello {
+            name: self.name.clone(),
+            slots: u16::try_from(self.slots).unwrap_or(u16::MAX),
+            held: self.running.keys().copied().chain(waiting).collect(),
+            ended: self.ended.values().cloned().collect(),
+        };
+        out.send(leader, Message::Hello(hello));
+        out.set(Beat, self.beat);
+    }
+
+    /// On disk first; then the leader is told, or the next one in its hello.
+    fn on_ended(&mut self, report: Report, out: &mut Outbox<Self>) {
+        let held = held_of(&report);
+        let Some(cpus) = self.running.remove(&held) else { return out.ignore("the end of what does not run") };
+        self.busy -= cpus;
+        let token = self.keep(Record::Ended(report.clone()), out);
+        self.ended.insert(held, report.clone());
+        if let Some(leader) = self.leader {
+            out.send_after(token, leader, Message::Ended(alloc::vec![report]));
+        }
+    }
+
+    fn keep(&mut self, record: Record, out: &mut Outbox<Self>) -> Token {
+        self.last_token += 1;
+        let token = Token(self.last_token);
+        out.persist(token, alloc::vec![record]);
+        token
+    }
+
+    fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
+        let Some(term) = term_of(&message) else { return out.ignore("what only workers say") };
+        if term < self.term || self.leader != Some(from) {
+            return out.ignore("what an older leader says");
+        }
+        self.term = term;
+        match message {
+            Message::Welcome(_) => self.is_welcome = true,
+            Message::Run(_, assignments) => {
+                assignments.into_iter().for_each(|assignment| self.accept(assignment, out))
+            }
+            Message::GiveBack(_, held) => self.give_back(&held, from, out),
+            Message::Stop(_, held) => held.into_iter().for_each(|held| self.stop(held, out)),
+            Message::Forget(_, held) => held.into_iter().for_each(|held| self.forget(held, out)),
+            _ => {}
+        }
+    }
+
+    fn accept(&mut self, assignment: Assignment, out: &mut Outbox<Self>) {
+        let held = assignment.held;
+        let is_known = self.running.contains_key(&held) || self.ended.contains_key(&held);
+        if is_known || self.waiting.iter().any(|waiting| waiting.held == held) {
+            return out.ignore("an assignment that came twice");
+        }
+        self.waiting.push_back(assignment);
+    }
+
+    fn give_back(&mut self, wanted: &[Held], leader: NodeId, out: &mut Outbox<Self>) {
+        let (back, stays): (VecDeque<_>, VecDeque<_>) =
+            core::mem::take(&mut self.waiting).into_iter().partition(|waiting| wanted.contains(&waiting.held));
+        self.waiting = stays;
+        out.send(leader, Message::GaveBack(back.iter().map(|assignment| assignment.held).collect()));
+    }
+
+    fn stop(&mut self, held: Held, out: &mut Outbox<Self>) {
+        self.waiting.retain(|waiting| waiting.held != held);
+        if let Some(cpus) = self.running.remove(&held) {
+            self.busy -= cpus;
+            out.notify(Notice::Kill(held));
+        }
+    }
+
+    fn forget(&mut self, held: Held, out: &mut Outbox<Self>) {
+        if self.ended.remove(&held).is_some() {
+            self.keep(Record::Forgotten(held), out);
+        }
+    }
+
+    /// Begins with what fits, in the order in which it came.
+    fn begin(&mut self, out: &mut Outbox<Self>) {
+        if !self.is_welcome || self.leader.is_none() {
+            return;
+        }
+        while let Some(first) = self.waiting.front() {
+            let cpus = u32::from(first.cpus);
+            if self.busy > 0 && self.busy + cpus > self.slots {
+                return;
+            }
+            let Some(assignment) = self.waiting.pop_front() else { return };
+            self.busy += cpus;
+            self.running.insert(assignment.held, cpus);
+            out.notify(Notice::Start(assignment));
+        }
+    }
+}
+
+impl Machine for Worker {
+    type Message = Message;
+    type Command = Command;
+    type Timer = Beat;
+    type Record = Record;
+    type Notice = Notice;
+
+    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+        match input {
+            Input::Message { from, message } => self.on_message(from, message, out),
+            Input::Command(command) => self.on_command(command, out),
+            Input::Timer(Beat) => {
+                if let Some(leader) = self.leader {
+                    out.send(leader, Message::Beat(self.score));
+                    out.set(Beat, self.beat);
+                }
+            }
+            Input::LinkDown(peer) if self.leader == Some(peer) => {
+                self.leader = None;
+                self.is_welcome = false;
+                out.cancel(Beat);
+            }
+            Input::LinkUp(_) | Input::LinkDown(_) | Input::Persisted(_) => out.ignore("what no worker needs"),
+        }
+        self.begin(out);
+    }
+}
+
+const fn held_of(report: &Report) -> Held {
+    Held { task: report.task, attempt: report.outcome.attempt }
+}
+
+const fn term_of(message: &Message) -> Option<u64> {
+    match message {
+        Message::Welcome(term)
+        | Message::Run(term, _)
+        | Message::GiveBack(term, _)
+        | Message::Stop(term, _)
+        | Message::Forget(term, _) => Some(*term),
+        Message::Hello(_) | Message::Ended(_) | Message::GaveBack(_) | Message::Beat(_) => None,
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended(report) => write!(f, "ended {}", report.task),
+            Self::Forgotten(held) => write!(f, "forgotten {held}"),
+        }
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Serve(leader) => write!(f, "serve {leader}"),
+            Self::Ended(report) => write!(f, "ended {}", report.task),
+            Self::Load(score) => write!(f, "load {score}"),
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(assignment) => write!(f, "start {}", assignment.held),
+            Self::Kill(held) => write!(f, "kill {held}"),
+        }
+    }
+}
+
+impl fmt::Display for Beat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("beat")
+    }
+}
