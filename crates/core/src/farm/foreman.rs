@@ -250,13 +250,15 @@ impl Foreman {
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
-        if self.desk.is_none() {
-            return out.ignore("a worker's message to one that does not lead");
+        let Some(desk) = &self.desk else { return out.ignore("a worker's message to one that does not lead") };
+        if !matches!(message, Message::Hello(_)) && !desk.workers.contains_key(&from) {
+            // It was given up, and may hold what others have by now.
+            return out.send(from, Message::WhoAreYou(desk.term));
         }
         match message {
             Message::Hello(hello) => self.on_hello(from, hello, out),
             Message::Ended(reports) => self.on_ended(from, reports, out),
-            Message::GaveBack(held) => self.on_gave_back(from, &held, out),
+            Message::GaveBack(held) => self.on_gave_back(from, &held),
             Message::Beat(score) => self.on_beat(from, score, out),
             _ => out.ignore("what only leaders say"),
         }
@@ -308,9 +310,6 @@ impl Foreman {
 
     fn on_ended(&mut self, from: NodeId, reports: Vec<Report>, out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
-        if !desk.workers.contains_key(&from) {
-            return out.ignore("a report of a worker that has not said hello");
-        }
         let (mut entries, mut refused) = (Vec::new(), Vec::new());
         for report in reports {
             if desk.take_report(from, &report) {
@@ -325,9 +324,9 @@ impl Foreman {
         propose(entries, out);
     }
 
-    fn on_gave_back(&mut self, from: NodeId, back: &[Held], out: &mut Outbox<Self>) {
+    fn on_gave_back(&mut self, from: NodeId, back: &[Held]) {
         let Some(desk) = &mut self.desk else { return };
-        let Some(worker) = desk.workers.get_mut(&from) else { return out.ignore("back from a stranger") };
+        let Some(worker) = desk.workers.get_mut(&from) else { return };
         worker.is_asked = false;
         for held in back.iter().filter(|held| worker.held.contains_key(&held.attempt)).copied().collect::<Vec<_>>()
         {
@@ -337,9 +336,7 @@ impl Foreman {
     }
 
     fn on_beat(&mut self, from: NodeId, score: Score, out: &mut Outbox<Self>) {
-        let Some(worker) = self.desk.as_mut().and_then(|desk| desk.workers.get_mut(&from)) else {
-            return out.ignore("a beat of a worker that has not said hello");
-        };
+        let Some(worker) = self.desk.as_mut().and_then(|desk| desk.workers.get_mut(&from)) else { return };
         worker.score = score;
         out.set(Timer::Silence(from), self.rules.silence);
     }

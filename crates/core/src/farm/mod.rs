@@ -28,6 +28,8 @@ pub enum Message {
     GaveBack(Vec<Held>),
     /// Worker: I am alive, and this loaded.
     Beat(Score),
+    /// Leader of this term: I do not know you; say hello.
+    WhoAreYou(u64),
     /// Leader of this term: I know you. Everything that you reported has been taken up.
     Welcome(u64),
     /// Leader: run these when there is room.
@@ -84,6 +86,7 @@ impl fmt::Display for Message {
             }
             Self::GaveBack(held) => list(f, "gave back", held),
             Self::Beat(score) => write!(f, "beat {score}"),
+            Self::WhoAreYou(term) => write!(f, "who are you, in term {term}"),
             Self::Welcome(term) => write!(f, "welcome to term {term}"),
             Self::Run(_, assignments) => {
                 f.write_str("run")?;

@@ -6,7 +6,6 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Assignment, Hello, Message};
@@ -157,9 +156,10 @@ impl Worker {
         }
         self.term = term;
         match message {
+            Message::WhoAreYou(_) => self.introduce(from, out),
             Message::Welcome(_) => self.is_welcome = true,
             Message::Run(_, assignments) => {
-                assignments.into_iter().for_each(|assignment| self.accept(assignment, out))
+                assignments.into_iter().for_each(|assignment| self.accept(assignment, out));
             }
             Message::GiveBack(_, held) => self.give_back(&held, from, out),
             Message::Stop(_, held) => held.into_iter().for_each(|held| self.stop(held, out)),
@@ -250,7 +250,8 @@ const fn held_of(report: &Report) -> Held {
 
 const fn term_of(message: &Message) -> Option<u64> {
     match message {
-        Message::Welcome(term)
+        Message::WhoAreYou(term)
+        | Message::Welcome(term)
         | Message::Run(term, _)
         | Message::GiveBack(term, _)
         | Message::Stop(term, _)
