@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::entry::{Batch, Entry, Report, Start, Target};
 use super::job::{Job, JobId, Spec};
-use super::task::{Held, Outcome, State, TaskId, Verdict};
+use super::task::{Attempt, Held, Outcome, State, TaskId, Verdict};
 
 /// What a farm agrees on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,6 +21,8 @@ pub struct Ledger {
     finished: VecDeque<(u64, TaskId)>,
     /// Who has the tasks that must not start twice.
     starts: BTreeMap<TaskId, Start>,
+    /// Attempts that have failed and are counted: a worker may report one again, and it must not count twice.
+    spent: BTreeMap<TaskId, Vec<Attempt>>,
     workers: BTreeMap<String, Registration>,
     counts: Counts,
     limits: Limits,
@@ -123,7 +125,7 @@ impl Ledger {
             Entry::Cancel(target) => self.cancel(target, time_ms, effects),
             Entry::Retry(target) => self.retry(target, effects),
             Entry::Join { worker, slots } => effects.push(self.join(worker, slots)),
-            Entry::Leave { worker } => effects.push(changed(self.workers.remove(&worker).is_some())),
+            Entry::Leave { worker } => effects.push(self.leave(&worker)),
             Entry::Drain { worker, is_draining } => {
                 let known = self.workers.get_mut(&worker).map(|worker| worker.is_draining = is_draining);
                 effects.push(changed(known.is_some()));
@@ -153,17 +155,14 @@ impl Ledger {
     fn finish(&mut self, report: Report, time_ms: u64) -> Effect {
         let Report { task, outcome } = report;
         let held = Held { task, attempt: outcome.attempt };
-        let Some((state, spec)) =
-            self.jobs.get(&task.job).and_then(|job| Some((job.state(task.index)?, &job.spec)))
-        else {
+        let Some(job) = self.jobs.get(&task.job).filter(|_| self.is_wanted(held)) else {
             return Effect::Refused(held);
         };
-        let failures = match state {
-            State::Waiting { failures } => failures,
-            State::Started if self.starts.get(&task).is_some_and(|start| start.attempt == outcome.attempt) => 0,
-            _ => return Effect::Refused(held),
+        let failures = match job.state(task.index) {
+            Some(State::Waiting { failures }) => failures,
+            _ => 0,
         };
-        let may_retry = !spec.is_once && failures < spec.retries;
+        let may_retry = !job.spec.is_once && failures < job.spec.retries;
         let next = match &outcome.verdict {
             Verdict::Lost => State::Lost,
             verdict if verdict.is_success() => State::Done,
@@ -171,6 +170,11 @@ impl Ledger {
             _ => State::Failed,
         };
         self.set_state(task, next);
+        if next == State::Done {
+            self.spent.remove(&task);
+        } else {
+            self.spent.entry(task).or_default().push(held.attempt);
+        }
         if !next.is_final() {
             return Effect::Again(held);
         }
@@ -216,6 +220,12 @@ impl Ledger {
         changed(self.workers.insert(worker, now.clone()) != Some(now))
     }
 
+    /// Whoever gets nothing new must not get something because it went and came back.
+    fn leave(&mut self, worker: &str) -> Effect {
+        let goes = self.workers.get(worker).is_some_and(|known| !known.is_draining);
+        changed(goes && self.workers.remove(worker).is_some())
+    }
+
     fn tasks_of(&self, target: Target, is_wanted: impl Fn(State) -> bool) -> Vec<TaskId> {
         match target {
             Target::Task(task) => {
@@ -244,6 +254,7 @@ impl Ledger {
         while self.finished.len() > self.limits.results || self.finished.front().is_some_and(is_old) {
             let Some((_, task)) = self.finished.pop_front() else { return };
             self.outcomes.remove(&task);
+            self.spent.remove(&task);
             self.forget_job(task.job);
         }
     }
@@ -275,6 +286,18 @@ impl Ledger {
     #[must_use]
     pub fn state(&self, task: TaskId) -> Option<State> {
         self.jobs.get(&task.job)?.state(task.index)
+    }
+
+    /// Would this attempt's result count?
+    #[must_use]
+    pub fn is_wanted(&self, held: Held) -> bool {
+        match self.state(held.task) {
+            Some(State::Waiting { .. }) => {
+                self.spent.get(&held.task).is_none_or(|spent| !spent.contains(&held.attempt))
+            }
+            Some(State::Started) => self.starts.get(&held.task).is_some_and(|start| start.attempt == held.attempt),
+            _ => false,
+        }
     }
 
     /// A task's result, if it is still kept.
@@ -327,7 +350,7 @@ const fn changed(is_changed: bool) -> Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Attempt, Fan, Work};
+    use crate::ledger::{Fan, Work};
 
     fn spec(fan: Fan) -> Spec {
         Spec {
@@ -409,6 +432,35 @@ mod tests {
         assert_eq!(ledger.state(task(1, 1)), Some(State::Failed));
         assert_eq!(apply(&mut ledger, 0, Entry::Retry(Target::Job(JobId(1)))), [Effect::Wanted(task(1, 1))]);
         assert_eq!(finish(&mut ledger, 1, 1, 4, 0), Effect::Finished(held(1, 1, 4)));
+    }
+
+    #[test]
+    fn a_failure_that_is_reported_twice_counts_once() {
+        let mut ledger = Ledger::default();
+        submit(&mut ledger, Spec { retries: 1, ..spec(Fan::One) }, None);
+        assert_eq!(finish(&mut ledger, 1, 1, 1, 3), Effect::Again(held(1, 1, 1)));
+        assert_eq!(finish(&mut ledger, 1, 1, 1, 3), Effect::Refused(held(1, 1, 1)));
+        assert_eq!(finish(&mut ledger, 1, 1, 2, 3), Effect::Finished(held(1, 1, 2)));
+        apply(&mut ledger, 0, Entry::Retry(Target::Task(task(1, 1))));
+        for sequence in [1, 2] {
+            assert_eq!(finish(&mut ledger, 1, 1, sequence, 3), Effect::Refused(held(1, 1, sequence)));
+        }
+        assert_eq!(finish(&mut ledger, 1, 1, 3, 0), Effect::Finished(held(1, 1, 3)));
+    }
+
+    #[test]
+    fn a_worker_that_gets_nothing_new_stays_so_when_it_comes_back() {
+        let mut ledger = Ledger::default();
+        let join = || Entry::Join { worker: "w1".into(), slots: 1 };
+        let leave = || Entry::Leave { worker: "w1".into() };
+        assert_eq!(apply(&mut ledger, 0, join()), [Effect::Workers]);
+        assert_eq!(apply(&mut ledger, 0, leave()), [Effect::Workers]);
+        assert_eq!(apply(&mut ledger, 0, leave()), [Effect::Nothing]);
+        apply(&mut ledger, 0, join());
+        apply(&mut ledger, 0, Entry::Drain { worker: "w1".into(), is_draining: true });
+        assert_eq!(apply(&mut ledger, 0, leave()), [Effect::Nothing]);
+        assert_eq!(apply(&mut ledger, 0, join()), [Effect::Nothing]);
+        assert!(ledger.workers()["w1"].is_draining);
     }
 
     #[test]

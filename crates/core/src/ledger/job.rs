@@ -106,13 +106,21 @@ pub struct Job {
     open: u64,
 }
 
+impl Spec {
+    /// How many slots a task takes: without any, a worker would get all tasks at once.
+    #[must_use]
+    pub const fn slots(&self) -> u16 {
+        if self.cpus == 0 { 1 } else { self.cpus }
+    }
+}
+
 impl Fan {
     /// How many tasks there are.
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
             Self::One => 1,
-            Self::Array { first, last } => last.saturating_sub(*first).saturating_add(1),
+            Self::Array { first, last } => last.checked_sub(*first).map_or(0, |more| more.saturating_add(1)),
             Self::Lines(lines) => lines.ends.len() as u64,
         }
     }
@@ -223,6 +231,7 @@ mod tests {
         assert_eq!(Fan::Array { first: 5, last: 9 }.argument(2), "6");
         assert_eq!(Fan::Array { first: 5, last: 9 }.len(), 5);
         assert_eq!(Fan::Array { first: 0, last: u64::MAX }.len(), u64::MAX);
+        assert_eq!(Fan::Array { first: 9, last: 5 }.len(), 0);
     }
 
     #[test]
