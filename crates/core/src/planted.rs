@@ -27,11 +27,17 @@ pub enum Bug {
     VotesTwice,
     /// Replica: an entry of an older term counts as committed once a majority has it (Raft, figure 8).
     CommitsByCountingOldTerms,
+    /// Farm: attempts are numbered without the term, so that two leaders give out the same names.
+    BareAttempts,
+    /// Farm: a new leader hands out older tasks before the workers have said what they have.
+    DispatchBeforeReports,
+    /// Farm: a task that must not start twice is handed out before the log says so.
+    OnceWithoutCommit,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::AddressesAsText,
         Self::TieElectsNobody,
         Self::LoserWithoutTimer,
@@ -43,6 +49,9 @@ impl Bug {
         Self::OldTermAppend,
         Self::VotesTwice,
         Self::CommitsByCountingOldTerms,
+        Self::BareAttempts,
+        Self::DispatchBeforeReports,
+        Self::OnceWithoutCommit,
     ];
 }
 

@@ -17,7 +17,7 @@ pub enum Rule {
     Score,
     /// One after the other.
     RoundRobin,
-    /// Any, drawn by the given number.
+    /// Any of them.
     Random,
 }
 
@@ -38,24 +38,36 @@ pub struct Candidate {
 pub const OVERLOADED: Score = Score::from_hundredths(9_500);
 
 impl Rule {
-    /// The candidate that gets the task. `turn` counts up with every task; a random rule gets a random number there.
+    /// The candidate that gets the task. `turn` counts up with every task.
     pub fn choose(self, candidates: impl Iterator<Item = Candidate> + Clone, turn: u64) -> Option<NodeId> {
         let best = match self {
             Self::Balanced => candidates.min_by(|one, other| {
                 // Shares are compared crosswise, because there are no fractions here.
-                let (left, right) = (one.busy * other.slots.max(1), other.busy * one.slots.max(1));
+                let share = |busy: u32, slots: u32| u64::from(busy) * u64::from(slots.max(1));
+                let (left, right) = (share(one.busy, other.slots), share(other.busy, one.slots));
                 let veto = |candidate: &Candidate| candidate.score >= OVERLOADED;
                 let order = veto(one).cmp(&veto(other)).then(left.cmp(&right));
                 order.then(one.score.cmp(&other.score)).then(one.worker.cmp(&other.worker))
             }),
             Self::Score => candidates.min_by_key(|candidate| (candidate.score, candidate.worker)),
-            Self::RoundRobin | Self::Random => {
-                let count = candidates.clone().count().max(1) as u64;
-                candidates.into_iter().nth(usize::try_from(turn % count).unwrap_or(0))
-            }
+            Self::RoundRobin => one_of(candidates, turn),
+            Self::Random => one_of(candidates, scattered(turn)),
         };
         best.map(|candidate| candidate.worker)
     }
+}
+
+fn one_of(mut candidates: impl Iterator<Item = Candidate> + Clone, number: u64) -> Option<Candidate> {
+    let count = candidates.clone().count().max(1) as u64;
+    candidates.nth(usize::try_from(number % count).unwrap_or(0))
+}
+
+/// Nothing here draws random numbers; the turns, well mixed (`SplitMix64`), are as good.
+const fn scattered(turn: u64) -> u64 {
+    let mixed = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]
@@ -86,5 +98,11 @@ mod tests {
         assert_eq!(Rule::Score.choose(candidates.into_iter(), 0), Some(NodeId(2)));
         let turns = [0, 1, 2, 3].map(|turn| Rule::RoundRobin.choose(candidates.into_iter(), turn).map(|id| id.0));
         assert_eq!(turns, [Some(1), Some(2), Some(3), Some(1)]);
+        let mut drawn = [0; 3];
+        for turn in 0..3000 {
+            let chosen = Rule::Random.choose(candidates.into_iter(), turn).expect("there are candidates");
+            drawn[usize::try_from(chosen.0).unwrap() - 1] += 1;
+        }
+        assert!(drawn.iter().all(|count| (900..1100).contains(count)), "{drawn:?}");
     }
 }

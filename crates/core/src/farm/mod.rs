@@ -7,6 +7,7 @@ pub mod assign;
 pub mod foreman;
 pub mod worker;
 
+mod desk;
 mod queue;
 
 use alloc::string::String;

@@ -62,6 +62,17 @@ impl Queue {
         Some(task)
     }
 
+    /// All that comes next from one job, without what others have in between, goes to the end of another queue.
+    pub(super) fn move_first_to(&mut self, other: &mut Self) {
+        let Some(mut first) = self.by_priority.first_entry() else { return };
+        let priority = *first.key();
+        let stretch = first.get_mut().pop_front();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        other.by_priority.entry(priority).or_default().extend(stretch);
+    }
+
     fn of(&mut self, priority: i16) -> &mut VecDeque<Stretch> {
         self.by_priority.entry(Reverse(priority)).or_default()
     }

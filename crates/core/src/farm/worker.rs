@@ -6,6 +6,7 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Assignment, Hello, Message};
@@ -31,7 +32,9 @@ pub struct Worker {
     /// What runs, with the slots that it takes.
     running: BTreeMap<Held, u32>,
     busy: u32,
-    /// Results that are not known to be recorded.
+    /// Results that are not on disk yet. Nobody is told of them: what is told must not be forgotten.
+    unwritten: VecDeque<(Token, Report)>,
+    /// Results that are on disk, and not known to be recorded.
     ended: BTreeMap<Held, Report>,
     last_token: u64,
 }
@@ -49,7 +52,7 @@ pub enum Record {
 /// What its owner tells a worker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
-    /// This server leads, and there is a link to it.
+    /// This server leads, and there is a new link to it.
     Serve(NodeId),
     /// An attempt has ended.
     Ended(Report),
@@ -92,6 +95,7 @@ impl Worker {
             waiting: VecDeque::new(),
             running: BTreeMap::new(),
             busy: 0,
+            unwritten: VecDeque::new(),
             ended,
             last_token: 0,
         }
@@ -105,7 +109,7 @@ impl Worker {
     /// How many results are not known to be recorded.
     #[must_use]
     pub fn unrecorded(&self) -> usize {
-        self.ended.len()
+        self.ended.len() + self.unwritten.len()
     }
 
     fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
@@ -120,25 +124,33 @@ impl Worker {
         self.leader = Some(leader);
         self.is_welcome = false;
         let waiting = self.waiting.iter().map(|assignment| assignment.held);
+        let unwritten = self.unwritten.iter().map(|(_, report)| held_of(report));
         let hello = Hello {
             name: self.name.clone(),
             slots: u16::try_from(self.slots).unwrap_or(u16::MAX),
-            held: self.running.keys().copied().chain(waiting).collect(),
+            held: self.running.keys().copied().chain(waiting).chain(unwritten).collect(),
             ended: self.ended.values().cloned().collect(),
         };
         out.send(leader, Message::Hello(hello));
         out.set(Beat, self.beat);
     }
 
-    /// On disk first; then the leader is told, or the next one in its hello.
+    /// Its room is free at once; that it has ended is told when it is on disk.
     fn on_ended(&mut self, report: Report, out: &mut Outbox<Self>) {
         let held = held_of(&report);
         let Some(cpus) = self.running.remove(&held) else { return out.ignore("the end of what does not run") };
         self.busy -= cpus;
         let token = self.keep(Record::Ended(report.clone()), out);
-        self.ended.insert(held, report.clone());
-        if let Some(leader) = self.leader {
-            out.send_after(token, leader, Message::Ended(alloc::vec![report]));
+        self.unwritten.push_back((token, report));
+    }
+
+    /// The leader is told, or the next one in its hello.
+    fn on_persisted(&mut self, token: Token, out: &mut Outbox<Self>) {
+        let count = self.unwritten.iter().take_while(|(written, _)| *written <= token).count();
+        let reports: Vec<Report> = self.unwritten.drain(..count).map(|(_, report)| report).collect();
+        self.ended.extend(reports.iter().map(|report| (held_of(report), report.clone())));
+        if let (Some(leader), false) = (self.leader, reports.is_empty()) {
+            out.send(leader, Message::Ended(reports));
         }
     }
 
@@ -170,8 +182,9 @@ impl Worker {
 
     fn accept(&mut self, assignment: Assignment, out: &mut Outbox<Self>) {
         let held = assignment.held;
+        let is_unwritten = self.unwritten.iter().any(|(_, report)| held_of(report) == held);
         let is_known = self.running.contains_key(&held) || self.ended.contains_key(&held);
-        if is_known || self.waiting.iter().any(|waiting| waiting.held == held) {
+        if is_known || is_unwritten || self.waiting.iter().any(|waiting| waiting.held == held) {
             return out.ignore("an assignment that came twice");
         }
         self.waiting.push_back(assignment);
@@ -193,7 +206,9 @@ impl Worker {
     }
 
     fn forget(&mut self, held: Held, out: &mut Outbox<Self>) {
-        if self.ended.remove(&held).is_some() {
+        let before = self.unwritten.len();
+        self.unwritten.retain(|(_, report)| held_of(report) != held);
+        if self.ended.remove(&held).is_some() || self.unwritten.len() < before {
             self.keep(Record::Forgotten(held), out);
         }
     }
@@ -238,7 +253,8 @@ impl Machine for Worker {
                 self.is_welcome = false;
                 out.cancel(Beat);
             }
-            Input::LinkUp(_) | Input::LinkDown(_) | Input::Persisted(_) => out.ignore("what no worker needs"),
+            Input::Persisted(token) => self.on_persisted(token, out),
+            Input::LinkUp(_) | Input::LinkDown(_) => out.ignore("what no worker needs"),
         }
         self.begin(out);
     }

@@ -1,0 +1,284 @@
+//! What only a leader has: which tasks wait, which workers are here, and who has what. It dies with the leadership.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::assign::{Candidate, OVERLOADED};
+use super::foreman::{Foreman, Rules};
+use super::queue::Queue;
+use super::{Hello, Message};
+use crate::NodeId;
+use crate::ledger::{Attempt, Held, Job, JobId, Ledger, Report, TaskId};
+use crate::load::Score;
+use crate::machine::Outbox;
+use crate::planted::{Bug, Planted};
+
+/// A leader's desk.
+#[derive(Debug, Clone)]
+pub(super) struct Desk {
+    pub(super) term: u64,
+    sequence: u64,
+    turn: u64,
+    pub(super) queue: Queue,
+    /// What was submitted before this term, until it is settled who runs it already.
+    pub(super) older: Option<Queue>,
+    /// The last job that was submitted before this term.
+    last_older: JobId,
+    /// What needs more room than any worker has.
+    unfit: Queue,
+    /// Registered workers that have not reported yet.
+    pub(super) unheard: BTreeSet<String>,
+    /// Who has been asked who it is. Once is enough: each answer begins everything anew.
+    pub(super) asked: BTreeSet<NodeId>,
+    pub(super) workers: BTreeMap<NodeId, Worker>,
+    pub(super) hands: BTreeMap<TaskId, Hand>,
+    planted: Planted,
+}
+
+/// A worker as the leader sees it.
+#[derive(Debug, Clone)]
+pub(super) struct Worker {
+    pub(super) name: String,
+    pub(super) slots: u32,
+    /// How many slots its tasks take, those in advance included.
+    pub(super) busy: u32,
+    pub(super) score: Score,
+    /// How long its tasks take, smoothed; nothing until one has ended.
+    task_us: Option<u64>,
+    /// What it has, in the order in which it got it.
+    pub(super) held: BTreeMap<Attempt, TaskId>,
+    /// Has it been asked to give something back, and not answered yet?
+    pub(super) is_asked: bool,
+}
+
+/// Where a task is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hand {
+    pub(super) attempt: Attempt,
+    pub(super) worker: NodeId,
+    slots: u32,
+    pub(super) phase: Phase,
+}
+
+/// How far an attempt has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// That it starts is on its way into the log; nothing has been sent.
+    Starting,
+    /// The worker has it.
+    Out,
+    /// Its result has arrived and is on its way into the log.
+    Reported,
+}
+
+impl Desk {
+    pub(super) fn new(term: u64, ledger: &Ledger, planted: Planted) -> Self {
+        let mut older = Queue::default();
+        for (id, job) in ledger.jobs(JobId(0)).filter(|(_, job)| job.open() > 0) {
+            older.push_job(job.spec.priority, id, job.spec.fan.len());
+        }
+        let is_hasty = planted.is(Bug::DispatchBeforeReports);
+        let unheard = ledger.workers().keys().filter(|_| !is_hasty).cloned().collect();
+        Self {
+            term,
+            sequence: 0,
+            turn: 0,
+            queue: Queue::default(),
+            older: Some(older),
+            last_older: ledger.jobs(JobId(0)).next_back().map_or(JobId(0), |(id, _)| id),
+            unfit: Queue::default(),
+            unheard,
+            asked: BTreeSet::new(),
+            workers: BTreeMap::new(),
+            hands: BTreeMap::new(),
+            planted,
+        }
+    }
+
+    pub(super) fn next_attempt(&mut self) -> Attempt {
+        self.sequence += 1;
+        let term = if self.planted.is(Bug::BareAttempts) { 0 } else { self.term };
+        Attempt { term, sequence: self.sequence }
+    }
+
+    pub(super) fn ask_who(&mut self, caller: NodeId, out: &mut Outbox<Foreman>) {
+        if self.asked.insert(caller) {
+            out.send(caller, Message::WhoAreYou(self.term));
+        }
+    }
+
+    pub(super) fn welcome(&mut self, from: NodeId, hello: &Hello) {
+        self.asked.remove(&from);
+        self.unheard.remove(&hello.name);
+        self.workers.insert(from, Worker::new(hello.name.clone(), u32::from(hello.slots)));
+        self.refit();
+    }
+
+    pub(super) fn worker_named(&self, name: &str) -> Option<NodeId> {
+        self.workers.iter().find(|(_, worker)| worker.name == name).map(|(id, _)| *id)
+    }
+
+    /// A task that was handed out in vain, or is wanted again, comes first; but an older one only when it is settled that
+    /// nobody else runs it.
+    pub(super) fn requeue(&mut self, ledger: &Ledger, task: TaskId) {
+        let priority = ledger.job(task.job).map_or(0, |job| job.spec.priority);
+        match &mut self.older {
+            Some(older) if task.job <= self.last_older => older.push_first(priority, task),
+            _ => self.queue.push_first(priority, task),
+        }
+    }
+
+    /// What comes next needs more room than any worker has.
+    pub(super) fn set_aside(&mut self) {
+        self.queue.move_first_to(&mut self.unfit);
+    }
+
+    /// The workers are others now: perhaps there is room for what was set aside.
+    pub(super) fn refit(&mut self) {
+        let mut queue = core::mem::take(&mut self.unfit);
+        queue.append(core::mem::take(&mut self.queue));
+        self.queue = queue;
+    }
+
+    /// Could anybody here ever take a task of this job?
+    pub(super) fn fits_somewhere(&self, ledger: &Ledger, job: &Job) -> bool {
+        let slots = u32::from(job.spec.slots());
+        self.workers.values().any(|worker| worker.is_open(ledger) && worker.slots >= slots)
+    }
+
+    pub(super) fn choose(&mut self, rules: &Rules, ledger: &Ledger, job: &Job) -> Option<NodeId> {
+        self.turn += 1;
+        let slots = u32::from(job.spec.slots());
+        let has_room = |worker: &Worker| {
+            // What must not start twice waits here rather than there: there it would be lost with the worker.
+            let ahead = if job.spec.is_once { 0 } else { worker.ahead(rules) };
+            worker.slots >= slots && worker.busy + slots <= worker.slots + ahead && worker.is_open(ledger)
+        };
+        let candidates = self.workers.iter().filter(|(_, worker)| has_room(worker)).map(|(id, worker)| Candidate {
+            worker: *id,
+            busy: worker.busy,
+            slots: worker.slots,
+            score: worker.score,
+        });
+        rules.assignment.choose(candidates, self.turn)
+    }
+
+    pub(super) fn give(&mut self, worker: NodeId, held: Held, slots: u32, phase: Phase) {
+        let Some(there) = self.workers.get_mut(&worker) else { return };
+        if there.held.insert(held.attempt, held.task).is_none() {
+            there.busy += slots;
+        }
+        self.hands.insert(held.task, Hand { attempt: held.attempt, worker, slots, phase });
+    }
+
+    pub(super) fn has(&self, held: Held) -> bool {
+        self.hands.get(&held.task).is_some_and(|hand| hand.attempt == held.attempt)
+    }
+
+    /// A result arrived: its slot is free at once. True if it is to be recorded.
+    pub(super) fn take_report(&mut self, from: NodeId, report: &Report) -> bool {
+        let Some(hand) = self.hands.get_mut(&report.task) else { return false };
+        if hand.worker != from || hand.attempt != report.outcome.attempt || hand.phase != Phase::Out {
+            return false;
+        }
+        hand.phase = Phase::Reported;
+        let (slots, attempt) = (hand.slots, hand.attempt);
+        if let Some(worker) = self.workers.get_mut(&from) {
+            worker.note_duration(report.outcome.took_us);
+            worker.drop_held(attempt, slots);
+        }
+        true
+    }
+
+    /// The log has decided on this attempt: nobody need keep it, and nobody need go on with it.
+    pub(super) fn forget(&mut self, held: Held, out: &mut Outbox<Foreman>) {
+        if !self.has(held) {
+            return;
+        }
+        if let Some(Hand { phase: Phase::Reported, worker, .. }) = self.hands.get(&held.task).copied() {
+            self.release(held.task);
+            out.send(worker, Message::Forget(self.term, alloc::vec![held]));
+        } else {
+            self.stop(held.task, out);
+        }
+    }
+
+    pub(super) fn stop(&mut self, task: TaskId, out: &mut Outbox<Foreman>) {
+        let Some(Hand { attempt, worker, .. }) = self.release(task) else { return };
+        let held = Held { task, attempt };
+        out.send(worker, Message::Stop(self.term, alloc::vec![held]));
+        out.send(worker, Message::Forget(self.term, alloc::vec![held]));
+    }
+
+    /// Nobody has this task any more. Says who had it.
+    pub(super) fn release(&mut self, task: TaskId) -> Option<Hand> {
+        let hand = self.hands.remove(&task)?;
+        if let Some(worker) = self.workers.get_mut(&hand.worker) {
+            worker.drop_held(hand.attempt, hand.slots);
+        }
+        Some(hand)
+    }
+
+    /// When nothing waits here and somebody is idle, whoever has the most in advance gives half of it back, as far as it
+    /// fits there: otherwise it would go to and fro.
+    pub(super) fn take_back(&mut self, ledger: &Ledger, out: &mut Outbox<Foreman>) {
+        let idle = self.workers.values().filter(|worker| worker.is_open(ledger) && worker.score < OVERLOADED);
+        let room = idle.map(|worker| worker.slots.saturating_sub(worker.busy)).max().unwrap_or(0);
+        if room == 0 || self.queue.peek().is_some() {
+            return;
+        }
+        let ahead = |worker: &Worker| worker.busy.saturating_sub(worker.slots);
+        let richest = self.workers.iter_mut().max_by_key(|(_, worker)| ahead(worker));
+        let Some((id, worker)) = richest.filter(|(_, worker)| ahead(worker) > 0 && !worker.is_asked) else {
+            return;
+        };
+        let is_movable = |task: &TaskId| {
+            ledger.job(task.job).is_some_and(|job| !job.spec.is_once && u32::from(job.spec.slots()) <= room)
+        };
+        // The newest are the last to begin.
+        let newest = worker.held.iter().rev().take(ahead(worker).div_ceil(2) as usize);
+        let movable = newest.filter(|(_, task)| is_movable(task));
+        let held: Vec<Held> = movable.map(|(attempt, task)| Held { task: *task, attempt: *attempt }).collect();
+        if !held.is_empty() {
+            worker.is_asked = true;
+            out.send(*id, Message::GiveBack(self.term, held));
+        }
+    }
+}
+
+impl Worker {
+    const fn new(name: String, slots: u32) -> Self {
+        Self {
+            name,
+            slots,
+            busy: 0,
+            score: Score::from_hundredths(0),
+            task_us: None,
+            held: BTreeMap::new(),
+            is_asked: false,
+        }
+    }
+
+    /// May it get work? Not before everybody knows of it: a new leader waits only for those that it knows.
+    fn is_open(&self, ledger: &Ledger) -> bool {
+        ledger.workers().get(&self.name).is_some_and(|known| !known.is_draining)
+    }
+
+    /// How many tasks it may have in advance: as much as keeps it busy while a message travels, and no more.
+    fn ahead(&self, rules: &Rules) -> u32 {
+        let per_slot = self.task_us.map_or(1, |task_us| rules.ahead_us / task_us.max(1));
+        let per_slot = u32::try_from(per_slot).unwrap_or(u32::MAX).clamp(1, rules.ahead_max);
+        per_slot * self.slots
+    }
+
+    fn note_duration(&mut self, took_us: u64) {
+        self.task_us = Some(self.task_us.map_or(took_us, |before| (7 * before + took_us) / 8));
+    }
+
+    fn drop_held(&mut self, attempt: Attempt, slots: u32) {
+        if self.held.remove(&attempt).is_some() {
+            self.busy = self.busy.saturating_sub(slots);
+        }
+    }
+}
