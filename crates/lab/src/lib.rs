@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod experiment;
 pub mod explore;
 pub mod explore_servers;
+pub mod farm;
 pub mod faults;
 pub mod history;
 pub mod index;

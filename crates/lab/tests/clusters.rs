@@ -1,24 +1,18 @@
 //! Whole clusters under all faults: nothing may be violated. `PRIMUS_RUNS` says how many seeds, `PRIMUS_SEED_OFFSET` where
 //! they begin.
 
+#[path = "common/seeds.rs"]
+mod seeds;
+
 use primus_core::handover;
 use primus_lab::cluster::{Cluster, Noise, Report};
 use primus_lab::faults::Kinds;
 use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::tally;
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
-}
-
-fn seeds() -> std::ops::Range<u64> {
-    let first = setting("PRIMUS_SEED_OFFSET", 0);
-    first..first + setting("PRIMUS_RUNS", 50)
-}
+use seeds::seeds;
 
 fn check(cluster: &Cluster) -> Vec<Report> {
-    let reports: Vec<Report> = seeds().map(|seed| cluster.run(seed, &mut ())).collect();
+    let reports: Vec<Report> = seeds(50).map(|seed| cluster.run(seed, &mut ())).collect();
     for report in &reports {
         assert_eq!(report.violation, None, "{cluster:?}, seed {}: {report:#?}", report.seed);
     }
@@ -66,7 +60,7 @@ fn the_same_seed_gives_the_same_run_bit_for_bit() {
         let report = cluster.run(seed, &mut fingerprint);
         (report, fingerprint.number())
     };
-    for seed in seeds().take(50) {
+    for seed in seeds(50).take(50) {
         assert_eq!(fingerprint(seed), fingerprint(seed), "seed {seed}");
     }
     assert_ne!(fingerprint(1).1, fingerprint(2).1, "different seeds give different runs");

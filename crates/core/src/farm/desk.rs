@@ -29,6 +29,8 @@ pub(super) struct Desk {
     unfit: Queue,
     /// Registered workers that have not reported yet.
     pub(super) unheard: BTreeSet<String>,
+    /// Workers of which the log is about to say that they are gone.
+    pub(super) leaving: BTreeSet<String>,
     /// Who has been asked who it is. Once is enough: each answer begins everything anew.
     pub(super) asked: BTreeSet<NodeId>,
     pub(super) workers: BTreeMap<NodeId, Worker>,
@@ -50,6 +52,8 @@ pub(super) struct Worker {
     pub(super) held: BTreeMap<Attempt, TaskId>,
     /// Has it been asked to give something back, and not answered yet?
     pub(super) is_asked: bool,
+    /// Is it given up, though the log does not say so yet?
+    pub(super) is_gone: bool,
 }
 
 /// Where a task is.
@@ -89,6 +93,7 @@ impl Desk {
             last_older: ledger.jobs(JobId(0)).next_back().map_or(JobId(0), |(id, _)| id),
             unfit: Queue::default(),
             unheard,
+            leaving: BTreeSet::new(),
             asked: BTreeSet::new(),
             workers: BTreeMap::new(),
             hands: BTreeMap::new(),
@@ -144,7 +149,13 @@ impl Desk {
     /// Could anybody here ever take a task of this job?
     pub(super) fn fits_somewhere(&self, ledger: &Ledger, job: &Job) -> bool {
         let slots = u32::from(job.spec.slots());
-        self.workers.values().any(|worker| worker.is_open(ledger) && worker.slots >= slots)
+        self.workers.values().any(|worker| self.is_open(worker, ledger) && worker.slots >= slots)
+    }
+
+    /// May a worker get work? Only while the log knows of it: a new leader waits for no others.
+    fn is_open(&self, worker: &Worker, ledger: &Ledger) -> bool {
+        let is_registered = ledger.workers().get(&worker.name).is_some_and(|known| !known.is_draining);
+        is_registered && !worker.is_gone && !self.leaving.contains(&worker.name)
     }
 
     pub(super) fn choose(&mut self, rules: &Rules, ledger: &Ledger, job: &Job) -> Option<NodeId> {
@@ -153,7 +164,7 @@ impl Desk {
         let has_room = |worker: &Worker| {
             // What must not start twice waits here rather than there: there it would be lost with the worker.
             let ahead = if job.spec.is_once { 0 } else { worker.ahead(rules) };
-            worker.slots >= slots && worker.busy + slots <= worker.slots + ahead && worker.is_open(ledger)
+            worker.slots >= slots && worker.busy + slots <= worker.slots + ahead && self.is_open(worker, ledger)
         };
         let candidates = self.workers.iter().filter(|(_, worker)| has_room(worker)).map(|(id, worker)| Candidate {
             worker: *id,
@@ -223,7 +234,7 @@ impl Desk {
     /// When nothing waits here and somebody is idle, whoever has the most in advance gives half of it back, as far as it
     /// fits there: otherwise it would go to and fro.
     pub(super) fn take_back(&mut self, ledger: &Ledger, out: &mut Outbox<Foreman>) {
-        let idle = self.workers.values().filter(|worker| worker.is_open(ledger) && worker.score < OVERLOADED);
+        let idle = self.workers.values().filter(|worker| self.is_open(worker, ledger) && worker.score < OVERLOADED);
         let room = idle.map(|worker| worker.slots.saturating_sub(worker.busy)).max().unwrap_or(0);
         if room == 0 || self.queue.peek().is_some() {
             return;
@@ -257,12 +268,8 @@ impl Worker {
             task_us: None,
             held: BTreeMap::new(),
             is_asked: false,
+            is_gone: false,
         }
-    }
-
-    /// May it get work? Not before everybody knows of it: a new leader waits only for those that it knows.
-    fn is_open(&self, ledger: &Ledger) -> bool {
-        ledger.workers().get(&self.name).is_some_and(|known| !known.is_draining)
     }
 
     /// How many tasks it may have in advance: as much as keeps it busy while a message travels, and no more.

@@ -2,8 +2,8 @@
 //!
 //! Every server has a foreman and applies what the log says; only the leader's hands anything out. What it handed out is its
 //! own knowledge, never agreed on: a new leader asks the workers. What was submitted in its own term it hands out at once;
-//! older tasks wait until every registered worker has reported, or [`Rules::settle`] has passed, because one of them may run
-//! them already. A result is proposed only for an attempt that this leader handed out or took over, so that a worker that was
+//! older tasks wait until every registered worker has reported, or is gone (after [`Rules::settle`]), because one of them may
+//! run them already. A result is proposed only for an attempt that this leader handed out or took over, so that a worker that was
 //! given up cannot overwrite anything. A task that must not start twice is handed out only after the log says so.
 //!
 //! Events change state and only *ask* for scheduling (hyperqueue): every step ends with one look at queue and workers.
@@ -170,9 +170,8 @@ impl Foreman {
         let Some(mut older) = desk.older.take() else { return };
         older.append(core::mem::take(&mut desk.queue));
         desk.queue = older;
-        let gone = core::mem::take(&mut desk.unheard).into_iter().map(|worker| Entry::Leave { worker });
         let missing = self.ledger.starts().filter(|start| !desk.hands.contains_key(&start.task));
-        propose(gone.chain(missing.map(lost)).collect(), out);
+        propose(missing.map(lost).collect(), out);
     }
 
     fn on_effect(&mut self, effect: &Effect, out: &mut Outbox<Self>) {
@@ -192,6 +191,7 @@ impl Foreman {
             Effect::MayStart(start) => self.on_may_start(start, out),
             Effect::Cancelled(task) => desk.stop(*task, out),
             Effect::Workers => self.on_workers(out),
+            Effect::Left(worker) => self.on_left(worker, out),
             Effect::Submitted { .. } | Effect::Full | Effect::Nothing => {}
         }
     }
@@ -221,10 +221,21 @@ impl Foreman {
         self.settle_if_all_reported(out);
     }
 
+    /// It is agreed that a worker is gone: unless it has come back meanwhile, what it had runs elsewhere.
+    fn on_left(&mut self, name: &str, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        desk.leaving.remove(name);
+        desk.unheard.remove(name);
+        let gone = desk.worker_named(name).filter(|id| desk.workers[id].is_gone);
+        gone.into_iter().for_each(|id| self.dismiss(id, &BTreeSet::new(), out));
+        self.on_workers(out);
+    }
+
     fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
         self.callers.insert(from);
         let Some(desk) = &mut self.desk else { return out.ignore("a worker's message to one that does not lead") };
-        if !matches!(message, Message::Hello(_)) && !desk.workers.contains_key(&from) {
+        let is_known = desk.workers.get(&from).is_some_and(|worker| !worker.is_gone);
+        if !is_known && !matches!(message, Message::Hello(_)) {
             // It was given up, and may hold what others have by now.
             return desk.ask_who(from, out);
         }
@@ -319,16 +330,26 @@ impl Foreman {
 
     fn on_timer(&mut self, timer: Timer, out: &mut Outbox<Self>) {
         match timer {
-            Timer::Settle => self.settle(out),
+            Timer::Settle => self.give_up_unheard(out),
             Timer::Grace(worker) | Timer::Silence(worker) => self.give_up(worker, out),
         }
     }
 
-    /// A worker is dead or frozen; a new leader need not wait for it.
+    /// Those that have not reported are gone, once the log says so: a leader that was frozen all the time must not believe it.
+    fn give_up_unheard(&mut self, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        desk.leaving.extend(desk.unheard.iter().cloned());
+        propose(desk.unheard.iter().cloned().map(|worker| Entry::Leave { worker }).collect(), out);
+    }
+
+    /// A worker is dead or frozen. What it has runs elsewhere as soon as the log says that it is gone, and not before: a
+    /// leader that is deposed, and whose workers therefore leave it, must not run everything again.
     fn give_up(&mut self, id: NodeId, out: &mut Outbox<Self>) {
-        let worker = self.desk.as_ref().and_then(|desk| desk.workers.get(&id));
-        let Some(worker) = worker.map(|worker| worker.name.clone()) else { return };
-        self.dismiss(id, &BTreeSet::new(), out);
+        let Some(desk) = &mut self.desk else { return };
+        let Some(worker) = desk.workers.get_mut(&id).filter(|worker| !worker.is_gone) else { return };
+        worker.is_gone = true;
+        let worker = worker.name.clone();
+        desk.leaving.insert(worker.clone());
         propose(alloc::vec![Entry::Leave { worker }], out);
     }
 

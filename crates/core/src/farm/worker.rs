@@ -106,6 +106,23 @@ impl Worker {
         self.running.keys().copied()
     }
 
+    /// Everything that it has or keeps: what waits, what runs, and results that are not known to be recorded.
+    pub fn has(&self) -> impl Iterator<Item = Held> + '_ {
+        self.has_begun().chain(self.waiting.iter().map(|assignment| assignment.held))
+    }
+
+    /// What it has begun with and somebody might still want: what runs, and results that are not known to be recorded.
+    pub fn has_begun(&self) -> impl Iterator<Item = Held> + '_ {
+        let unwritten = self.unwritten.iter().map(|(_, report)| held_of(report));
+        self.running.keys().chain(self.ended.keys()).copied().chain(unwritten)
+    }
+
+    /// The leader that has welcomed it, if one has, and its term.
+    #[must_use]
+    pub fn serves(&self) -> Option<(NodeId, u64)> {
+        self.leader.filter(|_| self.is_welcome).map(|leader| (leader, self.term))
+    }
+
     /// How many results are not known to be recorded.
     #[must_use]
     pub fn unrecorded(&self) -> usize {

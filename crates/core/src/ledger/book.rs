@@ -87,8 +87,10 @@ pub enum Effect {
     MayStart(Start),
     /// This task is not wanted any more.
     Cancelled(TaskId),
-    /// A worker came, changed or went.
+    /// A worker came or changed.
     Workers,
+    /// This worker is given up.
+    Left(String),
     /// The entry came too late, or made no sense.
     Nothing,
 }
@@ -125,7 +127,7 @@ impl Ledger {
             Entry::Cancel(target) => self.cancel(target, time_ms, effects),
             Entry::Retry(target) => self.retry(target, effects),
             Entry::Join { worker, slots } => effects.push(self.join(worker, slots)),
-            Entry::Leave { worker } => effects.push(self.leave(&worker)),
+            Entry::Leave { worker } => effects.push(self.leave(worker)),
             Entry::Drain { worker, is_draining } => {
                 let known = self.workers.get_mut(&worker).map(|worker| worker.is_draining = is_draining);
                 effects.push(changed(known.is_some()));
@@ -221,9 +223,11 @@ impl Ledger {
     }
 
     /// Whoever gets nothing new must not get something because it went and came back.
-    fn leave(&mut self, worker: &str) -> Effect {
-        let goes = self.workers.get(worker).is_some_and(|known| !known.is_draining);
-        changed(goes && self.workers.remove(worker).is_some())
+    fn leave(&mut self, worker: String) -> Effect {
+        if self.workers.get(&worker).is_some_and(|known| !known.is_draining) {
+            self.workers.remove(&worker);
+        }
+        Effect::Left(worker)
     }
 
     fn tasks_of(&self, target: Target, is_wanted: impl Fn(State) -> bool) -> Vec<TaskId> {
@@ -454,11 +458,11 @@ mod tests {
         let join = || Entry::Join { worker: "w1".into(), slots: 1 };
         let leave = || Entry::Leave { worker: "w1".into() };
         assert_eq!(apply(&mut ledger, 0, join()), [Effect::Workers]);
-        assert_eq!(apply(&mut ledger, 0, leave()), [Effect::Workers]);
-        assert_eq!(apply(&mut ledger, 0, leave()), [Effect::Nothing]);
+        assert_eq!(apply(&mut ledger, 0, leave()), [Effect::Left("w1".into())]);
+        assert!(ledger.workers().is_empty());
         apply(&mut ledger, 0, join());
         apply(&mut ledger, 0, Entry::Drain { worker: "w1".into(), is_draining: true });
-        assert_eq!(apply(&mut ledger, 0, leave()), [Effect::Nothing]);
+        apply(&mut ledger, 0, leave());
         assert_eq!(apply(&mut ledger, 0, join()), [Effect::Nothing]);
         assert!(ledger.workers()["w1"].is_draining);
     }
