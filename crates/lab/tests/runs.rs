@@ -2,6 +2,8 @@
 //! `PRIMUS_SEED_OFFSET` where they begin.
 
 mod common;
+#[path = "common/seeds.rs"]
+mod seeds;
 
 use common::{bully, ring};
 use primus_core::election::bully::Asking;
@@ -10,19 +12,10 @@ use primus_core::rank::RankBy;
 use primus_lab::experiment::{Experiment, Report};
 use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::tally;
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
-}
-
-fn seeds() -> std::ops::Range<u64> {
-    let first = setting("PRIMUS_SEED_OFFSET", 0);
-    first..first + setting("PRIMUS_RUNS", 50)
-}
+use seeds::seeds;
 
 fn check(name: &str, experiment: &Experiment) {
-    for seed in seeds() {
+    for seed in seeds(50) {
         let report = experiment.run(seed, &mut ());
         assert!(
             report.violation().is_none(),
@@ -30,7 +23,7 @@ fn check(name: &str, experiment: &Experiment) {
             report.violation()
         );
     }
-    tally::add("runs", seeds().count());
+    tally::add("runs", seeds(50).count());
 }
 
 #[test]
@@ -91,7 +84,7 @@ fn the_same_seed_gives_the_same_run_bit_for_bit() {
             let report = experiment.run(seed, &mut fingerprint);
             (report, fingerprint.number())
         };
-        for seed in seeds() {
+        for seed in seeds(50) {
             assert_eq!(fingerprint(seed), fingerprint(seed), "seed {seed}");
         }
         assert_ne!(fingerprint(1).1, fingerprint(2).1, "different seeds give different runs");

@@ -240,6 +240,7 @@ impl Foreman {
             return desk.ask_who(from, out);
         }
         match message {
+            Message::Hello(hello) if hello.term > desk.term => out.ignore("a worker of a newer leader"),
             Message::Hello(hello) => self.on_hello(from, hello, out),
             Message::Ended(reports) => self.on_ended(from, reports, out),
             Message::GaveBack(held) => self.on_gave_back(from, &held),

@@ -9,6 +9,8 @@ pub mod worker;
 
 mod desk;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -49,6 +51,8 @@ pub enum Message {
 pub struct Hello {
     /// Its name.
     pub name: String,
+    /// The newest term that it has heard of. An older leader is deposed, and knows nothing of what was done since.
+    pub term: u64,
     /// How much it can run at once.
     pub slots: u16,
     /// What it runs, or will run.

@@ -144,6 +144,7 @@ impl Worker {
         let unwritten = self.unwritten.iter().map(|(_, report)| held_of(report));
         let hello = Hello {
             name: self.name.clone(),
+            term: self.term,
             slots: u16::try_from(self.slots).unwrap_or(u16::MAX),
             held: self.running.keys().copied().chain(waiting).chain(unwritten).collect(),
             ended: self.ended.values().cloned().collect(),

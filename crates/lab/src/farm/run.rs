@@ -193,7 +193,7 @@ impl<'a, O: Observer<Foreman> + Observer<Worker>> Run<'a, O> {
     fn on_event(&mut self, event: Event) {
         match event {
             Event::ToServer { server, worker, link, message } => {
-                self.deliver_to_server(server, worker, link, message)
+                self.deliver_to_server(server, worker, link, message);
             }
             Event::ToWorker { worker, link, message } => self.deliver_to_worker(worker, link, message),
             Event::ServerTimer { at, timer, number } => self.on_server_timer(at, timer, number),

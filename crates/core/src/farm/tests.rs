@@ -1,0 +1,241 @@
+//! What a foreman and a worker do, step by step, where runs of whole farms would only show that something went wrong.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::foreman::{self, Foreman, Rules, Timer};
+use super::worker::{self, Worker};
+use super::{Assignment, Hello, Message};
+use crate::ledger::{
+    Attempt, Batch, Entry, Fan, Held, JobId, Ledger, Outcome, Report, Spec, Tail, Target, TaskId, Verdict, Work,
+};
+use crate::{Delay, Input, Machine, NodeId, Outbox, Token};
+
+const W1: NodeId = NodeId(101);
+const W2: NodeId = NodeId(102);
+
+/// A machine, and what follows from each input, in words.
+struct Bench<M: Machine>(M);
+
+impl<M: Machine> Bench<M> {
+    fn step(&mut self, input: Input<M>) -> Vec<String> {
+        let mut out = Outbox::new();
+        self.0.step(input, &mut out);
+        let words = out.drain().map(|output| output.to_string());
+        words.filter(|words| !words.starts_with("applied") && !words.contains("silence")).collect()
+    }
+
+    fn hears(&mut self, from: NodeId, message: M::Message) -> Vec<String> {
+        self.step(Input::Message { from, message })
+    }
+}
+
+impl Bench<Foreman> {
+    /// Leads in this term; these workers are agreed on, and have one slot each.
+    fn leader(term: u64, workers: &[&str]) -> Self {
+        let mut bench = Self(Foreman::new(Rules::default(), Ledger::default()));
+        for worker in workers {
+            bench.apply(Entry::Join { worker: worker.to_string(), slots: 1 });
+        }
+        bench.lead(term);
+        bench
+    }
+
+    fn lead(&mut self, term: u64) -> Vec<String> {
+        self.step(Input::Command(foreman::Command::Lead(term)))
+    }
+
+    fn apply(&mut self, entry: Entry) -> Vec<String> {
+        let batch = Batch { time_ms: 0, entries: alloc::vec![entry] };
+        self.step(Input::Command(foreman::Command::Apply(batch)))
+    }
+
+    fn submit(&mut self, change: impl Fn(&mut Spec)) -> Vec<String> {
+        let mut spec = Spec {
+            name: String::new(),
+            work: Work::Kind { name: "noop".into(), input: Vec::new() },
+            fan: Fan::One,
+            retries: 0,
+            timeout_ms: None,
+            is_once: false,
+            priority: 0,
+            cpus: 1,
+        };
+        change(&mut spec);
+        self.apply(Entry::Submit { spec, key: None })
+    }
+
+    fn starts(&mut self, job: u64, worker: &str, sequence: u64) -> Vec<String> {
+        let Held { task, attempt } = held(job, 1, sequence);
+        self.apply(Entry::Start(crate::ledger::Start { task, worker: worker.into(), attempt }))
+    }
+}
+
+fn held(job: u64, term: u64, sequence: u64) -> Held {
+    Held { task: TaskId { job: JobId(job), index: 1 }, attempt: Attempt { term, sequence } }
+}
+
+fn report(held: Held) -> Report {
+    let outcome = Outcome {
+        attempt: held.attempt,
+        worker: "w1".into(),
+        verdict: Verdict::Exited(0),
+        started_ms: 0,
+        took_us: 1_000_000,
+        stdout: Tail::default(),
+        stderr: Tail::default(),
+    };
+    Report { task: held.task, outcome }
+}
+
+fn hello(name: &str, held: &[Held]) -> Message {
+    Message::Hello(Hello { name: name.into(), term: 0, slots: 1, held: held.to_vec(), ended: Vec::new() })
+}
+
+#[test]
+fn a_worker_gets_work_when_the_log_knows_of_it() {
+    let mut foreman = Bench::leader(1, &[]);
+    foreman.submit(|_| ());
+    assert_eq!(
+        foreman.hears(W1, hello("w1", &[])),
+        ["cancel grace 101", "propose 1", "send 101 welcome to term 1"]
+    );
+    assert_eq!(foreman.apply(Entry::Join { worker: "w1".into(), slots: 1 }), ["send 101 run 1.1 (1-1)"]);
+}
+
+#[test]
+fn what_is_not_wanted_is_stopped_before_the_welcome() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.submit(|_| ());
+    foreman.apply(Entry::Cancel(Target::Job(JobId(1))));
+    let said = foreman.hears(W1, hello("w1", &[held(1, 0, 7)]));
+    let sent: Vec<&String> = said.iter().filter(|words| words.starts_with("send")).collect();
+    assert_eq!(sent, ["send 101 stop 1.1 (0-7)", "send 101 forget 1.1 (0-7)", "send 101 welcome to term 1"]);
+}
+
+#[test]
+fn older_tasks_wait_for_all_workers_and_newer_ones_do_not() {
+    let mut foreman = Bench::leader(1, &["w1", "w2"]);
+    foreman.submit(|_| ());
+    foreman.lead(2);
+    foreman.hears(W1, hello("w1", &[]));
+    assert_eq!(foreman.submit(|_| ()), ["send 101 run 2.1 (2-1)"]);
+    assert_eq!(foreman.step(Input::Timer(Timer::Settle)), ["propose 1"], "that w2 is gone");
+    assert_eq!(foreman.apply(Entry::Leave { worker: "w2".into() }), ["cancel settle", "send 101 run 1.1 (2-2)"]);
+}
+
+#[test]
+fn what_a_lost_worker_had_runs_elsewhere_when_the_log_says_that_it_is_gone() {
+    let mut foreman = Bench::leader(1, &["w1", "w2"]);
+    foreman.hears(W1, hello("w1", &[]));
+    assert_eq!(foreman.submit(|_| ()), ["send 101 run 1.1 (1-1)"]);
+    foreman.hears(W2, hello("w2", &[]));
+    assert_eq!(foreman.step(Input::LinkDown(W1)), ["set grace 101"]);
+    assert_eq!(foreman.step(Input::Timer(Timer::Grace(W1))), ["propose 1"]);
+    let said = foreman.apply(Entry::Leave { worker: "w1".into() });
+    assert_eq!(said, ["cancel grace 101", "send 102 run 1.1 (1-2)"]);
+    assert_eq!(
+        foreman.hears(W1, Message::Ended(alloc::vec![report(held(1, 1, 1))])),
+        ["send 101 who are you, in term 1"]
+    );
+    assert_eq!(foreman.hears(W1, Message::Beat(crate::load::Score::default())).len(), 0, "asked once");
+}
+
+#[test]
+fn a_deposed_leader_does_not_listen_to_workers_of_a_newer_one() {
+    let mut foreman = Bench::leader(3, &["w1"]);
+    let newer = Hello { name: "w1".into(), term: 4, slots: 1, held: Vec::new(), ended: Vec::new() };
+    assert_eq!(foreman.hears(W1, Message::Hello(newer)), ["ignore a worker of a newer leader"]);
+}
+
+#[test]
+fn whoever_called_too_early_is_asked_by_the_new_leader() {
+    let mut foreman = Bench(Foreman::new(Rules::default(), Ledger::default()));
+    foreman.hears(W1, hello("w1", &[]));
+    assert_eq!(foreman.lead(1)[0], "send 101 who are you, in term 1");
+}
+
+#[test]
+fn what_must_not_start_twice_starts_when_the_log_says_so_also_over_a_new_link() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.hears(W1, hello("w1", &[]));
+    assert_eq!(foreman.submit(|spec| spec.is_once = true), ["propose 1"]);
+    let again = foreman.hears(W1, hello("w1", &[]));
+    assert!(!again.contains(&"propose 1".to_string()), "it is on its way: {again:?}");
+    assert_eq!(foreman.starts(1, "w1", 1), ["send 101 run 1.1 (1-1)"]);
+}
+
+#[test]
+fn what_must_not_start_twice_is_lost_if_its_worker_is() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.hears(W1, hello("w1", &[]));
+    foreman.submit(|spec| spec.is_once = true);
+    foreman.step(Input::Timer(Timer::Silence(W1)));
+    foreman.apply(Entry::Leave { worker: "w1".into() });
+    assert_eq!(foreman.starts(1, "w1", 1), ["propose 1"]);
+}
+
+#[test]
+fn what_no_worker_has_room_for_lets_the_rest_pass() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.hears(W1, hello("w1", &[]));
+    assert_eq!(foreman.submit(|spec| spec.cpus = 2), Vec::<String>::new());
+    assert_eq!(foreman.submit(|_| ()), ["send 101 run 2.1 (1-1)"]);
+    let large = Hello { name: "w2".into(), term: 0, slots: 2, held: Vec::new(), ended: Vec::new() };
+    foreman.hears(W2, Message::Hello(large));
+    assert_eq!(foreman.apply(Entry::Join { worker: "w2".into(), slots: 2 }), ["send 102 run 1.1 (1-2)"]);
+}
+
+#[test]
+fn what_waits_in_advance_goes_to_whoever_runs_dry() {
+    let mut foreman = Bench::leader(1, &["w1", "w2"]);
+    foreman.hears(W1, hello("w1", &[]));
+    foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 2 });
+    let second = Held { task: TaskId { job: JobId(1), index: 2 }, attempt: Attempt { term: 1, sequence: 2 } };
+    assert_eq!(
+        foreman.hears(W2, hello("w2", &[])).last().map(String::as_str),
+        Some("send 101 give back 1.2 (1-2)")
+    );
+    assert_eq!(foreman.hears(W1, Message::GaveBack(alloc::vec![second])), ["send 102 run 1.2 (1-3)"]);
+}
+
+fn worker() -> Bench<Worker> {
+    let mut bench = Bench(Worker::new("w1".into(), 1, Delay::exactly_ms(250), []));
+    bench.step(Input::Command(worker::Command::Serve(NodeId(1))));
+    bench.hears(NodeId(1), Message::Welcome(1));
+    bench
+}
+
+fn run(term: u64, held: Held) -> Message {
+    let work = Work::Kind { name: "noop".into(), input: Vec::new() };
+    let assignment = Assignment { held, work, argument: String::new(), timeout_ms: None, cpus: 1 };
+    Message::Run(term, alloc::vec![assignment])
+}
+
+#[test]
+fn a_result_is_told_when_it_is_on_disk_to_whoever_leads_then() {
+    let mut worker = worker();
+    assert_eq!(worker.hears(NodeId(1), run(1, held(1, 1, 1))), ["start 1.1 (1-1)"]);
+    let ended = worker::Command::Ended(report(held(1, 1, 1)));
+    assert_eq!(worker.step(Input::Command(ended)), ["persist 1 ended 1.1"]);
+    worker.step(Input::LinkDown(NodeId(1)));
+    let mut out = Outbox::new();
+    worker.0.step(Input::Command(worker::Command::Serve(NodeId(2))), &mut out);
+    let said = Hello { name: "w1".into(), term: 1, slots: 1, held: alloc::vec![held(1, 1, 1)], ended: Vec::new() };
+    assert!(out.as_slice().contains(&crate::Output::Send { to: NodeId(2), message: Message::Hello(said) }));
+    assert_eq!(worker.step(Input::Persisted(Token(1))), ["send 2 ended 1.1"]);
+}
+
+#[test]
+fn without_a_leader_nothing_is_begun() {
+    let mut worker = worker();
+    worker.hears(NodeId(1), run(1, held(1, 1, 1)));
+    assert_eq!(worker.hears(NodeId(1), run(1, held(2, 1, 2))), Vec::<String>::new(), "there is one slot");
+    worker.step(Input::LinkDown(NodeId(1)));
+    let ended = worker::Command::Ended(report(held(1, 1, 1)));
+    assert_eq!(worker.step(Input::Command(ended)), ["persist 1 ended 1.1"]);
+    worker.step(Input::Command(worker::Command::Serve(NodeId(2))));
+    worker.hears(NodeId(2), Message::Stop(2, alloc::vec![held(2, 1, 2)]));
+    assert_eq!(worker.hears(NodeId(2), Message::Welcome(2)), Vec::<String>::new(), "it was refused");
+    assert_eq!(worker.hears(NodeId(1), run(1, held(3, 1, 3))), ["ignore what an older leader says"]);
+}
