@@ -7,6 +7,7 @@
 //!
 //! Stories and explorations share one hand-driven [`world`]; properties live in [`invariants`], one file each.
 
+pub mod assignment;
 pub mod chance;
 pub mod cluster;
 pub mod experiment;

@@ -1,0 +1,229 @@
+//! The rules of assignment compared: tasks arrive at random and go to a worker at once, by what the leader knows.
+//!
+//! It knows what it handed out and what came back, and each worker's score as old as its last heartbeat. A worker runs its
+//! tasks in the order in which they came. No faults, no log: those are in [`crate::farm`]. The rules are those of the real
+//! leader.
+
+use std::collections::VecDeque;
+
+use primus_core::NodeId;
+use primus_core::farm::assign::{Candidate, Rule};
+use primus_core::load::{Reading, Score, Weights};
+
+use crate::chance::Chance;
+use crate::queue::Queue;
+
+/// What to compare the rules by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// How many workers.
+    pub workers: u64,
+    /// How much each can run at once.
+    pub slots: u32,
+    /// How many tasks.
+    pub tasks: u64,
+    /// How long a task takes on average; most take less.
+    pub task_us: u64,
+    /// Which share of all slots the tasks keep busy, in hundredths.
+    pub load_percent: u64,
+    /// How often a worker says how loaded it is.
+    pub heartbeat_us: u64,
+}
+
+/// What a rule came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// From submission to end, on average.
+    pub mean_us: u64,
+    /// And of the hundredth part that waited longest, at least.
+    pub p99_us: u64,
+    /// From the first submission to the last end.
+    pub makespan_us: u64,
+}
+
+/// All rules, with their names.
+pub const RULES: [(&str, Rule); 4] = [
+    ("balanced", Rule::Balanced),
+    ("score", Rule::Score),
+    ("round-robin", Rule::RoundRobin),
+    ("random", Rule::Random),
+];
+
+impl Default for Comparison {
+    fn default() -> Self {
+        Self { workers: 10, slots: 1, tasks: 20_000, task_us: 1_000_000, load_percent: 75, heartbeat_us: 2_000_000 }
+    }
+}
+
+impl Comparison {
+    /// How this rule does with the tasks of this seed; they are the same for every rule.
+    #[must_use]
+    pub fn run(&self, rule: Rule, seed: u64) -> Outcome {
+        Run::new(self, rule, seed).finish()
+    }
+}
+
+enum Event {
+    Submit,
+    End { worker: usize, submitted_us: u64 },
+    Heartbeat { worker: usize },
+}
+
+/// A worker, and what the leader knows of it.
+struct Worker {
+    running: u32,
+    /// When each of those that wait was submitted, and how long it takes.
+    waiting: VecDeque<(u64, u64)>,
+    known: Candidate,
+}
+
+struct Run<'a> {
+    setup: &'a Comparison,
+    rule: Rule,
+    chance: Chance,
+    queue: Queue<Event>,
+    now_us: u64,
+    workers: Vec<Worker>,
+    submitted: u64,
+    responses_us: Vec<u64>,
+}
+
+impl<'a> Run<'a> {
+    fn new(setup: &'a Comparison, rule: Rule, seed: u64) -> Self {
+        let worker = |id| {
+            let known = Candidate { worker: NodeId(id), busy: 0, slots: setup.slots, score: Score::default() };
+            Worker { running: 0, waiting: VecDeque::new(), known }
+        };
+        Self {
+            setup,
+            rule,
+            chance: Chance::new(seed),
+            queue: Queue::new(),
+            now_us: 0,
+            workers: (0..setup.workers).map(worker).collect(),
+            submitted: 0,
+            responses_us: Vec::new(),
+        }
+    }
+
+    fn finish(mut self) -> Outcome {
+        for worker in 0..self.workers.len() {
+            // They do not all speak at the same moment; no chance is drawn, so that all rules see the same tasks.
+            let at_us = self.setup.heartbeat_us * worker as u64 / self.setup.workers.max(1);
+            self.queue.push(at_us, Event::Heartbeat { worker });
+        }
+        self.queue.push(0, Event::Submit);
+        while (self.responses_us.len() as u64) < self.setup.tasks {
+            let Some((at_us, event)) = self.queue.pop() else { break };
+            self.now_us = at_us;
+            self.on_event(event);
+        }
+        self.outcome()
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Submit if self.submitted < self.setup.tasks => self.submit(),
+            Event::Submit => {}
+            Event::End { worker, submitted_us } => self.end(worker, submitted_us),
+            Event::Heartbeat { worker } => self.heartbeat(worker),
+        }
+    }
+
+    fn submit(&mut self) {
+        let slots = self.setup.workers * u64::from(self.setup.slots);
+        let every_us = self.setup.task_us * 100 / (self.setup.load_percent * slots).max(1);
+        let (next_us, takes_us) = (self.draw(every_us), self.draw(self.setup.task_us));
+        self.queue.push(self.now_us + next_us, Event::Submit);
+        self.submitted += 1;
+        let known = self.workers.iter().map(|worker| worker.known);
+        let Some(NodeId(chosen)) = self.rule.choose(known, self.submitted) else { return };
+        let worker = usize::try_from(chosen).expect("an index fits");
+        self.workers[worker].known.busy += 1;
+        self.workers[worker].waiting.push_back((self.now_us, takes_us));
+        self.begin(worker);
+    }
+
+    /// A length with this mean: short ones are many, long ones few (exponential).
+    fn draw(&mut self, mean_us: u64) -> u64 {
+        let share = (self.chance.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
+        (-share.ln() * mean_us as f64) as u64
+    }
+
+    fn begin(&mut self, worker: usize) {
+        let there = &mut self.workers[worker];
+        if there.running < self.setup.slots
+            && let Some((submitted_us, takes_us)) = there.waiting.pop_front()
+        {
+            there.running += 1;
+            self.queue.push(self.now_us + takes_us, Event::End { worker, submitted_us });
+        }
+    }
+
+    fn end(&mut self, worker: usize, submitted_us: u64) {
+        self.responses_us.push(self.now_us - submitted_us);
+        self.workers[worker].running -= 1;
+        self.workers[worker].known.busy -= 1;
+        self.begin(worker);
+    }
+
+    /// The score is the one of the load-aware election; nothing is known of memory here.
+    fn heartbeat(&mut self, worker: usize) {
+        let there = &mut self.workers[worker];
+        let reading = Reading {
+            cpu: f64::from(there.running) * 100.0 / f64::from(self.setup.slots.max(1)),
+            tasks: there.known.busy,
+            memory_used: 0.0,
+        };
+        there.known.score = Weights::DEFAULT.score(reading);
+        self.queue.push(self.now_us + self.setup.heartbeat_us.max(1), Event::Heartbeat { worker });
+    }
+
+    fn outcome(mut self) -> Outcome {
+        self.responses_us.sort_unstable();
+        let count = self.responses_us.len().max(1);
+        Outcome {
+            mean_us: self.responses_us.iter().sum::<u64>() / count as u64,
+            p99_us: self.responses_us.get(count * 99 / 100).copied().unwrap_or(0),
+            makespan_us: self.now_us,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mean_us(comparison: Comparison, rule: Rule) -> u64 {
+        comparison.run(rule, 1).mean_us
+    }
+
+    #[test]
+    fn with_scores_of_two_seconds_ago_the_lowest_score_is_worse_than_chance_and_counting_is_best() {
+        let comparison = Comparison::default();
+        let [balanced, score, round_robin, random] = RULES.map(|(_, rule)| mean_us(comparison, rule));
+        assert!(balanced < round_robin && round_robin < random && random < score, "{balanced} {score} {random}");
+        assert!(balanced < 3 * comparison.task_us / 2);
+    }
+
+    #[test]
+    fn with_fresh_scores_the_lowest_score_is_better_than_chance() {
+        let comparison = Comparison { heartbeat_us: 50_000, ..Comparison::default() };
+        assert!(mean_us(comparison, Rule::Score) < mean_us(comparison, Rule::Random));
+    }
+
+    #[test]
+    fn chance_does_as_the_theory_of_queues_says() {
+        // M/M/1: the mean response is the mean task divided by the share of free time.
+        let comparison = Comparison { workers: 1, tasks: 200_000, ..Comparison::default() };
+        let mean_us = mean_us(comparison, Rule::Random);
+        assert!((3_600_000..4_400_000).contains(&mean_us), "{mean_us}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_outcome() {
+        let comparison = Comparison { tasks: 1000, ..Comparison::default() };
+        assert_eq!(comparison.run(Rule::Random, 7), comparison.run(Rule::Random, 7));
+        assert_ne!(comparison.run(Rule::Random, 7), comparison.run(Rule::Random, 8));
+    }
+}
