@@ -110,6 +110,9 @@ pub(crate) enum Simulated {
     /// Whole servers, ratified by a quorum: elections, replicated log and disks
     #[command(after_help = guide::CLUSTER)]
     Cluster(ClusterArgs),
+    /// The rules by which tasks find workers, compared while scores are stale
+    #[command(after_help = guide::SIMULATED_FARM)]
+    Farm(FarmArgs),
 }
 
 #[derive(Debug, Clone, PartialEq, Subcommand)]
@@ -187,6 +190,31 @@ pub(crate) struct ClusterArgs {
     /// What goes wrong, drawn from the seed: these in every run, or all, each in about half of the runs [default: none]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHICH,…")]
     pub(crate) faults: Vec<ClusterFault>,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct FarmArgs {
+    /// How many workers [default: 10]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) workers: Option<String>,
+    /// How many tasks a worker runs at once [default: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) slots: Option<String>,
+    /// How many tasks are submitted [default: 20000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) tasks: Option<String>,
+    /// How long a task takes on average [default: 1s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) task: Option<String>,
+    /// How much of all slots the tasks take, in percent [default: 75]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
+    pub(crate) load: Option<String>,
+    /// How often a worker says how loaded it is [default: 2s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) heartbeat: Option<String>,
+    /// Where all chance comes from; the same seed gives the same tasks [default: a fresh one]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seed: Option<String>,
 }
 
 /// What both algorithms are subjected to.

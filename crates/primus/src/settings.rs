@@ -5,6 +5,7 @@ mod bully;
 pub(crate) mod cast;
 mod cluster;
 mod events;
+mod farm;
 pub(crate) mod names;
 mod ring;
 pub(crate) mod server;
@@ -23,6 +24,7 @@ use cast::Cast;
 
 pub(crate) use amounts::{length, number, quoted};
 pub(crate) use cluster::ClusterSimulation;
+pub(crate) use farm::FarmSimulation;
 
 /// More nodes in one ring than any command line can hold.
 const RING_MAX: usize = 100_000;

@@ -176,6 +176,25 @@ fn a_run_as_json_has_the_fields_of_the_contract() {
 }
 
 #[test]
+fn the_rules_of_assignment_are_compared() {
+    let line = "simulate farm --tasks 5000 --seed 7";
+    let compared = primus(&format!("{line} -o json")).json();
+    assert_eq!(
+        (&compared["tasks"], &compared["seed"], &compared["heartbeat_ms"]),
+        (&5000.into(), &7.into(), &2000.0.into())
+    );
+    let rules = compared["rules"].as_array().unwrap();
+    let names: Vec<&str> = rules.iter().map(|rule| rule["rule"].as_str().unwrap()).collect();
+    assert_eq!(names, ["balanced", "score", "round-robin", "random"]);
+    let mean = |place: usize| rules[place]["mean_ms"].as_f64().unwrap();
+    assert!(mean(0) < mean(2) && mean(2) < mean(3) && mean(3) < mean(1), "{compared}");
+    assert!(rules.iter().all(|rule| rule["p99_ms"].as_f64() < rule["makespan_ms"].as_f64()));
+    let text = primus(line).good();
+    assert!(text.starts_with("rule         mean response") && text.ends_with("seed: 7\n"), "{text}");
+    assert_eq!(primus(line).good(), text);
+}
+
+#[test]
 fn two_processes_make_the_same_run_of_a_seed() {
     let mut traces = BTreeSet::new();
     for line in ["bully --nodes a,b,c,d --rank load", "ring --ids 5,3,7,1,4"] {

@@ -44,7 +44,8 @@ pub(super) const SIMULATE: &str = "\
 Examples:
   primus simulate ring --ids 5,3,7,1,4 --start 1
   primus simulate bully --nodes 1,2,3,4,5 --crash 5
-  primus simulate cluster --servers 5 --faults all --seeds 1000";
+  primus simulate cluster --servers 5 --faults all --seeds 1000
+  primus simulate farm --heartbeat 2s";
 
 pub(super) const RING: &str = "\
 Times are written 250ms, 2s or 1h. A run that violates a property ends with exit code 1.
@@ -74,6 +75,15 @@ Examples:
   primus simulate cluster --servers 5 --faults all --seed 7
   primus simulate cluster --servers 5 --faults crashes,disks,partitions --seeds 1000
   primus simulate cluster --servers 5 --faults all --seeds 10000 -o json";
+
+pub(super) const SIMULATED_FARM: &str = "\
+Tasks arrive at random and go to a worker at once, by the rules that a leader can be configured with. It knows what it
+handed out; of the workers' loads it knows what their last heartbeats said. Every rule gets the same tasks.
+
+Examples:
+  primus simulate farm
+  primus simulate farm --heartbeat 50ms --load 90
+  primus simulate farm --workers 4 --slots 8 --tasks 100000 --seed 7 -o json";
 
 pub(super) const UP: &str = "\
 It prints who leads and stays until it is interrupted; then it stops all servers. None of them survives it.

@@ -1,19 +1,20 @@
-//! `primus simulate`: one run told and judged, or many runs judged.
+//! `primus simulate`: one run told and judged, many runs judged, or rules compared.
 
 use std::ops::Range;
 
 use primus_core::NodeId;
 use primus_core::rank::RankBy;
+use primus_lab::assignment::RULES;
 use primus_lab::experiment::{Contest, Experiment, Report};
 use primus_lab::invariants::repeatability::Fingerprint;
 
 use super::seeds::{self, Sample, Survey};
 use super::{Verdict, nothing_to_draw};
-use crate::args::{Algorithm, ClusterArgs, Format, Simulated};
+use crate::args::{Algorithm, ClusterArgs, FarmArgs, Format, Simulated};
 use crate::output::failure::Failure;
 use crate::output::narration::{Narrator, Story};
-use crate::output::{cluster, diagram, json, screen, text};
-use crate::settings::{ClusterSimulation, Seeds, Simulation};
+use crate::output::{cluster, diagram, farm, json, screen, text};
+use crate::settings::{ClusterSimulation, FarmSimulation, Seeds, Simulation};
 
 /// Nobody reads more than this.
 const BEATS_MAX: usize = 300;
@@ -26,6 +27,7 @@ pub(super) fn run(what: &Simulated, format: Format) -> Result<Verdict, Failure> 
     match what {
         Simulated::Election(algorithm) => run_election(algorithm, format),
         Simulated::Cluster(args) => run_cluster(args, format),
+        Simulated::Farm(args) => run_farm(args, format),
     }
 }
 
@@ -58,6 +60,19 @@ fn run_cluster(args: &ClusterArgs, format: Format) -> Result<Verdict, Failure> {
             run_many(run, |seed| args.replay(seed), range, format)
         }
     }
+}
+
+fn run_farm(args: &FarmArgs, format: Format) -> Result<Verdict, Failure> {
+    let FarmSimulation { comparison, seed } = FarmSimulation::new(args)?;
+    if format == Format::Mermaid {
+        return Err(nothing_to_draw("a comparison"));
+    }
+    let rows = RULES.map(|(name, rule)| (name, comparison.run(rule, seed)));
+    screen::print(&match format {
+        Format::Json => farm::json(&comparison, seed, &rows),
+        Format::Text | Format::Mermaid => farm::text(&comparison, seed, &rows),
+    })?;
+    Ok(Verdict::of(true))
 }
 
 fn run_one(simulation: &Simulation, seed: u64, format: Format) -> Result<Verdict, Failure> {
