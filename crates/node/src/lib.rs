@@ -3,13 +3,16 @@
 //! Nothing here decides anything about elections or the log; machines do. The shell carries out their outputs and brings
 //! them their inputs. Start with [`node`], the loop; [`links`] connects servers, [`store`] keeps the log on disk.
 
+pub mod companion;
 pub mod disk;
 pub mod events;
+pub mod executor;
 pub mod handle;
 pub mod links;
 pub mod load;
 pub mod meters;
 pub mod node;
+pub mod outputs;
 pub mod sockets;
 pub mod store;
 mod strangers;

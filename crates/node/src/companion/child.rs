@@ -1,0 +1,94 @@
+//! Starting one command, or saying in a sentence why it cannot be started.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{Access, MemfdFlags, access, memfd_create};
+use rustix::io::Errno;
+use rustix::process::{Pid, setpriority_pgrp};
+
+use super::order::Start;
+
+/// A command that runs, in a process group that has its first process's number.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) group: Pid,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+}
+
+/// Starts it. The program is looked for in the worker's own path: a task cannot change what an allowed name means.
+///
+/// # Errors
+/// With the reason, for people.
+pub(super) fn spawn(start: &Start, input: &[u8]) -> Result<Child, String> {
+    let (name, arguments) = start.arguments.split_first().ok_or("there is nothing to run: the command is empty")?;
+    let program = find(name)?;
+    let stdin = stdin_of(input).map_err(|error| format!("its input cannot be prepared: {error}"))?;
+    let mut command = Command::new(program);
+    command.arg0(name).args(arguments).process_group(0);
+    command.envs(start.environment.iter().map(|(name, value)| (name, value)));
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(directory) = &start.directory {
+        command.current_dir(directory);
+    }
+    let mut child = command.spawn().map_err(|error| reason(start, name, &error))?;
+    let group = Pid::from_child(&child);
+    if start.nice > 0 {
+        // By group: whatever it has forked by now gives way, too. It may be gone already.
+        _ = setpriority_pgrp(Some(group), i32::from(start.nice));
+    }
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (stdout, stderr) = stdout.zip(stderr).expect("both were asked for");
+    Ok(Child { group, stdout: stdout.into(), stderr: stderr.into() })
+}
+
+/// In memory as a whole, so that nobody has to feed it while it runs.
+fn stdin_of(input: &[u8]) -> io::Result<Stdio> {
+    if input.is_empty() {
+        return Ok(Stdio::null());
+    }
+    let mut file = File::from(memfd_create("stdin", MemfdFlags::CLOEXEC)?);
+    file.write_all(input)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+fn find(name: &str) -> Result<PathBuf, String> {
+    if name.contains('/') {
+        return Ok(PathBuf::from(name));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| OsStr::new("/usr/local/bin:/usr/bin:/bin").to_owned());
+    let mut places = std::env::split_paths(&path).map(|directory| directory.join(name));
+    let found = places.find(|place| is_program(place)).filter(|_| !name.is_empty());
+    found.ok_or_else(|| format!("there is no program {name:?} on this worker (its PATH is {})", path.display()))
+}
+
+fn is_program(path: &Path) -> bool {
+    access(path, Access::EXEC_OK).is_ok() && path.is_file()
+}
+
+fn reason(start: &Start, name: &str, error: &io::Error) -> String {
+    if let Some(directory) = start.directory.as_deref().filter(|directory| !Path::new(directory).is_dir()) {
+        return format!("the folder {directory:?} does not exist on this worker");
+    }
+    let place = Path::new(start.directory.as_deref().unwrap_or(".")).join(name);
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT) if fs::exists(&place).unwrap_or(false) => {
+            format!("{name:?} names an interpreter in its first line that does not exist on this worker")
+        }
+        Some(Errno::NOENT | Errno::NOTDIR) => format!("there is no program {name:?} on this worker"),
+        Some(Errno::ACCESS) => {
+            format!("{name:?} is not a program that this worker may run: look at its permissions")
+        }
+        Some(Errno::NOEXEC) => format!("{name:?} is not a program: a script needs a first line such as #!/bin/sh"),
+        Some(Errno::TOOBIG) => "its arguments and environment are too long for this host".to_owned(),
+        _ if error.kind() == ErrorKind::InvalidInput => "a zero byte is in its arguments or environment".to_owned(),
+        _ => format!("{name:?} could not be started: {error}"),
+    }
+}

@@ -1,0 +1,60 @@
+//! Processes that nobody may leave behind.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+
+/// Kills all children of this process and, because it adopts them, theirs; returns when there is none.
+pub(super) fn kill_children() {
+    loop {
+        own_children().into_iter().for_each(kill);
+        // Each death may have brought new children, and each may have forked before it was hit: look again.
+        if wait(WaitOptions::empty()).is_err_and(|error| error != rustix::io::Errno::INTR) {
+            return;
+        }
+    }
+}
+
+/// The system lists children by thread.
+fn own_children() -> Vec<Pid> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let listed = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let listed: Vec<String> = listed.collect();
+    let words = listed.iter().flat_map(|words| words.split_whitespace());
+    words.filter_map(|word| word.parse().ok().and_then(Pid::from_raw)).collect()
+}
+
+/// Kills every process of a session, and returns when none is left. A companion leads a session of its own, so this finds
+/// the tasks of one that was killed itself.
+pub(crate) fn kill_session(session: Pid) {
+    loop {
+        let members = members_of(session);
+        if members.is_empty() {
+            return;
+        }
+        members.into_iter().for_each(kill);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn members_of(session: Pid) -> Vec<Pid> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.filter_map(Pid::from_raw).filter(|pid| is_alive_in(session, *pid).unwrap_or(false)).collect()
+}
+
+/// What is dead and only waits for its parent to notice cannot be killed again.
+fn is_alive_in(session: Pid, pid: Pid) -> Option<bool> {
+    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // The name of a program may contain anything, so look behind it.
+    let mut words = status.rsplit_once(") ")?.1.split(' ');
+    let is_dead = matches!(words.next()?, "Z" | "X");
+    let own_session: i32 = words.nth(2)?.parse().ok()?;
+    Some(!is_dead && own_session == session.as_raw_nonzero().get())
+}
+
+fn kill(pid: Pid) {
+    // It may have gone by itself.
+    _ = kill_process(pid, Signal::KILL);
+}

@@ -1,0 +1,77 @@
+//! What a worker can do without starting a program: handlers by name, inside the worker's own process.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use primus_core::ledger::Held;
+
+/// What handlers a worker has.
+#[derive(Clone)]
+pub struct Kinds(BTreeMap<String, Handler>);
+
+/// What a handler is called with.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Which attempt at which task.
+    pub held: Held,
+    /// The task's own argument: its number or its line.
+    pub argument: String,
+    /// What the job was submitted with.
+    pub input: Vec<u8>,
+}
+
+/// What a handler gives back: what it prints, or a complaint.
+pub type Answer = Result<Vec<u8>, String>;
+
+type Handler = Arc<dyn Fn(Call) -> Pin<Box<dyn Future<Output = Answer> + Send>> + Send + Sync>;
+
+impl Kinds {
+    /// Does nothing, at once.
+    pub const NOOP: &str = "noop";
+    /// Waits for as many milliseconds as its input says or, if that is empty, its argument.
+    pub const SLEEP: &str = "sleep";
+
+    /// Registers a handler under a name; an older one of that name is replaced.
+    pub fn add<F>(&mut self, name: &str, handler: impl Fn(Call) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Answer> + Send + 'static,
+    {
+        self.0.insert(name.to_owned(), Arc::new(move |call| Box::pin(handler(call))));
+    }
+
+    /// The work of a call, if there is a handler of that name.
+    pub(super) fn call(&self, name: &str, call: Call) -> Option<Pin<Box<dyn Future<Output = Answer> + Send>>> {
+        self.0.get(name).map(|handler| handler(call))
+    }
+
+    /// The names, for a sentence.
+    pub(super) fn names(&self) -> String {
+        self.0.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Default for Kinds {
+    fn default() -> Self {
+        let mut kinds = Self(BTreeMap::new());
+        kinds.add(Self::NOOP, async |_| Ok(Vec::new()));
+        kinds.add(Self::SLEEP, sleep);
+        kinds
+    }
+}
+
+async fn sleep(call: Call) -> Answer {
+    let text = if call.input.is_empty() { call.argument.into_bytes() } else { call.input };
+    let text = String::from_utf8_lossy(&text);
+    let length_ms = text.trim().parse().map_err(|_| format!("{text:?} is no number of milliseconds"))?;
+    tokio::time::sleep(Duration::from_millis(length_ms)).await;
+    Ok(Vec::new())
+}
+
+impl fmt::Debug for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

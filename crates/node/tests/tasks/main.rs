@@ -1,0 +1,6 @@
+//! Tasks as real processes: how they run, how they end, and that none outlives its worker.
+
+mod commands;
+mod deaths;
+mod kinds;
+mod stage;
