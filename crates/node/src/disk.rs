@@ -12,25 +12,41 @@ use tokio::sync::mpsc;
 use crate::meters::Meters;
 use crate::store::{Store, StoreId, WriteError};
 
-/// A way to hand records to the disk and to hear that they are durable.
-#[derive(Debug)]
-pub struct Disk {
-    work: blocking::Sender<Work>,
-    done: mpsc::UnboundedReceiver<Result<Token, WriteError>>,
+/// Something on disk to which records can be added.
+pub trait Durable: Send + 'static {
+    /// What is kept.
+    type Record: Send;
+    /// Why it is not known to be kept.
+    type Error: Send;
+
+    /// Makes these records durable, in this order, and returns when they are.
+    ///
+    /// # Errors
+    /// If they are not known to be durable.
+    fn write(&mut self, records: &[Self::Record]) -> Result<(), Self::Error>;
 }
 
+/// A way to hand records to the disk and to hear that they are durable.
 #[derive(Debug)]
-enum Work {
-    Write(Token, Vec<Record>),
-    Remember(NodeId, StoreId),
+pub struct Disk<S: Durable = Store> {
+    work: blocking::Sender<Work<S>>,
+    done: mpsc::UnboundedReceiver<Result<Token, S::Error>>,
 }
+
+enum Work<S: Durable> {
+    Write(Token, Vec<S::Record>),
+    /// Anything else, in its turn.
+    Other(Other<S>),
+}
+
+type Other<S> = Box<dyn FnOnce(&mut S) -> Result<(), <S as Durable>::Error> + Send>;
 
 /// Starts the thread.
 ///
 /// # Panics
 /// If the system gives no thread.
 #[must_use]
-pub fn start(store: Store, meters: Arc<Meters>) -> Disk {
+pub fn start<S: Durable>(store: S, meters: Arc<Meters>) -> Disk<S> {
     let (work, queue) = blocking::channel();
     let (tell, done) = mpsc::unbounded_channel();
     let thread = thread::Builder::new().name("disk".to_owned());
@@ -38,10 +54,10 @@ pub fn start(store: Store, meters: Arc<Meters>) -> Disk {
     Disk { work, done }
 }
 
-fn run(
-    mut store: Store,
-    queue: &blocking::Receiver<Work>,
-    tell: &mpsc::UnboundedSender<Result<Token, WriteError>>,
+fn run<S: Durable>(
+    mut store: S,
+    queue: &blocking::Receiver<Work<S>>,
+    tell: &mpsc::UnboundedSender<Result<Token, S::Error>>,
     meters: &Meters,
 ) {
     while let Ok(first) = queue.recv() {
@@ -53,8 +69,8 @@ fn run(
                     newest = newest.max(Some(token));
                     records.extend(more);
                 }
-                Work::Remember(peer, id) => {
-                    if let Err(error) = store.remember_peer(peer, id) {
+                Work::Other(other) => {
+                    if let Err(error) = other(&mut store) {
                         _ = tell.send(Err(error));
                     }
                 }
@@ -70,23 +86,34 @@ fn run(
     }
 }
 
-impl Disk {
+impl Durable for Store {
+    type Record = Record;
+    type Error = WriteError;
+
+    fn write(&mut self, records: &[Record]) -> Result<(), WriteError> {
+        Self::write(self, records)
+    }
+}
+
+impl Disk<Store> {
+    /// Keeps a peer's disk in mind for ever.
+    pub fn remember(&self, peer: NodeId, id: StoreId) {
+        _ = self.work.send(Work::Other(Box::new(move |store| store.remember_peer(peer, id).map(|_| ()))));
+    }
+}
+
+impl<S: Durable> Disk<S> {
     /// Hands records over; they become durable in this order.
-    pub fn write(&self, token: Token, records: Vec<Record>) {
+    pub fn write(&self, token: Token, records: Vec<S::Record>) {
         // The thread ends only with the server, or after a failure that the server has been told of.
         _ = self.work.send(Work::Write(token, records));
-    }
-
-    /// Keeps a peer's disk in mind for ever.
-    pub fn remember(&self, peer: NodeId, store: StoreId) {
-        _ = self.work.send(Work::Remember(peer, store));
     }
 
     /// Waits for the next word of the disk.
     ///
     /// # Errors
     /// If it failed. A server that cannot write must not go on.
-    pub async fn done(&mut self) -> Result<Token, WriteError> {
+    pub async fn done(&mut self) -> Result<Token, S::Error> {
         match self.done.recv().await {
             Some(done) => done,
             None => std::future::pending().await,
@@ -94,7 +121,7 @@ impl Disk {
     }
 
     /// The next word of the disk, if there is one already.
-    pub fn try_done(&mut self) -> Option<Result<Token, WriteError>> {
+    pub fn try_done(&mut self) -> Option<Result<Token, S::Error>> {
         self.done.try_recv().ok()
     }
 }
