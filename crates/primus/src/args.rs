@@ -89,6 +89,9 @@ pub(crate) enum Command {
     /// Run one server of a cluster
     #[command(after_help = guide::SERVER)]
     Server(ServerArgs),
+    /// Own the commands of the worker that started this; for workers only
+    #[command(hide = true, after_help = guide::COMPANION)]
+    Companion,
     /// Show or check a server's configuration
     #[command(after_help = guide::CONFIG)]
     Config(ConfigArgs),

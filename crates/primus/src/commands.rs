@@ -63,6 +63,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Transfer(args)) => operate::transfer(args, cli.output),
         Some(Command::Chaos(args)) => chaos::run(args, cli.output),
         Some(Command::Server(args)) => server::run(args),
+        Some(Command::Companion) => companion(),
         Some(Command::Config(args)) => config::run(&args.what, cli.output),
         Some(Command::Bench(args)) => match &args.what {
             Bench::Simulate(args) => bench::simulate(args, cli.output),
@@ -74,6 +75,17 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
             Bench::Burn(args) => bench::burn(args),
         },
     }
+}
+
+fn companion() -> Result<Verdict, Failure> {
+    let ended = primus_node::companion::run();
+    ended.map(|()| Verdict::Held).map_err(|error| {
+        Failure::failed(
+            "companion",
+            format!("there is no worker: {error}"),
+            "workers start it; nobody else needs to",
+        )
+    })
 }
 
 #[derive(Serialize)]

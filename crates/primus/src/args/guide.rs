@@ -300,6 +300,12 @@ Examples:
   primus bench stability
   primus bench stability --minutes 10 --busy -o json";
 
+pub(super) const COMPANION: &str = "\
+Every worker starts one, with a socket as its standard input. It kills the worker's tasks when the worker dies or hangs.
+
+Examples:
+  primus companion --help";
+
 pub(super) const BENCH_BURN: &str = "\
 Examples:
   primus bench burn --parent $$";
