@@ -177,7 +177,8 @@ async fn a_task_that_writes_gigabytes_ends_well() {
     let bytes = gigabytes * 1_000_000_000;
     let mut stage = Stage::new();
     stage.patience = Duration::from_secs(300);
-    let outcome = stage.run(command(&["sh", "-c", &format!("echo $PPID >&2; exec head -c {bytes} /dev/zero")])).await;
+    let outcome =
+        stage.run(command(&["sh", "-c", &format!("echo $PPID >&2; exec head -c {bytes} /dev/zero")])).await;
     assert_eq!((outcome.verdict, outcome.stdout.total), (Verdict::Exited(0), bytes));
     let folder = stage.directory.0.join(Settings::OUTPUTS);
     let lengths = fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
