@@ -17,6 +17,7 @@ use common::{eventually, send};
 use primus_lab::chance::Chance;
 use primus_lab::history::Outcome;
 use primus_lab::tally;
+use rustix::process::Signal;
 
 const SERVERS: u64 = 5;
 /// A majority of five stays.
@@ -149,7 +150,7 @@ impl<'a> Saboteur<'a> {
     /// In one call, so that nobody has time to notice.
     fn kill_everybody(&mut self) {
         self.ask_for_leaders();
-        send("KILL", &self.farm.pids());
+        send(Signal::KILL, &self.farm.pids());
         self.states.values_mut().for_each(|state| *state = State::Dead);
     }
 

@@ -124,9 +124,10 @@ async fn tasks_of_a_killed_companion_are_killed_and_another_takes_over() {
 
 /// It leads the session of its tasks.
 fn companion_of(task: u32) -> Pid {
-    let session = Command::new("ps").args(["-o", "sid=", "-p", &task.to_string()]).output().expect("there is ps");
-    let session = String::from_utf8(session.stdout).expect("ps prints text");
-    session.trim().parse().ok().and_then(Pid::from_raw).expect("it is a number")
+    let stat = std::fs::read_to_string(format!("/proc/{task}/stat")).expect("the task runs");
+    // After the name in brackets: state, parent, group, session.
+    let session = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(3));
+    session.and_then(|session| session.parse().ok()).and_then(Pid::from_raw).expect("it has a session")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -8,9 +8,10 @@ pub(crate) mod network;
 pub(crate) mod place;
 
 use std::fs;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a condition may take. Far more than it should, because the host may be busy.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,11 +27,11 @@ pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) 
     }
 }
 
-/// Sends a signal to all of them in one call, so that nobody has time to notice.
-pub(crate) fn send(signal: &str, pids: &[u64]) {
-    let pids = pids.iter().map(u64::to_string);
-    let sent = Command::new("kill").arg(format!("-{signal}")).args(pids).status();
-    assert!(sent.expect("there is a kill").success());
+/// Sends a signal to all of them, one right after the other, so that nobody has time to notice.
+pub(crate) fn send(signal: Signal, pids: &[u64]) {
+    let pid = |pid: &u64| i32::try_from(*pid).ok().and_then(Pid::from_raw).expect("processes have small numbers");
+    let pids: Vec<Pid> = pids.iter().map(pid).collect();
+    pids.into_iter().for_each(|pid| kill_process(pid, signal).expect("it can be told"));
 }
 
 pub(crate) fn is_running(pid: u64) -> bool {

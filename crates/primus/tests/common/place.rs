@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{eventually, is_running, send};
@@ -148,7 +149,7 @@ impl Farm<'_> {
     /// Ends it as Ctrl-C does, and looks whether anything is left. What did it say?
     pub(crate) fn end(mut self) -> String {
         let pids = self.pids();
-        send("INT", &[u64::from(self.up.id())]);
+        send(Signal::INT, &[u64::from(self.up.id())]);
         let status = self.up.wait().expect("up ends");
         assert!(status.success(), "{status}: {}", self.complaints());
         assert!(!pids.iter().any(|pid| is_running(*pid)), "{pids:?}");
