@@ -13,8 +13,8 @@ use primus_replica::replica::Role;
 
 /// How long whoever should take over may take; until then nothing can be written.
 pub(crate) const TRANSFER: Delay = Delay::exactly_ms(20);
-/// Everybody answers a leader's every tick; who has not done so for this many is dead, frozen or cut off.
-const SILENT_TICKS: u32 = 4;
+/// Everybody answers at least every third of a leader's ticks; who has not done so for this many is dead, frozen or cut off.
+const SILENT_TICKS: u32 = 6;
 /// How many entries whoever should take over may still miss.
 const MISSING_MAX: u64 = 1000;
 
