@@ -123,11 +123,6 @@ impl<E: Election, R: Consensus> Control<E, R> {
         &self.replica
     }
 
-    /// How long the leader may be silent at the moment: T.
-    pub fn allowance_us(&self) -> u64 {
-        self.detector.allowance_us()
-    }
-
     /// The loads of all servers, as far as they are known here.
     pub const fn loads(&self) -> &BTreeMap<NodeId, Load> {
         &self.loads

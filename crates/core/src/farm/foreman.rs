@@ -18,7 +18,7 @@ use super::{Assignment, Hello, Message};
 use crate::NodeId;
 use crate::election::NoRecord;
 use crate::ledger::{
-    Attempt, Batch, Effect, Entry, Held, Job, Ledger, Outcome, Report, Start, State, Tail, TaskId, Verdict, Work,
+    Attempt, Batch, Effect, Entry, Held, Job, Ledger, Outcome, Report, Start, State, Tail, TaskId, Verdict,
 };
 use crate::load::Score;
 use crate::machine::{Delay, Input, Machine, Outbox};
@@ -252,7 +252,7 @@ impl Foreman {
     /// A worker is here, perhaps again, and says what it has. What is missing from that is lost and runs again; what this
     /// leader did not know of is taken over, unless somebody else has it by now.
     fn on_hello(&mut self, from: NodeId, hello: Hello, out: &mut Outbox<Self>) {
-        let kept: BTreeSet<Held> = hello.held.iter().copied().chain(hello.ended.iter().map(held_of)).collect();
+        let kept: BTreeSet<Held> = hello.held.iter().copied().chain(hello.ended.iter().map(Report::held)).collect();
         let before = self.desk.as_ref().and_then(|desk| desk.worker_named(&hello.name));
         before.into_iter().for_each(|before| self.dismiss(before, &kept, out));
         // Another one of the same number, which cannot be there any more.
@@ -291,8 +291,8 @@ impl Foreman {
         for report in reports {
             if desk.take_report(from, &report) {
                 entries.push(Entry::Finish(report));
-            } else if !desk.has(held_of(&report)) {
-                refused.push(held_of(&report));
+            } else if !desk.has(report.held()) {
+                refused.push(report.held());
             }
         }
         if !refused.is_empty() {
@@ -449,21 +449,19 @@ fn propose(entries: Vec<Entry>, out: &mut Outbox<Foreman>) {
     }
 }
 
-fn held_of(report: &Report) -> Held {
-    Held { task: report.task, attempt: report.outcome.attempt }
-}
-
 fn join(worker: &str, slots: u32) -> Entry {
     Entry::Join { worker: worker.into(), slots: u16::try_from(slots).unwrap_or(u16::MAX) }
 }
 
 fn assignment(job: &Job, held: Held) -> Assignment {
     let argument = job.spec.fan.argument(held.task.index);
-    let mut work = job.spec.work.clone();
-    if let Work::Command(command) = &mut work {
-        command.arguments = command.arguments_for(&argument);
+    Assignment {
+        held,
+        work: job.spec.work.clone(),
+        argument,
+        timeout_ms: job.spec.timeout_ms,
+        cpus: job.spec.slots(),
     }
-    Assignment { held, work, argument, timeout_ms: job.spec.timeout_ms, cpus: job.spec.slots() }
 }
 
 fn lost(start: &Start) -> Entry {

@@ -67,7 +67,8 @@ pub struct Hello {
 pub struct Assignment {
     /// Which attempt at which task.
     pub held: Held,
-    /// What to do, with the task's own argument filled in.
+    /// What to do, as submitted. The worker fills in the task's own argument: filled in twice, an argument that has braces
+    /// itself would grow.
     pub work: Work,
     /// That argument.
     pub argument: String,

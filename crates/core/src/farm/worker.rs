@@ -80,7 +80,7 @@ impl Worker {
         let mut ended = BTreeMap::new();
         for record in records {
             match record {
-                Record::Ended(report) => _ = ended.insert(held_of(&report), report),
+                Record::Ended(report) => _ = ended.insert(report.held(), report),
                 Record::Forgotten(held) => _ = ended.remove(&held),
             }
         }
@@ -113,7 +113,7 @@ impl Worker {
 
     /// What it has begun with and somebody might still want: what runs, and results that are not known to be recorded.
     pub fn has_begun(&self) -> impl Iterator<Item = Held> + '_ {
-        let unwritten = self.unwritten.iter().map(|(_, report)| held_of(report));
+        let unwritten = self.unwritten.iter().map(|(_, report)| report.held());
         self.running.keys().chain(self.ended.keys()).copied().chain(unwritten)
     }
 
@@ -141,7 +141,7 @@ impl Worker {
         self.leader = Some(leader);
         self.is_welcome = false;
         let waiting = self.waiting.iter().map(|assignment| assignment.held);
-        let unwritten = self.unwritten.iter().map(|(_, report)| held_of(report));
+        let unwritten = self.unwritten.iter().map(|(_, report)| report.held());
         let hello = Hello {
             name: self.name.clone(),
             term: self.term,
@@ -155,7 +155,7 @@ impl Worker {
 
     /// Its room is free at once; that it has ended is told when it is on disk.
     fn on_ended(&mut self, report: Report, out: &mut Outbox<Self>) {
-        let held = held_of(&report);
+        let held = report.held();
         let Some(cpus) = self.running.remove(&held) else { return out.ignore("the end of what does not run") };
         self.busy -= cpus;
         let token = self.keep(Record::Ended(report.clone()), out);
@@ -166,7 +166,7 @@ impl Worker {
     fn on_persisted(&mut self, token: Token, out: &mut Outbox<Self>) {
         let count = self.unwritten.iter().take_while(|(written, _)| *written <= token).count();
         let reports: Vec<Report> = self.unwritten.drain(..count).map(|(_, report)| report).collect();
-        self.ended.extend(reports.iter().map(|report| (held_of(report), report.clone())));
+        self.ended.extend(reports.iter().map(|report| (report.held(), report.clone())));
         if let (Some(leader), false) = (self.leader, reports.is_empty()) {
             out.send(leader, Message::Ended(reports));
         }
@@ -200,7 +200,7 @@ impl Worker {
 
     fn accept(&mut self, assignment: Assignment, out: &mut Outbox<Self>) {
         let held = assignment.held;
-        let is_unwritten = self.unwritten.iter().any(|(_, report)| held_of(report) == held);
+        let is_unwritten = self.unwritten.iter().any(|(_, report)| report.held() == held);
         let is_known = self.running.contains_key(&held) || self.ended.contains_key(&held);
         if is_known || is_unwritten || self.waiting.iter().any(|waiting| waiting.held == held) {
             return out.ignore("an assignment that came twice");
@@ -225,7 +225,7 @@ impl Worker {
 
     fn forget(&mut self, held: Held, out: &mut Outbox<Self>) {
         let before = self.unwritten.len();
-        self.unwritten.retain(|(_, report)| held_of(report) != held);
+        self.unwritten.retain(|(_, report)| report.held() != held);
         if self.ended.remove(&held).is_some() || self.unwritten.len() < before {
             self.keep(Record::Forgotten(held), out);
         }
@@ -276,10 +276,6 @@ impl Machine for Worker {
         }
         self.begin(out);
     }
-}
-
-const fn held_of(report: &Report) -> Held {
-    Held { task: report.task, attempt: report.outcome.attempt }
 }
 
 const fn term_of(message: &Message) -> Option<u64> {

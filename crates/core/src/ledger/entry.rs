@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::job::{JobId, Spec};
-use super::task::{Attempt, Outcome, TaskId};
+use super::task::{Attempt, Held, Outcome, TaskId};
 
 /// What one record of the log holds: many entries, because a disk writes a hundred as fast as one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +64,14 @@ pub struct Report {
     pub task: TaskId,
     /// How.
     pub outcome: Outcome,
+}
+
+impl Report {
+    /// The attempt that ended.
+    #[must_use]
+    pub const fn held(&self) -> Held {
+        Held { task: self.task, attempt: self.outcome.attempt }
+    }
 }
 
 /// The only start of a task that must not start twice.

@@ -241,5 +241,6 @@ mod tests {
             ..CommandLine::default()
         };
         assert_eq!(command.arguments_for("x"), ["cp", "x", "$HOME/x.b"]);
+        assert_eq!(command.arguments_for("{}"), ["cp", "{}", "$HOME/{}.b"], "braces of the argument stay");
     }
 }
