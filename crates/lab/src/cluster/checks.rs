@@ -1,8 +1,10 @@
-//! What must be true of every cluster, one property per file: the five of the Raft paper (figure 3), and what clients see.
+//! What must be true of every cluster, one property per file: the five of the Raft paper (figure 3), the
+//! step of its proof that a wrong append breaks first, and what clients see.
 //!
 //! A [`Checks`] sees every leadership, every append, every commit and every answer to a client as it happens. It notes the
 //! first violation, and the run ends there.
 
+mod commits_stay;
 mod durability;
 mod election_safety;
 mod leader_completeness;
@@ -30,6 +32,8 @@ pub enum Property {
     LogMatching,
     /// Whoever leads has everything that was committed in earlier terms.
     LeaderCompleteness,
+    /// A committed entry is in the logs of a majority, and nobody who has it overwrites it.
+    CommitsStay,
     /// All servers apply the same entry at the same place, without gaps.
     StateMachineSafety,
     /// What was acknowledged is never lost, and every later read sees it.
@@ -54,6 +58,7 @@ pub struct Violation {
 pub(super) struct Checks {
     election_safety: election_safety::Watch,
     log_matching: log_matching::Watch,
+    commits_stay: commits_stay::Watch,
     durability: durability::Watch,
     committed: Vec<Committed>,
     violation: Option<Violation>,
@@ -88,14 +93,22 @@ impl Checks {
     }
 
     /// A server has appended these entries to its log.
-    pub(super) fn on_append<'a>(&mut self, id: NodeId, entries: impl Iterator<Item = &'a Entry>, log: &Log) {
-        let judgement = self.log_matching.on_append(id, entries, log);
+    pub(super) fn on_append<'a>(
+        &mut self,
+        id: NodeId,
+        entries: impl Iterator<Item = &'a Entry> + Clone,
+        log: &Log,
+    ) {
+        let judgement = self.log_matching.on_append(id, entries.clone(), log);
         self.note(Property::LogMatching, judgement);
+        let judgement = self.commits_stay.on_append(id, entries, &self.committed);
+        self.note(Property::CommitsStay, judgement);
     }
 
     /// A server starts with this log and this state.
     pub(super) fn on_start(&mut self, id: NodeId, log: &Log, snapshot: Option<&Snapshot>) {
         let entries: Vec<Entry> = log.entries().collect();
+        self.commits_stay.on_start(id, log);
         self.on_append(id, entries.iter(), log);
         if let Some(snapshot) = snapshot {
             self.on_restore(id, snapshot);
@@ -107,7 +120,11 @@ impl Checks {
         let before = self.committed.len();
         let judgement = state_machine_safety::on_apply(id, term, entry, owner, &mut self.committed);
         self.note(Property::StateMachineSafety, judgement);
-        self.committed.len() > before
+        let is_new = self.committed.len() > before;
+        if is_new {
+            self.note(Property::CommitsStay, self.commits_stay.on_commit(&self.committed));
+        }
+        is_new
     }
 
     /// An entry is newly known to be committed: this server leads in a term of its own.
@@ -117,6 +134,7 @@ impl Checks {
 
     /// A server takes over a whole state.
     pub(super) fn on_restore(&mut self, id: NodeId, snapshot: &Snapshot) {
+        self.commits_stay.on_restore(id, snapshot.index);
         self.note(Property::StateMachineSafety, state_machine_safety::on_restore(id, snapshot, &self.committed));
     }
 
@@ -168,10 +186,11 @@ impl Checks {
 
 impl Property {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::ElectionSafety,
         Self::LogMatching,
         Self::LeaderCompleteness,
+        Self::CommitsStay,
         Self::StateMachineSafety,
         Self::Durability,
         Self::Liveness,
@@ -185,6 +204,7 @@ impl Property {
             Self::ElectionSafety => "election_safety",
             Self::LogMatching => "log_matching",
             Self::LeaderCompleteness => "leader_completeness",
+            Self::CommitsStay => "commits_stay",
             Self::StateMachineSafety => "state_machine_safety",
             Self::Durability => "durability",
             Self::Liveness => "liveness",
