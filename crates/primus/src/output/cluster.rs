@@ -105,6 +105,7 @@ const fn meaning(property: Property) -> &'static str {
         Property::ElectionSafety => "at most one server led in a term",
         Property::LogMatching => "logs with an entry in common are the same up to there",
         Property::LeaderCompleteness => "whoever led had everything that was committed before",
+        Property::CommitsStay => "what was committed stayed on a majority, and nobody overwrote it",
         Property::StateMachineSafety => "all applied the same entry at the same place",
         Property::Durability => "nothing that was acknowledged got lost, and every later read saw it",
         Property::Liveness => "after the faults one leads, and everybody got what was written",
