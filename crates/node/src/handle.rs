@@ -90,6 +90,8 @@ pub struct Proposals {
     /// The number of the last.
     pub(crate) number: u64,
     pub(crate) entries: Vec<Bytes>,
+    /// Between two leaders, may they wait here for the next one?
+    pub(crate) may_wait: bool,
 }
 
 /// Why a request could not be served.
@@ -134,14 +136,20 @@ impl Handle {
     }
 
     /// Changes the register: each of these lists is one entry of the log, and takes place at once. The answer comes when
-    /// the last is acknowledged. The entries are made here, by the caller's thread, and not by the loop.
-    pub fn change<'a>(&self, lists: impl IntoIterator<Item = Vec<Change<'a>>>, reply: Reply<u64>) -> bool {
+    /// the last is acknowledged. The entries are made here, by the caller's thread, and not by the loop. Between two leaders
+    /// they wait for the next one, for a moment, if they may.
+    pub fn change<'a>(
+        &self,
+        lists: impl IntoIterator<Item = Vec<Change<'a>>>,
+        may_wait: bool,
+        reply: Reply<u64>,
+    ) -> bool {
         let mut number = 0;
         let entry = |changes| {
             number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
             Proposal { origin: self.origin, number, changes }.to_bytes()
         };
         let entries = lists.into_iter().map(entry).collect();
-        self.ask(Request::Propose(Proposals { number, entries }, reply))
+        self.ask(Request::Propose(Proposals { number, entries, may_wait }, reply))
     }
 }

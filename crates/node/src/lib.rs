@@ -13,6 +13,7 @@ pub mod load;
 pub mod meters;
 pub mod node;
 pub mod outputs;
+mod parked;
 pub mod results;
 pub mod sockets;
 pub mod store;

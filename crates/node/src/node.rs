@@ -29,6 +29,7 @@ use crate::events::{History, Kind};
 use crate::handle::{Handle, PeerView, Proposals, Reply, Request, Unable, Values, View};
 use crate::links::{self, LinkEvent, Links, Peer};
 use crate::meters::Meters;
+use crate::parked::{PARKING_TIME, Parked, Write};
 use crate::store::{Opened, StoreId, WriteError};
 use crate::timers::{Timers, drawn};
 
@@ -38,6 +39,8 @@ type Words = Message<any_election::Message>;
 const INPUTS_MAX: usize = 1024;
 /// After this long no further input is taken before timers are looked at.
 const TURN_MAX: Duration = Duration::from_millis(5);
+/// So many records go to the disk before the turn is over.
+const RECORDS_MAX: usize = 256;
 /// After a turn of this length others get the thread.
 const YIELD_AFTER: Duration = Duration::from_micros(500);
 
@@ -68,6 +71,7 @@ pub async fn run(
     let view = running.view.subscribe();
     _ = ready.send(Handle { requests, origin: incarnation, numbers, view, history, meters });
     running.step(Input::Command(Command::Boot));
+    running.flush();
     running.turn(received).await
 }
 
@@ -86,14 +90,18 @@ struct Running {
     links: Links<Words>,
     link_events: mpsc::UnboundedReceiver<LinkEvent<Words>>,
     disk: Disk,
+    /// What this turn has for the disk, so that it shares one fsync.
+    unwritten: Vec<Record>,
+    unwritten_token: Option<Token>,
     /// Messages that wait for the disk.
     waiting: Vec<(Token, NodeId, Words)>,
     timers: Timers,
     register: Register,
     snapshot_at: u64,
     origin: u64,
-    /// Writes under way: by the number of the last proposal, when it came, and who waits.
-    writes: BTreeMap<u64, (Instant, Reply<u64>)>,
+    /// Writes under way, by the number of the last proposal.
+    writes: BTreeMap<u64, Proposed>,
+    parked: Parked,
     next_read: u64,
     reads: BTreeMap<u64, Read>,
     /// Reads that wait for the register to reach an index.
@@ -109,6 +117,13 @@ struct Running {
     view: watch::Sender<View>,
     history: Arc<History>,
     meters: Arc<Meters>,
+}
+
+/// A write under way.
+struct Proposed {
+    since: Instant,
+    may_wait: bool,
+    reply: Reply<u64>,
 }
 
 /// A read under way.
@@ -158,12 +173,15 @@ impl Running {
             links,
             link_events,
             disk: disk::start(opened.store, Arc::clone(&meters)),
+            unwritten: Vec::new(),
+            unwritten_token: None,
             waiting: Vec::new(),
             timers: Timers::default(),
             register,
             snapshot_at,
             origin: incarnation,
             writes: BTreeMap::new(),
+            parked: Parked::default(),
             next_read: 0,
             reads: BTreeMap::new(),
             late_reads: BTreeMap::new(),
@@ -181,7 +199,8 @@ impl Running {
 
     async fn turn(&mut self, mut requests: mpsc::UnboundedReceiver<Request>) -> Result<(), WriteError> {
         loop {
-            let due = self.timers.next().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            let due = self.timers.next().into_iter().chain(self.parked.due()).min();
+            let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
                 biased;
                 done = self.disk.done() => self.on_synced(done?),
@@ -195,6 +214,7 @@ impl Running {
             let began = Instant::now();
             let all_taken = self.take_inputs(&mut requests, began)?;
             self.fire_timers(all_taken);
+            self.flush();
             let turn = began.elapsed();
             self.publish(turn);
             // What was said in a long turn must leave before the next one: the links have this thread, too.
@@ -236,6 +256,15 @@ impl Running {
             } else {
                 self.step(Input::Timer(timer));
             }
+        }
+        let unable = self.unable();
+        self.parked.take_due(now).into_iter().for_each(|write| _ = write.reply.send(Err(unable)));
+    }
+
+    /// Hands everything of this turn to the disk at once.
+    fn flush(&mut self) {
+        if let Some(token) = self.unwritten_token.take() {
+            self.disk.write(token, std::mem::take(&mut self.unwritten));
         }
     }
 
@@ -314,12 +343,41 @@ impl Running {
         self.step(Input::Command(Command::Load(self.state.load)));
     }
 
-    fn on_proposals(&mut self, Proposals { number, entries }: Proposals, reply: Reply<u64>) {
-        if entries.is_empty() {
-            _ = reply.send(Ok(self.state.applied));
+    fn on_proposals(&mut self, proposals: Proposals, reply: Reply<u64>) {
+        let Proposals { number, entries, may_wait } = proposals;
+        let write = Write { number, entries, since: Instant::now(), reply };
+        if write.entries.is_empty() {
+            _ = write.reply.send(Ok(self.state.applied));
+        } else if self.state.leader.is_none() && may_wait {
+            // Whoever has been without a leader for longer is cut off, and says so at once.
+            let until = self.leaderless.map_or(write.since, |since| since + PARKING_TIME);
+            self.park(write, until);
         } else {
-            self.writes.insert(number, (Instant::now(), reply));
-            self.step(Input::Command(Command::Propose(entries)));
+            self.propose(write, may_wait);
+        }
+    }
+
+    fn propose(&mut self, write: Write, may_wait: bool) {
+        let Write { number, entries, since, reply } = write;
+        self.writes.insert(number, Proposed { since, may_wait, reply });
+        self.step(Input::Command(Command::Propose(entries)));
+    }
+
+    fn park(&mut self, write: Write, until: Instant) {
+        if let Err(write) = self.parked.keep(write, until, Instant::now()) {
+            _ = write.reply.send(Err(self.unable()));
+        }
+    }
+
+    /// Whoever takes writes from now on, they need not wait any longer.
+    fn release_parked(&mut self) {
+        let is_mine = self.state.leader == Some(self.config.plan.id);
+        let unable = self.unable();
+        for write in self.parked.take() {
+            match is_mine {
+                true => self.propose(write, true),
+                false => _ = write.reply.send(Err(unable)),
+            }
         }
     }
 
@@ -349,6 +407,14 @@ impl Running {
         self.links.send(to, message);
     }
 
+    fn write(&mut self, token: Token, records: Vec<Record>) {
+        self.unwritten.extend(records);
+        self.unwritten_token = self.unwritten_token.max(Some(token));
+        if self.unwritten.len() >= RECORDS_MAX {
+            self.flush();
+        }
+    }
+
     fn on_synced(&mut self, token: Token) {
         let (ready, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|(after, ..)| *after <= token);
@@ -371,7 +437,7 @@ impl Running {
         match output {
             Output::Send { to, message } => self.send(to, message),
             Output::SendAfter { token, to, message } => self.waiting.push((token, to, message)),
-            Output::Persist { token, records } => self.disk.write(token, records),
+            Output::Persist { token, records } => self.write(token, records),
             Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
             Output::Cancel(timer) => self.timers.cancel(timer),
             Output::Notify(notice) => self.on_notice(notice),
@@ -390,8 +456,11 @@ impl Running {
                 }
             }
             Notice::Restored(snapshot) => self.restore(&snapshot),
-            Notice::Refused(refusal, entries) => self.on_refused(refusal, entries.last()),
-            Notice::NotTransferred(obstacle) => self.end_transfer(Err(Unable::NotTransferred(obstacle))),
+            Notice::Refused(refusal, entries) => self.on_refused(refusal, entries),
+            Notice::NotTransferred(obstacle) => {
+                self.end_transfer(Err(Unable::NotTransferred(obstacle)));
+                self.release_parked();
+            }
             Notice::Suspected(peer, reason) => {
                 self.state.suspicions += 1;
                 self.history.add(Kind::Suspected { peer: peer.0, reason: reason.name() });
@@ -409,9 +478,12 @@ impl Running {
         }
         if was_leading && leader != Some(self.config.plan.id) {
             let writes = std::mem::take(&mut self.writes);
-            writes.into_values().for_each(|(_, reply)| _ = reply.send(Err(Unable::Unknown)));
+            writes.into_values().for_each(|write| _ = write.reply.send(Err(Unable::Unknown)));
             let unable = self.unable();
             std::mem::take(&mut self.reads).into_values().for_each(|read| read.refuse(unable));
+        }
+        if leader.is_some() {
+            self.release_parked();
         }
     }
 
@@ -441,23 +513,26 @@ impl Running {
         }
     }
 
-    /// All of them are refused, so whoever waits for the last is told.
-    fn on_refused(&mut self, refusal: Refusal, last: Option<&Bytes>) {
-        let unable = if refusal == Refusal::Busy { Unable::Busy } else { self.unable() };
-        let number = last.and_then(|data| Some(Proposal::from_bytes(data)?.number));
-        if let Some((_, reply)) = number.and_then(|number| self.writes.remove(&number)) {
-            _ = reply.send(Err(unable));
+    /// All of them are refused, so whoever waits for the last is told; unless it only has to wait until it is known who leads.
+    fn on_refused(&mut self, refusal: Refusal, entries: Vec<Bytes>) {
+        let number = entries.last().and_then(|data| Some(Proposal::from_bytes(data)?.number));
+        let Some(number) = number else { return };
+        let Some(Proposed { since, may_wait, reply }) = self.writes.remove(&number) else { return };
+        let is_busy = refusal == Refusal::Busy;
+        if is_busy && may_wait && self.server.is_handing_over() {
+            return self.park(Write { number, entries, since, reply }, Instant::now() + PARKING_TIME);
         }
+        _ = reply.send(Err(if is_busy { Unable::Busy } else { self.unable() }));
     }
 
     fn apply(&mut self, entry: &Entry) {
         self.state.applied = entry.index;
         if let Some(proposal) = self.register.apply(entry.index, &entry.data)
             && proposal.origin == self.origin
-            && let Some((since, reply)) = self.writes.remove(&proposal.number)
+            && let Some(write) = self.writes.remove(&proposal.number)
         {
-            self.meters.commits.add(since.elapsed());
-            _ = reply.send(Ok(entry.index));
+            self.meters.commits.add(write.since.elapsed());
+            _ = write.reply.send(Ok(entry.index));
         }
         self.answer_late_reads();
         if entry.index >= self.snapshot_at {

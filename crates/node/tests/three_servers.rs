@@ -70,7 +70,7 @@ async fn leader(servers: &[(Config, Server)]) -> usize {
 
 async fn put(server: &Server, key: &str, value: &str) -> u64 {
     let (reply, answer) = oneshot::channel();
-    server.handle.change([vec![Change::Put(key, value.as_bytes())]], reply);
+    server.handle.change([vec![Change::Put(key, value.as_bytes())]], true, reply);
     answer.await.expect("an answer").expect("it was written")
 }
 

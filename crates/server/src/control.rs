@@ -123,6 +123,12 @@ impl<E: Election, R: Consensus> Control<E, R> {
         &self.replica
     }
 
+    /// Is leadership being handed over? Until that has come about, or not, nobody takes proposals.
+    #[must_use]
+    pub const fn is_handing_over(&self) -> bool {
+        self.successor.is_some()
+    }
+
     /// The loads of all servers, as far as they are known here.
     pub const fn loads(&self) -> &BTreeMap<NodeId, Load> {
         &self.loads

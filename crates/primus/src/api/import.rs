@@ -138,7 +138,7 @@ impl Import {
         }
         let (reply, answer) = oneshot::channel();
         let lists = lines.chunks(self.batch).map(|lines| lines.iter().map(Line::change).collect());
-        self.context.handle.change(lists, reply);
+        self.context.handle.change(lists, true, reply);
         self.waiting.push_back((lines.len() as u64, answer));
         Ok(())
     }

@@ -17,6 +17,8 @@ use super::serve::HEAD_TIME;
 
 /// Marks a request that came through another server.
 pub(crate) const PASSED_ON: &str = "x-primus-passed-on";
+/// Marks the answer of a server that certainly has not done what was asked.
+pub(crate) const NOT_TAKEN: &str = "x-primus-not-taken";
 /// How long an answer may take.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// In a crowd the first attempt may be dropped; the system tries again after a second.

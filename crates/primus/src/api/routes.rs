@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Request};
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
@@ -25,9 +26,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 use super::answers::{LeaderAnswer, Problem, StatusAnswer, in_one_body, text_of};
-use super::proxy::{ANSWER_TIME, PASSED_ON, Proxy};
+use super::proxy::{ANSWER_TIME, NOT_TAKEN, PASSED_ON, Proxy};
 use super::{bodies, import, metrics};
 
 /// The longest value, and the longest key.
@@ -39,6 +41,9 @@ const ORDER_LEN_MAX: usize = 16 * 1024;
 const TRANSFER_TIME: Duration = Duration::from_secs(2);
 /// How long after the last leader was lost a request waits for the next one: a failover takes less.
 const LEADERLESS_TIME: Duration = Duration::from_millis(200);
+
+/// And how long it waits before it asks the same leader again.
+const ASKING_AGAIN: Duration = Duration::from_millis(2);
 
 /// What handlers need to know.
 #[derive(Debug, Clone)]
@@ -91,7 +96,12 @@ impl Context {
         // Whoever has been without a leader for longer is cut off, and says so at once.
         let rest = LEADERLESS_TIME.saturating_sub(since.elapsed().unwrap_or(LEADERLESS_TIME));
         _ = tokio::time::timeout(rest, view.wait_for(|view| view.leader.is_some())).await;
-        let view = view.borrow();
+        self.elsewhere_now(headers)
+    }
+
+    /// The same, without waiting.
+    fn elsewhere_now(&self, headers: &HeaderMap) -> Option<SocketAddr> {
+        let view = self.handle.view.borrow();
         let leader = view.leader.filter(|leader| *leader != view.id)?;
         let is_first_hop = !headers.contains_key(PASSED_ON);
         self.servers.get(&leader).filter(|_| is_first_hop).map(|places| places.api)
@@ -124,10 +134,12 @@ impl Context {
         heard(answer).await
     }
 
-    async fn change<'a>(&self, lists: impl IntoIterator<Item = Vec<Change<'a>>>) -> Result<u64, Problem> {
+    /// Writes, at once or as soon as this server leads; for another server's sake nothing waits.
+    async fn change(&self, change: Change<'_>, may_wait: bool) -> Result<u64, Unable> {
         let (reply, answer) = oneshot::channel();
-        self.handle.change(lists, reply);
-        heard(answer).await
+        self.handle.change([vec![change]], may_wait, reply);
+        // If the server ended meanwhile, others may still commit what it proposed.
+        answer.await.map_err(|_| Unable::Unknown)?
     }
 }
 
@@ -278,34 +290,55 @@ async fn read(State(context): State<Context>, Path(key): Path<String>, request: 
 }
 
 async fn write(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        return context.pass_on(request, api).await;
-    }
-    match bodies::read(request, VALUE_LEN_MAX).await {
+    let (parts, body) = request.into_parts();
+    match bodies::read(Request::from_parts(parts.clone(), body), VALUE_LEN_MAX).await {
         // It is told as text, so that anything else would come back as something else.
         Ok(value) if std::str::from_utf8(&value).is_err() => {
             Problem::usage("the value is no UTF-8 text", "encode it, with base64 for instance").into_response()
         }
-        Ok(value) => change(&context, &key, Change::Put(&key, &value)).await,
+        Ok(value) => change(&context, &key, Change::Put(&key, &value), &parts).await,
         Err(problem) => problem.into_response(),
     }
 }
 
 async fn forget(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        return context.pass_on(request, api).await;
-    }
-    change(&context, &key, Change::Delete(&key)).await
+    change(&context, &key, Change::Delete(&key), &request.into_parts().0).await
 }
 
-async fn change(context: &Context, key: &str, change: Change<'_>) -> Response {
+/// Writes here or at the leader. Whoever certainly has not taken a write while leadership changes is not the last to be asked.
+async fn change(context: &Context, key: &str, change: Change<'_>, parts: &Parts) -> Response {
     if key.len() > KEY_LEN_MAX {
         return Problem::usage(format!("the key is longer than {KEY_LEN_MAX} bytes"), "shorten it").into_response();
     }
-    match context.change([vec![change]]).await {
-        Ok(index) => Json(json!({ "key": key, "index": index })).into_response(),
-        Err(problem) => problem.into_response(),
+    let is_first_hop = !parts.headers.contains_key(PASSED_ON);
+    let until = Instant::now() + LEADERLESS_TIME;
+    loop {
+        let leader = context.handle.view.borrow().leader;
+        let is_over = Instant::now() >= until;
+        if let Some(api) = context.elsewhere_now(&parts.headers) {
+            let body =
+                if let Change::Put(_, value) = change { Bytes::copy_from_slice(value) } else { Bytes::new() };
+            let answer = context.pass_on(Request::from_parts(parts.clone(), Body::from(body)), api).await;
+            if is_over || !answer.headers().contains_key(NOT_TAKEN) {
+                return answer;
+            }
+        } else {
+            match context.change(change, is_first_hop).await {
+                Ok(index) => return Json(json!({ "key": key, "index": index })).into_response(),
+                Err(Unable::NotLeading(_)) if is_first_hop && !is_over => {}
+                Err(unable) => return refusal(unable).into_response(),
+            }
+        }
+        // A transfer that comes to nothing is over soon, too, and then nothing changes here.
+        let (mut view, soon) = (context.handle.view.clone(), Instant::now() + ASKING_AGAIN);
+        _ = timeout_at(soon, view.wait_for(|view| view.leader != leader || view.leader == Some(view.id))).await;
     }
+}
+
+/// Tells another server whether it may ask again.
+fn refusal(unable: Unable) -> impl IntoResponse {
+    let is_not_taken = matches!(unable, Unable::NotLeading(_) | Unable::NoLeader | Unable::Busy);
+    (is_not_taken.then_some([(NOT_TAKEN, "1")]), Problem::from(unable))
 }
 
 #[derive(Deserialize)]
