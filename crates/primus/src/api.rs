@@ -11,6 +11,6 @@ mod routes;
 mod serve;
 
 pub(crate) use answers::text_of;
-pub(crate) use proxy::{PASSED_ON, Proxy};
+pub(crate) use proxy::{HERE, Proxy};
 pub(crate) use routes::{Context, Places};
 pub(crate) use serve::serve;

@@ -17,6 +17,8 @@ use super::serve::HEAD_TIME;
 
 /// Marks a request that came through another server.
 pub(crate) const PASSED_ON: &str = "x-primus-passed-on";
+/// Marks a request that no other server shall answer.
+pub(crate) const HERE: &str = "x-primus-here";
 /// Marks the answer of a server that certainly has not done what was asked.
 pub(crate) const NOT_TAKEN: &str = "x-primus-not-taken";
 /// How long an answer may take.

@@ -29,7 +29,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::answers::{LeaderAnswer, Problem, StatusAnswer, in_one_body, text_of};
-use super::proxy::{ANSWER_TIME, NOT_TAKEN, PASSED_ON, Proxy};
+use super::proxy::{ANSWER_TIME, HERE, NOT_TAKEN, PASSED_ON, Proxy};
 use super::{bodies, import, metrics};
 
 /// The longest value, and the longest key.
@@ -103,8 +103,8 @@ impl Context {
     fn elsewhere_now(&self, headers: &HeaderMap) -> Option<SocketAddr> {
         let view = self.handle.view.borrow();
         let leader = view.leader.filter(|leader| *leader != view.id)?;
-        let is_first_hop = !headers.contains_key(PASSED_ON);
-        self.servers.get(&leader).filter(|_| is_first_hop).map(|places| places.api)
+        let may_pass_on = !headers.contains_key(PASSED_ON) && !headers.contains_key(HERE);
+        self.servers.get(&leader).filter(|_| may_pass_on).map(|places| places.api)
     }
 
     /// The leader's answer, unless another server leads before it comes: a frozen leader keeps its connections and says
@@ -310,7 +310,8 @@ async fn change(context: &Context, key: &str, change: Change<'_>, parts: &Parts)
     if key.len() > KEY_LEN_MAX {
         return Problem::usage(format!("the key is longer than {KEY_LEN_MAX} bytes"), "shorten it").into_response();
     }
-    let is_first_hop = !parts.headers.contains_key(PASSED_ON);
+    let may_wait = !parts.headers.contains_key(PASSED_ON);
+    let may_go_on = may_wait && !parts.headers.contains_key(HERE);
     let until = Instant::now() + LEADERLESS_TIME;
     loop {
         let leader = context.handle.view.borrow().leader;
@@ -323,9 +324,9 @@ async fn change(context: &Context, key: &str, change: Change<'_>, parts: &Parts)
                 return answer;
             }
         } else {
-            match context.change(change, is_first_hop).await {
+            match context.change(change, may_wait).await {
                 Ok(index) => return Json(json!({ "key": key, "index": index })).into_response(),
-                Err(Unable::NotLeading(_)) if is_first_hop && !is_over => {}
+                Err(Unable::NotLeading(_)) if may_go_on && !is_over => {}
                 Err(unable) => return refusal(unable).into_response(),
             }
         }

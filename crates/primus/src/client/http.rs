@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use crate::api::PASSED_ON;
+use crate::api::HERE;
 
 const HEAD_LINE_LEN_MAX: u64 = 16 * 1024;
 const HEAD_LINES_MAX: usize = 100;
@@ -141,9 +141,8 @@ impl Session {
     fn exchange(&mut self, mut stream: BufReader<TcpStream>, request: &Request<'_>) -> io::Result<u16> {
         let Request { method, path, body } = request;
         let (address, length) = (&self.address, body.len());
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {address}\r\n{PASSED_ON}: 1\r\ncontent-length: {length}\r\n\r\n"
-        );
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n{HERE}: 1\r\ncontent-length: {length}\r\n\r\n");
         stream.get_mut().write_all(&[head.as_bytes(), body].concat())?;
         let mut response = Response::begin(stream)?;
         io::copy(&mut response.body, &mut io::sink())?;
