@@ -1,0 +1,237 @@
+//! What a record of the log holds: changes of the register, or a batch for the ledger.
+//!
+//! The first byte says which, so that whoever only passes a batch on reads nothing else of it. A batch that is too long for
+//! one record takes several, one behind the other. A leader that is deposed half-way leaves a beginning without an end; the
+//! next beginning takes its place.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use primus_core::ledger::{Batch, Entry, Ledger};
+
+use crate::register::Proposal;
+
+/// No record of a batch has more bytes, its first one not counted: it must fit into a frame with others.
+pub const PIECE_LEN_MAX: usize = 256 << 10;
+/// No batch has more bytes.
+pub const BATCH_LEN_MAX: usize = 64 << 20;
+
+const REGISTER: u8 = 0;
+const WHOLE: u8 = 1;
+const FIRST: u8 = 2;
+const MIDDLE: u8 = 3;
+const LAST: u8 = 4;
+/// Origin, number and time.
+const HEAD_LEN: usize = 24;
+
+/// What a record holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// A proposal for the register.
+    Register(&'a [u8]),
+    /// A batch, or a piece of one.
+    Ledger {
+        /// Do more pieces follow?
+        goes_on: bool,
+    },
+    /// Nothing: a term begins, or nobody knows what this is.
+    Nothing,
+}
+
+impl<'a> Content<'a> {
+    /// Looks at the first byte.
+    #[must_use]
+    pub const fn of(data: &'a [u8]) -> Self {
+        match data.split_first() {
+            Some((&REGISTER, proposal)) => Self::Register(proposal),
+            Some((&(WHOLE | LAST), _)) => Self::Ledger { goes_on: false },
+            Some((&(FIRST | MIDDLE), _)) => Self::Ledger { goes_on: true },
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// The record of a proposal for the register.
+///
+/// # Panics
+/// Never: a proposal can always be written.
+#[must_use]
+pub fn of_register(proposal: &Proposal<'_>) -> Bytes {
+    postcard::to_extend(proposal, vec![REGISTER]).expect("a proposal can always be written").into()
+}
+
+/// A batch on its way into the log, already in the log's own form, save for who sends it and when.
+#[derive(Debug)]
+pub struct Draft {
+    /// The first byte, room for the head, the entries.
+    bytes: Vec<u8>,
+}
+
+impl Draft {
+    /// Writes these entries down.
+    ///
+    /// # Panics
+    /// Never: entries can always be written.
+    #[must_use]
+    pub fn new(entries: &[Entry]) -> Self {
+        let bytes = postcard::to_extend(entries, vec![WHOLE; 1 + HEAD_LEN]);
+        Self { bytes: bytes.expect("entries can always be written") }
+    }
+
+    /// How many bytes it takes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// It is never empty: it has a head.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The records: process, its number among the batches of that process, and the time.
+    #[must_use]
+    pub fn seal(mut self, origin: u64, number: u64, time_ms: u64) -> Vec<Bytes> {
+        let mut head = &mut self.bytes[1..=HEAD_LEN];
+        [origin, number, time_ms].into_iter().for_each(|field| head.put_u64(field));
+        if self.bytes.len() <= 1 + PIECE_LEN_MAX {
+            return vec![self.bytes.into()];
+        }
+        let pieces = self.bytes[1..].chunks(PIECE_LEN_MAX);
+        let last = pieces.len() - 1;
+        let tag = |place: usize| match place {
+            0 => FIRST,
+            _ if place == last => LAST,
+            _ => MIDDLE,
+        };
+        pieces.enumerate().map(|(place, piece)| [&[tag(place)], piece].concat().into()).collect()
+    }
+}
+
+/// A batch from the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filed {
+    /// The process that proposed it.
+    pub origin: u64,
+    /// Which of its batches this is.
+    pub number: u64,
+    /// What is to change.
+    pub batch: Batch,
+}
+
+/// Puts batches together from the records of the log, taken in order.
+#[derive(Debug, Default)]
+pub struct Assembly {
+    hold: Vec<u8>,
+}
+
+impl Assembly {
+    /// The batch that ends with this record, if one does and it makes sense.
+    pub fn take(&mut self, data: &[u8]) -> Option<Filed> {
+        let (tag, piece) = data.split_first()?;
+        match *tag {
+            WHOLE => return filed(piece),
+            FIRST => self.hold.clear(),
+            MIDDLE | LAST if !self.hold.is_empty() => {}
+            _ => return None,
+        }
+        if self.hold.len() + piece.len() > BATCH_LEN_MAX {
+            self.hold.clear();
+            return None;
+        }
+        self.hold.extend_from_slice(piece);
+        (*tag == LAST).then(|| std::mem::take(&mut self.hold)).and_then(|whole| filed(&whole))
+    }
+}
+
+fn filed(bytes: &[u8]) -> Option<Filed> {
+    let (head, entries) = bytes.split_first_chunk::<HEAD_LEN>()?;
+    let (fields, _) = head.as_chunks::<8>();
+    let [origin, number, time_ms] = [0, 1, 2].map(|place| u64::from_be_bytes(fields[place]));
+    match postcard::take_from_bytes(entries) {
+        Ok((entries, [])) => Some(Filed { origin, number, batch: Batch { time_ms, entries } }),
+        _ => None,
+    }
+}
+
+/// The whole state at one place of the log: the register, then the ledger.
+///
+/// # Panics
+/// Never: a ledger can always be written.
+#[must_use]
+pub fn state(register: &[u8], ledger: &Ledger) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(8 + register.len());
+    bytes.put_u64(register.len() as u64);
+    bytes.put_slice(register);
+    postcard::to_extend(ledger, Vec::from(bytes)).expect("a ledger can always be written").into()
+}
+
+/// The bytes of register and ledger in a whole state.
+#[must_use]
+pub fn split_state(state: &Bytes) -> Option<(Bytes, Bytes)> {
+    let (length, _) = state.split_first_chunk::<8>()?;
+    let end = usize::try_from(u64::from_be_bytes(*length)).ok()?.checked_add(8)?;
+    (end <= state.len()).then(|| (state.slice(8..end), state.slice(end..)))
+}
+
+/// The ledger of a whole state.
+#[must_use]
+pub fn ledger(bytes: &[u8]) -> Option<Ledger> {
+    postcard::from_bytes(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use primus_core::ledger::{Limits, Target};
+
+    use super::*;
+
+    fn entries(count: u64) -> Vec<Entry> {
+        let job = |number| Entry::Cancel(Target::Job(primus_core::ledger::JobId(number)));
+        (u64::MAX - count..u64::MAX).map(job).collect()
+    }
+
+    fn take_all(assembly: &mut Assembly, records: &[Bytes]) -> Vec<Filed> {
+        records.iter().filter_map(|record| assembly.take(record)).collect()
+    }
+
+    #[test]
+    fn a_batch_comes_out_as_it_went_in_however_long_it_is() {
+        for count in [0, 1, 100_000] {
+            let records = Draft::new(&entries(count)).seal(7, 8, 9);
+            assert_eq!(records.len() > 1, count == 100_000);
+            let goes_on = |record: &Bytes| Content::of(record) == Content::Ledger { goes_on: true };
+            assert_eq!(records.iter().filter(|record| goes_on(record)).count(), records.len() - 1);
+            let found = take_all(&mut Assembly::default(), &records);
+            let batch = Batch { time_ms: 9, entries: entries(count) };
+            assert_eq!(found, [Filed { origin: 7, number: 8, batch }]);
+        }
+    }
+
+    #[test]
+    fn a_beginning_without_an_end_is_forgotten() {
+        let mut assembly = Assembly::default();
+        let (first, second) =
+            (Draft::new(&entries(100_000)).seal(1, 1, 1), Draft::new(&entries(100_001)).seal(2, 1, 1));
+        assert_eq!(take_all(&mut assembly, &first[..2]), []);
+        assert_eq!(take_all(&mut assembly, &second).len(), 1);
+        assert_eq!(take_all(&mut assembly, &first[1..]), [], "an end without a beginning");
+    }
+
+    #[test]
+    fn bytes_that_make_no_sense_are_no_batch() {
+        for bytes in [&b""[..], b"\x01", b"\x01short", b"\x04end", b"\x09what", &[WHOLE; 30]] {
+            assert_eq!(Assembly::default().take(bytes), None, "{bytes:?}");
+        }
+        assert_eq!(Content::of(b""), Content::Nothing);
+        assert_eq!(Content::of(b"\x09"), Content::Nothing);
+    }
+
+    #[test]
+    fn a_state_can_be_split_again() {
+        let kept = Ledger::new(Limits { results: 3, ..Limits::default() });
+        let state = state(b"register", &kept);
+        let (register, rest) = split_state(&state).unwrap();
+        assert_eq!((&register[..], ledger(&rest)), (&b"register"[..], Some(kept)));
+        assert_eq!(split_state(&Bytes::from_static(b"\0\0\0\0\0\0\0\x09short")), None);
+    }
+}
