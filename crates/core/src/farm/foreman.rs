@@ -243,7 +243,7 @@ impl Foreman {
             Message::Hello(hello) if hello.term > desk.term => out.ignore("a worker of a newer leader"),
             Message::Hello(hello) => self.on_hello(from, hello, out),
             Message::Ended(reports) => self.on_ended(from, reports, out),
-            Message::GaveBack(held) => self.on_gave_back(from, &held),
+            Message::GaveBack(held) => self.on_gave_back(from, &held, out),
             Message::Beat(score) => self.on_beat(from, score, out),
             _ => out.ignore("what only leaders say"),
         }
@@ -301,17 +301,21 @@ impl Foreman {
         propose(entries, out);
     }
 
-    fn on_gave_back(&mut self, from: NodeId, back: &[Held]) {
+    /// Others may have these. But what must not start twice had begun, or it would not have been given: it is lost.
+    fn on_gave_back(&mut self, from: NodeId, back: &[Held], out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
         let Some(worker) = desk.workers.get_mut(&from) else { return };
         worker.is_asked = false;
+        let mut entries = Vec::new();
         for held in back {
             let is_there = desk.hands.get(&held.task).is_some_and(|hand| hand.worker == from);
             if is_there && desk.has(*held) {
                 desk.release(held.task);
                 desk.requeue(&self.ledger, held.task);
+                entries.extend(self.ledger.start_of(held.task).map(lost));
             }
         }
+        propose(entries, out);
     }
 
     fn on_beat(&mut self, from: NodeId, score: Score, out: &mut Outbox<Self>) {
@@ -371,7 +375,7 @@ impl Foreman {
                 _ if kept.contains(&Held { task, attempt }) => {}
                 Some(State::Waiting { .. }) => desk.requeue(&self.ledger, task),
                 Some(State::Started) => {
-                    entries.extend(self.ledger.starts().find(|start| start.task == task).map(lost));
+                    entries.extend(self.ledger.start_of(task).map(lost));
                 }
                 _ => {}
             }

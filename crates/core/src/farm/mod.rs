@@ -27,7 +27,7 @@ pub enum Message {
     Hello(Hello),
     /// Worker: these attempts have ended; I keep the results until they are recorded.
     Ended(Vec<Report>),
-    /// Worker: I had not begun with these, and shall not.
+    /// Worker: I shall not come to an end with these. Most of them I had not even begun with.
     GaveBack(Vec<Held>),
     /// Worker: I am alive, and this loaded.
     Beat(Score),

@@ -56,6 +56,8 @@ pub enum Command {
     Serve(NodeId),
     /// An attempt has ended.
     Ended(Report),
+    /// An attempt was ended before its time, through no fault of its own, and has no result.
+    Abandoned(Held),
     /// The host's load has been measured.
     Load(Score),
 }
@@ -133,6 +135,7 @@ impl Worker {
         match command {
             Command::Serve(leader) => self.introduce(leader, out),
             Command::Ended(report) => self.on_ended(report, out),
+            Command::Abandoned(held) => self.on_abandoned(held, out),
             Command::Load(score) => self.score = score,
         }
     }
@@ -160,6 +163,15 @@ impl Worker {
         self.busy -= cpus;
         let token = self.keep(Record::Ended(report.clone()), out);
         self.unwritten.push_back((token, report));
+    }
+
+    /// Somebody else may have it. A leader that is not told now will miss it in the next hello.
+    fn on_abandoned(&mut self, held: Held, out: &mut Outbox<Self>) {
+        let Some(cpus) = self.running.remove(&held) else { return out.ignore("the end of what does not run") };
+        self.busy -= cpus;
+        if let Some(leader) = self.leader {
+            out.send(leader, Message::GaveBack(alloc::vec![held]));
+        }
     }
 
     /// The leader is told, or the next one in its hello.
@@ -304,6 +316,7 @@ impl fmt::Display for Command {
         match self {
             Self::Serve(leader) => write!(f, "serve {leader}"),
             Self::Ended(report) => write!(f, "ended {}", report.task),
+            Self::Abandoned(held) => write!(f, "abandoned {held}"),
             Self::Load(score) => write!(f, "load {score}"),
         }
     }

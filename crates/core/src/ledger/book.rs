@@ -315,6 +315,12 @@ impl Ledger {
         self.starts.values()
     }
 
+    /// Who has this task, if it must not start twice and has started.
+    #[must_use]
+    pub fn start_of(&self, task: TaskId) -> Option<&Start> {
+        self.starts.get(&task)
+    }
+
     /// The workers.
     #[must_use]
     pub const fn workers(&self) -> &BTreeMap<String, Registration> {
