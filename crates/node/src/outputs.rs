@@ -7,18 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use primus_core::ledger::Held;
+pub use primus_wire::work::Stream;
 
 /// However short a file is, a disk gives it this much.
 const FILE_LEN_MIN: u64 = 4096;
-
-/// One of the two streams of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    /// What it prints.
-    Stdout,
-    /// Its complaints.
-    Stderr,
-}
 
 /// The folder and what is in it. What still runs is not counted: it is bounded by slots and the limit of a task.
 #[derive(Debug)]

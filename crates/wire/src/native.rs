@@ -1,4 +1,5 @@
-//! What primus servers say to each other in frames: first who they are, then messages.
+//! What primus servers say to each other in frames: first who they are, then messages. Workers introduce themselves at the
+//! same door, in a similar way; what they say then is in [`crate::work`].
 
 use bytes::{BufMut, Bytes, BytesMut};
 use primus_core::NodeId;
@@ -9,9 +10,11 @@ use thiserror::Error;
 use crate::frame::{self, FrameError};
 
 /// The version of this protocol. Servers of different versions do not talk.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// How a link begins, so that a stranger is known by its first bytes.
 const MAGIC: [u8; 8] = *b"primus\0\x01";
+/// How a worker's link begins.
+const WORKER_MAGIC: [u8; 8] = *b"primus\0\x02";
 
 /// Who is at the other end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +33,34 @@ pub struct Hello {
     /// Its process.
     pub incarnation: u64,
 }
+
+/// A worker at the other end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerHello {
+    magic: [u8; 8],
+    /// The protocol that it speaks.
+    pub protocol: u32,
+    /// The cluster that it works for.
+    pub cluster: String,
+    /// Its name.
+    pub name: String,
+    /// Which server it wants to talk to.
+    pub to: NodeId,
+    /// Its disk.
+    pub store: [u8; 16],
+}
+
+/// Whoever calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Greeting {
+    /// A server.
+    Server(Hello),
+    /// A worker.
+    Worker(WorkerHello),
+}
+
+/// No name of a worker is longer.
+pub const NAME_LEN_MAX: usize = 100;
 
 /// The answer to a hello.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,26 +112,52 @@ impl Hello {
         if self.magic != MAGIC {
             return Some("this is a link of primus servers".to_owned());
         }
-        if self.protocol != PROTOCOL {
-            return Some(format!(
-                "protocol {} here, {} there: run the same version on both",
-                PROTOCOL, self.protocol
-            ));
-        }
-        if self.cluster != cluster {
-            return Some(format!(
-                "cluster '{cluster}' here, '{}' there: check the addresses of the peers",
-                self.cluster
-            ));
-        }
-        if self.to != me {
-            return Some(format!(
-                "server {me} here, server {} was meant: check the addresses of the peers",
-                self.to
-            ));
-        }
-        (self.server == me).then(|| format!("two servers have the id {me}: give each its own"))
+        let objection = objection_to(self.protocol, &self.cluster, self.to, cluster, me);
+        let twins = || format!("two servers have the id {me}: give each its own");
+        objection.or_else(|| (self.server == me).then(twins))
     }
+}
+
+impl WorkerHello {
+    /// A hello in the present protocol.
+    #[must_use]
+    pub const fn new(cluster: String, name: String, to: NodeId, store: [u8; 16]) -> Self {
+        Self { magic: WORKER_MAGIC, protocol: PROTOCOL, cluster, name, to, store }
+    }
+
+    /// Why a server `me` of `cluster` would not talk to whoever says this; nothing if it would.
+    #[must_use]
+    pub fn objection(&self, cluster: &str, me: NodeId) -> Option<String> {
+        let is_named = (1..=NAME_LEN_MAX).contains(&self.name.len());
+        let nameless = || format!("a worker's name has 1 to {NAME_LEN_MAX} bytes, this one {}", self.name.len());
+        objection_to(self.protocol, &self.cluster, self.to, cluster, me).or_else(|| (!is_named).then(nameless))
+    }
+}
+
+impl Greeting {
+    /// Takes the greeting out of what has arrived, if it is there already.
+    ///
+    /// # Errors
+    /// If what comes can never be one.
+    pub fn take(arrived: &mut BytesMut) -> Result<Option<Self>, NotUnderstood> {
+        let Some(frame) = frame::take(arrived)? else { return Ok(None) };
+        let greeting = if frame.starts_with(&WORKER_MAGIC) {
+            parse(&frame).map(Self::Worker)
+        } else {
+            parse(&frame).map(Self::Server)
+        };
+        greeting.map(Some)
+    }
+}
+
+fn objection_to(protocol: u32, theirs: &str, to: NodeId, cluster: &str, me: NodeId) -> Option<String> {
+    if protocol != PROTOCOL {
+        return Some(format!("protocol {PROTOCOL} here, {protocol} there: run the same version on both"));
+    }
+    if theirs != cluster {
+        return Some(format!("cluster '{cluster}' here, '{theirs}' there: check the addresses of the peers"));
+    }
+    (to != me).then(|| format!("server {me} here, server {to} was meant: check the addresses of the peers"))
 }
 
 /// Appends a message as a frame.
@@ -162,12 +219,29 @@ mod tests {
         assert!(objection(|hello| hello.magic = [0; 8]).is_some());
     }
 
+    #[test]
+    fn workers_and_servers_are_told_apart_and_strange_workers_refused() {
+        let worker = WorkerHello::new("north".to_owned(), "w1".to_owned(), NodeId(2), [7; 16]);
+        let mut buffer = BytesMut::new();
+        put(&mut buffer, &worker).unwrap();
+        put(&mut buffer, &hello()).unwrap();
+        assert_eq!(Greeting::take(&mut buffer), Ok(Some(Greeting::Worker(worker.clone()))));
+        assert_eq!(Greeting::take(&mut buffer), Ok(Some(Greeting::Server(hello()))));
+        assert_eq!(Greeting::take(&mut buffer), Ok(None));
+        assert_eq!(worker.objection("north", NodeId(2)), None);
+        assert!(worker.objection("south", NodeId(2)).unwrap().contains("'north'"));
+        assert!(worker.objection("north", NodeId(3)).unwrap().contains("server 2 was meant"));
+        let nameless = WorkerHello { name: String::new(), ..worker };
+        assert!(nameless.objection("north", NodeId(2)).unwrap().contains("name"));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut framed = BytesMut::new();
             frame::put(&mut framed, |buffer| buffer.put_slice(&bytes)).unwrap();
             _ = take::<Answer>(&mut framed.clone());
+            _ = Greeting::take(&mut framed.clone());
             _ = take::<bully::Message>(&mut framed);
         }
     }
