@@ -11,11 +11,13 @@ use primus_core::NodeId;
 use primus_core::load::{Load, Score};
 use primus_replica::{Role, Term};
 use primus_server::control::Reason;
+use primus_server::record;
 use primus_server::register::{Change, Proposal};
 use primus_server::transfer::Obstacle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::events::History;
+use crate::farm::FarmHandle;
 use crate::meters::Meters;
 
 /// Where an answer goes.
@@ -112,6 +114,12 @@ pub enum Unable {
     /// Nobody took over.
     #[error("{0}; the leader stays")]
     NotTransferred(Obstacle),
+    /// It does not fit into the log.
+    #[error("this is more than one batch of the log can hold")]
+    TooLong,
+    /// The worker that has it is not here.
+    #[error("that worker is not here, or does not answer")]
+    NoWorker,
 }
 
 /// A way to talk to a running server.
@@ -127,6 +135,8 @@ pub struct Handle {
     pub history: Arc<History>,
     /// What is counted.
     pub meters: Arc<Meters>,
+    /// Its tasks.
+    pub farm: FarmHandle,
 }
 
 impl Handle {
@@ -147,7 +157,7 @@ impl Handle {
         let mut number = 0;
         let entry = |changes| {
             number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-            Proposal { origin: self.origin, number, changes }.to_bytes()
+            record::of_register(&Proposal { origin: self.origin, number, changes })
         };
         let entries = lists.into_iter().map(entry).collect();
         self.ask(Request::Propose(Proposals { number, entries, may_wait }, reply))

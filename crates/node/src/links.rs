@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use primus_core::NodeId;
-use primus_wire::native::{self, Answer, CARGO_LEN_MAX, Hello, PIECE_LEN_MAX, Parcel};
+use primus_wire::native::{self, Answer, CARGO_LEN_MAX, Greeting, Hello, PIECE_LEN_MAX, Parcel, WorkerHello};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::farm::Caller;
 use crate::sockets::tend;
 use crate::strangers::Strangers;
 
@@ -104,6 +105,8 @@ struct Shared<T> {
     /// The disks of the peers, as far as they are known.
     stores: RwLock<BTreeMap<NodeId, [u8; 16]>>,
     strangers: Strangers,
+    /// Where workers that call are passed on to.
+    workers: mpsc::Sender<Caller>,
     /// When a stranger's refusal was last told.
     refusal_told: Mutex<Option<Instant>>,
 }
@@ -124,6 +127,7 @@ impl<T: Words> Links<T> {
         listener: TcpListener,
         peers: &BTreeMap<NodeId, SocketAddr>,
         stores: BTreeMap<NodeId, [u8; 16]>,
+        workers: mpsc::Sender<Caller>,
     ) -> (Self, mpsc::UnboundedReceiver<LinkEvent<T>>) {
         let (events, received) = mpsc::unbounded_channel();
         let cut = Arc::default();
@@ -134,6 +138,7 @@ impl<T: Words> Links<T> {
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
             stores: RwLock::new(stores),
             strangers: Strangers::new(STRANGERS_MAX),
+            workers,
             refusal_told: Mutex::default(),
         });
         tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -376,7 +381,12 @@ async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
         return;
     }
     let mut arrived = BytesMut::new();
-    let Some(peer) = welcome(&mut stream, &mut arrived, &shared).await else { return };
+    let Some(greeting) = greeted(&mut stream, &mut arrived, &shared).await else { return };
+    let hello = match greeting {
+        Greeting::Server(hello) => hello,
+        Greeting::Worker(hello) => return pass_on(stream, arrived, hello, &shared).await,
+    };
+    let Some(peer) = welcome(&mut stream, hello, &shared).await else { return };
     let mut hold = BytesMut::new();
     loop {
         match hear(&mut stream, &mut arrived).await.and_then(|parcel| unpack(parcel, &mut hold)) {
@@ -410,26 +420,55 @@ fn unpack<T: Words>(parcel: Parcel<T>, hold: &mut BytesMut) -> io::Result<Option
     }
 }
 
-/// Finds out who is there; nothing if it is nobody to talk to.
-async fn welcome<T>(stream: &mut TcpStream, arrived: &mut BytesMut, shared: &Shared<T>) -> Option<NodeId> {
+/// Finds out who is there; nothing if nobody says it in time.
+async fn greeted<T>(stream: &mut TcpStream, arrived: &mut BytesMut, shared: &Shared<T>) -> Option<Greeting> {
     let mut place = shared.strangers.enter();
-    let mut hello = stream.take(HELLO_LEN_MAX);
-    let hello: Hello = tokio::select! {
-        hello = timeout(HELLO_TIME, hear(&mut hello, arrived)) => hello.ok()?.ok()?,
-        () = place.lost() => return None,
+    let mut stream = stream.take(HELLO_LEN_MAX);
+    let greeting = async {
+        loop {
+            if let Some(greeting) = Greeting::take(arrived).ok()? {
+                return Some(greeting);
+            }
+            if stream.read_buf(arrived).await.ok()? == 0 {
+                return None;
+            }
+        }
     };
+    tokio::select! {
+        greeting = timeout(HELLO_TIME, greeting) => greeting.ok()?,
+        () = place.lost() => None,
+    }
+}
+
+/// Answers a server; nothing if it is nobody to talk to.
+async fn welcome<T>(stream: &mut TcpStream, hello: Hello, shared: &Shared<T>) -> Option<NodeId> {
     let me = shared.identity.server;
     let objection = hello.objection(&shared.identity.cluster, me);
     let unknown = || format!("server {} is not among the peers of server {me}", hello.server);
     let objection = objection.or_else(|| (!shared.wake.contains_key(&hello.server)).then(unknown));
     let objection = objection.or_else(|| shared.other_disk(hello.server, hello.store));
     if let Some(reason) = objection {
-        shared.tell_refusal(format!("refused a link: {reason}"));
-        _ = timeout(HELLO_TIME, say(stream, &Answer::Refused(reason))).await;
+        refuse(stream, reason, shared).await;
         return None;
     }
     shared.tell(LinkEvent::Met(hello.server, Peer { store: hello.store, incarnation: hello.incarnation }));
     timeout(HELLO_TIME, say(stream, &Answer::Welcome(shared.hello(hello.server)))).await.ok()?.ok()?;
     shared.wake.get(&hello.server)?.notify_one();
     Some(hello.server)
+}
+
+async fn refuse<T>(stream: &mut TcpStream, reason: String, shared: &Shared<T>) {
+    shared.tell_refusal(format!("refused a link: {reason}"));
+    _ = timeout(HELLO_TIME, say(stream, &Answer::Refused(reason))).await;
+}
+
+/// A worker's link belongs to the farm.
+async fn pass_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: WorkerHello, shared: &Shared<T>) {
+    if let Some(reason) = hello.objection(&shared.identity.cluster, shared.identity.server) {
+        return refuse(&mut stream, reason, shared).await;
+    }
+    if let Ok(stream) = stream.into_std() {
+        // If too many call at once, this one will call again.
+        _ = shared.workers.try_send(Caller { stream, arrived, hello });
+    }
 }

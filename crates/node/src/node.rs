@@ -17,6 +17,7 @@ use primus_replica::replica::Refusal;
 use primus_replica::{Consensus, Role, Term};
 use primus_server::any_election;
 use primus_server::control::{Command, Message, Notice, Reason, Timer};
+use primus_server::record::{self, Content};
 use primus_server::register::{Proposal, Register};
 use primus_server::{Plan, Server};
 use tokio::net::TcpListener;
@@ -26,6 +27,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::disk::{self, Disk};
 use crate::events::{History, Kind};
+use crate::farm::{self, FarmHandle, Told, Wish};
 use crate::handle::{Handle, PeerView, Proposals, Reply, Request, Unable, Values, View};
 use crate::links::{self, LinkEvent, Links, Peer};
 use crate::meters::Meters;
@@ -41,6 +43,8 @@ const INPUTS_MAX: usize = 1024;
 const TURN_MAX: Duration = Duration::from_millis(5);
 /// So many records go to the disk before the turn is over.
 const RECORDS_MAX: usize = 256;
+/// When the log has grown by this many bytes, it is cut, however few entries that are.
+const GROWN_MAX: usize = 64 << 20;
 /// After a turn of this length others get the thread.
 const YIELD_AFTER: Duration = Duration::from_micros(500);
 
@@ -65,11 +69,11 @@ pub async fn run(
 ) -> Result<(), WriteError> {
     let (requests, received) = mpsc::unbounded_channel();
     let incarnation = incarnation();
-    let mut running = Running::new(config, listener, opened, incarnation);
+    let (mut running, farm) = Running::new(config, listener, opened, incarnation);
     let history = Arc::clone(&running.history);
     let (numbers, meters) = (Arc::default(), Arc::clone(&running.meters));
     let view = running.view.subscribe();
-    _ = ready.send(Handle { requests, origin: incarnation, numbers, view, history, meters });
+    _ = ready.send(Handle { requests, origin: incarnation, numbers, view, history, meters, farm });
     running.step(Input::Command(Command::Boot));
     running.flush();
     running.turn(received).await
@@ -95,9 +99,18 @@ struct Running {
     unwritten_token: Option<Token>,
     /// Messages that wait for the disk.
     waiting: Vec<(Token, NodeId, Words)>,
-    timers: Timers,
+    timers: Timers<Timer>,
     register: Register,
+    /// How the farm's thread is told what the log says, and what it wants.
+    farm: mpsc::UnboundedSender<Told>,
+    wishes: mpsc::UnboundedReceiver<Wish>,
+    /// The term in which this server leads, until it has applied its own first entry of that term.
+    accession: Option<u64>,
+    /// The term of the last entry that was applied.
+    applied_term: u64,
     snapshot_at: u64,
+    /// How many bytes the log has grown since.
+    grown: usize,
     origin: u64,
     /// Writes under way, by the number of the last proposal.
     writes: BTreeMap<u64, Proposed>,
@@ -133,7 +146,7 @@ enum Read {
 }
 
 impl Running {
-    fn new(config: Config, listener: TcpListener, opened: Opened, incarnation: u64) -> Self {
+    fn new(config: Config, listener: TcpListener, opened: Opened, incarnation: u64) -> (Self, FarmHandle) {
         let StoreId(store) = opened.store_id;
         let identity =
             links::Identity { cluster: config.cluster.clone(), server: config.plan.id, store, incarnation };
@@ -145,8 +158,10 @@ impl Running {
             .map(|(id, at)| (*id, *at))
             .collect();
         let stores = opened.store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store)).collect();
-        let (links, link_events) = Links::start(identity, listener, &peers, stores);
-        let (register, applied) = restored(&opened.records);
+        let history = Arc::<History>::default();
+        let farm = farm::start(identity.clone(), Arc::clone(&history));
+        let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.callers);
+        let (register, applied) = restored(&opened.records, &farm.told);
         let server = config.plan.server(opened.records);
         let (_, _, term) = server.replica().view();
         let meters = Arc::<Meters>::default();
@@ -165,7 +180,7 @@ impl Running {
             longest_turn: Duration::ZERO,
         };
         let snapshot_at = applied + config.plan.snapshot_every;
-        Self {
+        let running = Self {
             config,
             started: Instant::now(),
             server,
@@ -178,7 +193,12 @@ impl Running {
             waiting: Vec::new(),
             timers: Timers::default(),
             register,
+            farm: farm.told,
+            wishes: farm.wishes,
+            accession: None,
+            applied_term: 0,
             snapshot_at,
+            grown: 0,
             origin: incarnation,
             writes: BTreeMap::new(),
             parked: Parked::default(),
@@ -192,9 +212,10 @@ impl Running {
             leaderless: Some(Instant::now()),
             transfer: None,
             state,
-            history: Arc::default(),
+            history,
             meters,
-        }
+        };
+        (running, farm.handle)
     }
 
     async fn turn(&mut self, mut requests: mpsc::UnboundedReceiver<Request>) -> Result<(), WriteError> {
@@ -205,6 +226,7 @@ impl Running {
                 biased;
                 done = self.disk.done() => self.on_synced(done?),
                 Some(event) = self.link_events.recv() => self.on_link(event),
+                Some(wish) = self.wishes.recv() => self.on_wish(wish),
                 request = requests.recv() => match request {
                     Some(request) => self.on_request(request),
                     None => return Ok(()),
@@ -235,6 +257,8 @@ impl Running {
                 self.on_synced(done?);
             } else if let Ok(event) = self.link_events.try_recv() {
                 self.on_link(event);
+            } else if let Ok(wish) = self.wishes.try_recv() {
+                self.on_wish(wish);
             } else if let Ok(request) = requests.try_recv() {
                 self.on_request(request);
             } else {
@@ -250,7 +274,7 @@ impl Running {
     /// Nobody is judged silent whose words may not have been read yet.
     fn fire_timers(&mut self, all_taken: bool) {
         let now = Instant::now();
-        while let Some(timer) = self.timers.take_due(now) {
+        while let Some((_, timer)) = self.timers.take_due(now) {
             if timer == Timer::Silence && !all_taken {
                 self.timers.set(timer, now + Duration::from_millis(1));
             } else {
@@ -334,6 +358,28 @@ impl Running {
                 self.on_load();
             }
         }
+    }
+
+    fn on_wish(&mut self, wish: Wish) {
+        match wish {
+            // What a leader wanted that has been deposed meanwhile is void, and its farm knows or will know.
+            Wish::Enter(term, records) if self.leads_in(term) => {
+                self.step(Input::Command(Command::Propose(records)));
+            }
+            Wish::Enter(..) => {}
+            Wish::Compact(index, state) => {
+                self.step(Input::Command(Command::Compact(index, state)));
+                self.snapshot_at = index + self.config.plan.snapshot_every;
+            }
+        }
+    }
+
+    fn leads_in(&self, term: u64) -> bool {
+        self.state.leader == Some(self.config.plan.id) && self.state.term.0 == term
+    }
+
+    fn tell_farm(&self, told: Told) {
+        self.farm.send(told).expect("the farm's thread lives as long as the server");
     }
 
     fn on_load(&mut self) {
@@ -473,6 +519,9 @@ impl Running {
         self.tell_history(leader, term, reason);
         (self.state.leader, self.state.term, self.state.reason) = (leader, term, reason);
         self.state.since = SystemTime::now();
+        self.tell_farm(Told::Leader(leader));
+        self.accession = Some(term.0).filter(|term| self.leads_in(*term));
+        self.accede();
         if leader.is_some() {
             self.end_transfer(Ok(()));
         }
@@ -484,6 +533,13 @@ impl Running {
         }
         if leader.is_some() {
             self.release_parked();
+        }
+    }
+
+    /// A new leader has applied everything that was agreed on before once it has applied an entry of its own term.
+    fn accede(&mut self) {
+        if let Some(term) = self.accession.take_if(|term| *term == self.applied_term) {
+            self.tell_farm(Told::Lead(term));
         }
     }
 
@@ -515,7 +571,13 @@ impl Running {
 
     /// All of them are refused, so whoever waits for the last is told; unless it only has to wait until it is known who leads.
     fn on_refused(&mut self, refusal: Refusal, entries: Vec<Bytes>) {
-        let number = entries.last().and_then(|data| Some(Proposal::from_bytes(data)?.number));
+        let number = match entries.last().map(|data| Content::of(data)) {
+            Some(Content::Register(proposal)) => Proposal::from_bytes(proposal).map(|proposal| proposal.number),
+            Some(Content::Ledger { .. }) if refusal == Refusal::Busy => {
+                return self.tell_farm(Told::Refused(entries));
+            }
+            _ => None,
+        };
         let Some(number) = number else { return };
         let Some(Proposed { since, may_wait, reply }) = self.writes.remove(&number) else { return };
         let is_busy = refusal == Refusal::Busy;
@@ -527,24 +589,42 @@ impl Running {
 
     fn apply(&mut self, entry: &Entry) {
         self.state.applied = entry.index;
-        if let Some(proposal) = self.register.apply(entry.index, &entry.data)
+        self.applied_term = entry.term;
+        self.grown += entry.data.len();
+        let mut is_boundary = true;
+        match Content::of(&entry.data) {
+            Content::Register(proposal) => self.apply_to_register(entry.index, proposal),
+            Content::Ledger { goes_on } => {
+                is_boundary = !goes_on;
+                self.tell_farm(Told::Committed(entry.data.clone()));
+            }
+            Content::Nothing => {}
+        }
+        self.accede();
+        self.answer_late_reads();
+        let is_due = entry.index >= self.snapshot_at || self.snapshot_at < u64::MAX && self.grown > GROWN_MAX;
+        if is_due && is_boundary {
+            // The next one not before this one is done.
+            (self.snapshot_at, self.grown) = (u64::MAX, 0);
+            self.tell_farm(Told::Snapshot(entry.index, self.register.to_bytes()));
+        }
+    }
+
+    fn apply_to_register(&mut self, index: u64, proposal: &[u8]) {
+        if let Some(proposal) = self.register.apply(index, proposal)
             && proposal.origin == self.origin
             && let Some(write) = self.writes.remove(&proposal.number)
         {
             self.meters.commits.add(write.since.elapsed());
-            _ = write.reply.send(Ok(entry.index));
-        }
-        self.answer_late_reads();
-        if entry.index >= self.snapshot_at {
-            self.snapshot_at = entry.index + self.config.plan.snapshot_every;
-            self.step(Input::Command(Command::Compact(entry.index, self.register.to_bytes())));
+            _ = write.reply.send(Ok(index));
         }
     }
 
     fn restore(&mut self, snapshot: &Snapshot) {
-        if let Some(register) = Register::from_bytes(&snapshot.data) {
+        if let Some(register) = unpacked(snapshot, &self.farm) {
             self.register = register;
             self.state.applied = snapshot.index;
+            self.applied_term = snapshot.term;
             self.answer_late_reads();
         }
     }
@@ -604,12 +684,18 @@ impl Read {
     }
 }
 
-/// The register that the last snapshot on disk holds.
-fn restored(records: &[Record]) -> (Register, u64) {
+/// The register that the last snapshot on disk holds; the ledger goes to the farm.
+fn restored(records: &[Record], farm: &mpsc::UnboundedSender<Told>) -> (Register, u64) {
     let snapshot = records.iter().rev().find_map(|record| match record {
         Record::Snapshot(snapshot) => Some(snapshot),
         _ => None,
     });
-    let register = snapshot.and_then(|snapshot| Register::from_bytes(&snapshot.data));
+    let register = snapshot.and_then(|snapshot| unpacked(snapshot, farm));
     (register.unwrap_or_default(), snapshot.map_or(0, |snapshot| snapshot.index))
+}
+
+fn unpacked(snapshot: &Snapshot, farm: &mpsc::UnboundedSender<Told>) -> Option<Register> {
+    let (register, ledger) = record::split_state(&snapshot.data)?;
+    _ = farm.send(Told::Restored(ledger));
+    Register::from_bytes(&register)
 }

@@ -26,8 +26,8 @@ use self::backend::Backend;
 use self::directory::{Directory, Mark, Refused};
 use self::tables::{Owner, Peers, Progress};
 
-/// The format of what this version writes and reads.
-pub const FORMAT: u32 = 1;
+/// The format of what this version writes and reads. In the first one every record was a change of the register.
+pub const FORMAT: u32 = 2;
 
 /// How much of the database stays in memory. The log is in memory anyway; what is read here is the way to its end.
 const CACHE_BYTES: usize = 8 << 20;

@@ -1,40 +1,55 @@
-//! A server's timers on a real clock.
+//! A machine's timers on a real clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use primus_core::machine::Delay;
-use primus_server::control::Timer;
 use tokio::time::Instant;
 
 /// The timers that run, earliest first.
-#[derive(Debug, Default)]
-pub(crate) struct Timers {
-    due: BTreeSet<(Instant, Timer)>,
-    by_name: BTreeMap<Timer, Instant>,
+#[derive(Debug)]
+pub(crate) struct Timers<T> {
+    due: BTreeSet<(Instant, T)>,
+    by_name: BTreeMap<T, Instant>,
 }
 
-impl Timers {
-    pub(crate) fn set(&mut self, timer: Timer, due: Instant) {
+impl<T> Default for Timers<T> {
+    fn default() -> Self {
+        Self { due: BTreeSet::new(), by_name: BTreeMap::new() }
+    }
+}
+
+impl<T: Copy + Ord> Timers<T> {
+    pub(crate) fn set(&mut self, timer: T, due: Instant) {
         self.cancel(timer);
         self.due.insert((due, timer));
         self.by_name.insert(timer, due);
     }
 
-    pub(crate) fn cancel(&mut self, timer: Timer) {
+    pub(crate) fn cancel(&mut self, timer: T) {
         if let Some(due) = self.by_name.remove(&timer) {
             self.due.remove(&(due, timer));
         }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.due.clear();
+        self.by_name.clear();
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Timer> {
-        let (_, timer) = self.due.first().copied().filter(|(due, _)| *due <= now)?;
+    pub(crate) fn is_set(&self, timer: T) -> bool {
+        self.by_name.contains_key(&timer)
+    }
+
+    /// The next one that is due, and since when.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(Instant, T)> {
+        let (due, timer) = self.due.first().copied().filter(|(due, _)| *due <= now)?;
         self.cancel(timer);
-        Some(timer)
+        Some((due, timer))
     }
 }
 

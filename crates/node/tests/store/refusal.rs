@@ -57,7 +57,7 @@ fn another_format_is_refused() {
     open(scratch.path());
     let database = Database::open(scratch.path().join("log.redb")).unwrap();
     let transaction = database.begin_write().unwrap();
-    let format = 2_u32.to_le_bytes();
+    let format = 1_u32.to_le_bytes();
     let mut value = crc32fast::hash(&[&[0; 8][..], &format].concat()).to_le_bytes().to_vec();
     value.extend(format);
     let about: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("about");
@@ -65,7 +65,7 @@ fn another_format_is_refused() {
     transaction.commit().unwrap();
     drop(database);
     let error = try_open(scratch.path()).unwrap_err();
-    assert!(matches!(error, OpenError::OtherFormat { found: 2, .. }), "{error}");
+    assert!(matches!(error, OpenError::OtherFormat { found: 1, .. }), "{error}");
 }
 
 #[test]

@@ -179,6 +179,8 @@ impl From<Unable> for Problem {
             Unable::NotLeading(_) | Unable::NoLeader => ("no_leader", "try again in a moment"),
             Unable::Busy => ("busy", "try again in a moment"),
             Unable::Unknown => ("unknown_outcome", "read the key to find out whether it was written"),
+            Unable::TooLong => ("too_long", "submit it in several parts"),
+            Unable::NoWorker => ("no_worker", "try again when the worker is back"),
             Unable::NotTransferred(obstacle) => return Self::not_transferred(obstacle),
         };
         Self::unavailable(code, unable.to_string(), hint)

@@ -1,0 +1,161 @@
+//! The farm of a server: the thread on which the ledger is kept, workers are spoken to and tasks are handed out.
+//!
+//! It may be busy; the control thread ([`crate::node`]) must not. So control passes what the log says on unread, in order,
+//! and this thread makes sense of it. [`run`] is the loop in which the foreman meets workers and a clock; here is how others
+//! talk to it.
+
+mod callers;
+mod run;
+mod waiters;
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use primus_core::NodeId;
+use primus_core::farm::foreman::Foreman;
+use primus_core::ledger::{Effect, Entry, Held};
+use primus_server::record::{BATCH_LEN_MAX, Draft};
+use primus_wire::work::Part;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+pub use self::callers::Caller;
+pub(crate) use self::run::start;
+pub use self::waiters::Awaited;
+use crate::handle::{Reply, Unable};
+use crate::outputs::Stream;
+
+/// How much of an output can be read at once.
+pub const OUTPUT_LEN_MAX: usize = 256 << 10;
+/// How long a worker may take to answer.
+const OUTPUT_TIME: Duration = Duration::from_secs(5);
+
+/// A way to talk to the farm of a running server.
+#[derive(Debug, Clone)]
+pub struct FarmHandle {
+    asks: mpsc::UnboundedSender<Ask>,
+}
+
+type Look = Box<dyn FnOnce(Result<&Foreman, Unable>) + Send>;
+type LookHere = Box<dyn FnOnce(&Foreman) + Send>;
+
+/// What can be asked of a farm.
+enum Ask {
+    Enter(Draft, Reply<Vec<Effect>>),
+    Look(Look),
+    LookHere(LookHere),
+    Ended(Vec<Awaited>, Reply<()>),
+    Output(String, Part, Reply<Option<Bytes>>),
+}
+
+/// What the control thread tells the farm, in the order of the log.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// A record of the log that holds a batch, or a piece of one.
+    Committed(Bytes),
+    /// This one leads, as far as this server knows. If it is this server itself, it has to wait for [`Told::Lead`].
+    Leader(Option<NodeId>),
+    /// This server leads in this term, and has applied everything that was agreed on before.
+    Lead(u64),
+    /// The log can be cut here: add the ledger to these bytes of the register.
+    Snapshot(u64, Bytes),
+    /// The whole ledger came from elsewhere.
+    Restored(Bytes),
+    /// These records were not taken: too much is under way.
+    Refused(Vec<Bytes>),
+}
+
+/// What the farm wants of the control thread.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// Append these records, if this server still leads in this term.
+    Enter(u64, Vec<Bytes>),
+    /// This is the whole state up to this index.
+    Compact(u64, Bytes),
+}
+
+impl FarmHandle {
+    /// Writes these entries into the log, as one batch: all of them take place at once, or none. Says what came of it when
+    /// it is acknowledged and applied.
+    ///
+    /// # Errors
+    /// If this server does not lead, or the batch is too long, or leadership was lost meanwhile.
+    pub async fn enter(&self, entries: Vec<Entry>) -> Result<Vec<Effect>, Unable> {
+        // Here, by the caller's thread, because the farm's own is the one that is busy.
+        let draft = Draft::new(&entries);
+        drop(entries);
+        if draft.len() > BATCH_LEN_MAX {
+            return Err(Unable::TooLong);
+        }
+        self.ask(|reply| Ask::Enter(draft, reply)).await
+    }
+
+    /// Looks at the ledger and at what the leader has handed out, between two steps. It must be short: page what is long.
+    ///
+    /// # Errors
+    /// If this server does not lead.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Foreman) -> T + Send + 'static,
+    ) -> Result<T, Unable> {
+        self.ask(|reply| Ask::Look(Box::new(|foreman| _ = reply.send(foreman.map(look))))).await
+    }
+
+    /// Looks at what this server knows, whether it leads or not: it may be behind.
+    ///
+    /// # Errors
+    /// If the server is about to end.
+    pub async fn look_here<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Foreman) -> T + Send + 'static,
+    ) -> Result<T, Unable> {
+        self.ask(|reply| Ask::LookHere(Box::new(|foreman| _ = reply.send(Ok(look(foreman)))))).await
+    }
+
+    /// Waits until each of these has ended, or is unknown.
+    ///
+    /// # Errors
+    /// If this server does not lead, or does not any more: then the next leader can be asked.
+    pub async fn ended(&self, awaited: Vec<Awaited>) -> Result<(), Unable> {
+        self.ask(|reply| Ask::Ended(awaited, reply)).await
+    }
+
+    /// A part of an attempt's full output, at most [`OUTPUT_LEN_MAX`] bytes, from the worker that has it; empty at its end.
+    /// Nothing if there is no such file: then the output was short and is in the result, is still to come, or was deleted
+    /// for want of room. Any server can be asked.
+    ///
+    /// # Errors
+    /// If the worker is not here, or does not answer.
+    pub async fn output(
+        &self,
+        worker: &str,
+        held: Held,
+        stream: Stream,
+        offset: u64,
+        len_max: usize,
+    ) -> Result<Option<Bytes>, Unable> {
+        let len_max = u32::try_from(len_max.min(OUTPUT_LEN_MAX)).expect("the limit fits");
+        let part = Part { held, stream, offset, len_max };
+        let answer = self.ask(|reply| Ask::Output(worker.to_owned(), part, reply));
+        timeout(OUTPUT_TIME, answer).await.unwrap_or(Err(Unable::NoWorker))
+    }
+
+    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unable> {
+        let (reply, answer) = oneshot::channel();
+        // Whoever does not answer any more is about to end.
+        _ = self.asks.send(ask(reply));
+        answer.await.unwrap_or(Err(Unable::Unknown))
+    }
+}
+
+impl fmt::Debug for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Enter(..) => "enter",
+            Self::Look(_) | Self::LookHere(_) => "look",
+            Self::Ended(..) => "ended",
+            Self::Output(..) => "output",
+        })
+    }
+}

@@ -1,0 +1,427 @@
+//! The loop of the farm's thread: the foreman meets the log, workers, clients and a clock.
+//!
+//! In a turn it takes what has arrived, as far as there is time; then what the foreman wants to write becomes one batch, and
+//! what it says to a worker one write. A few batches may be under way; meanwhile the next one grows, so that a busy log gets
+//! few large ones and an idle one gets each at once.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use primus_core::NodeId;
+use primus_core::farm::Message;
+use primus_core::farm::foreman::{Command, Foreman, Notice, Rules, Timer};
+use primus_core::ledger::{Effect, Entry, Ledger, Limits};
+use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_server::record::{self, Assembly, Draft};
+use primus_wire::work::{FromWorker, Part, ToWorker};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
+
+use super::callers::{Caller, CallerEvent, Callers, Met};
+use super::waiters::Waiters;
+use super::{Ask, FarmHandle, Told, Wish};
+use crate::events::{History, Kind};
+use crate::handle::{Reply, Unable};
+use crate::links::Identity;
+use crate::timers::{Timers, drawn};
+
+/// How many inputs are taken before timers are looked at, at most, and for how long.
+const INPUTS_MAX: usize = 1024;
+const TURN_MAX: Duration = Duration::from_millis(5);
+/// How many batches of the foreman may be under way.
+const UNDER_WAY_MAX: usize = 4;
+/// How many entries a batch of the foreman has at most; a report has up to some eight thousand bytes.
+const ENTRIES_MAX: usize = 4096;
+/// How many workers may wait for an answer, requests for the leader to be ready, and people for outputs.
+const CALLERS_MAX: usize = 256;
+const EARLY_MAX: usize = 1024;
+const OUTPUTS_MAX: usize = 1024;
+/// How long records that were not taken wait.
+const AGAIN: Duration = Duration::from_millis(1);
+/// A timer that is this late was kept waiting by a pause of this process, and says nothing about others.
+const LATE: Duration = Duration::from_millis(100);
+
+/// How the control thread talks to the farm.
+pub(crate) struct Ends {
+    pub(crate) handle: FarmHandle,
+    pub(crate) told: mpsc::UnboundedSender<Told>,
+    pub(crate) callers: mpsc::Sender<Caller>,
+    pub(crate) wishes: mpsc::UnboundedReceiver<Wish>,
+}
+
+/// Starts the thread. It ends when nobody tells it anything any more.
+///
+/// # Panics
+/// If the system gives no thread.
+pub(crate) fn start(identity: Identity, history: Arc<History>) -> Ends {
+    let (told_sender, told) = mpsc::unbounded_channel();
+    let (asks_sender, asks) = mpsc::unbounded_channel();
+    let (callers_sender, calls) = mpsc::channel(CALLERS_MAX);
+    let (wishes, wishes_received) = mpsc::unbounded_channel();
+    let inputs = Inputs { told, asks, calls };
+    let running = move || {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
+        runtime.block_on(async {
+            let (callers, events) = Callers::new(identity.clone());
+            let farm = Farm::new(&identity, callers, wishes, history);
+            // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
+            _ = tokio::spawn(farm.turn(inputs, events)).await;
+        });
+    };
+    thread::Builder::new().name("farm".to_owned()).spawn(running).expect("the system gives a thread");
+    Ends {
+        handle: FarmHandle { asks: asks_sender },
+        told: told_sender,
+        callers: callers_sender,
+        wishes: wishes_received,
+    }
+}
+
+struct Inputs {
+    told: mpsc::UnboundedReceiver<Told>,
+    asks: mpsc::UnboundedReceiver<Ask>,
+    calls: mpsc::Receiver<Caller>,
+}
+
+/// What can wake the farm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Alarm {
+    Foreman(Timer),
+    /// Time to try again with what was not taken.
+    Again,
+}
+
+/// The loop's state.
+struct Farm {
+    id: NodeId,
+    origin: u64,
+    foreman: Foreman,
+    outbox: Outbox<Foreman>,
+    timers: Timers<Alarm>,
+    callers: Callers,
+    wishes: mpsc::UnboundedSender<Wish>,
+    history: Arc<History>,
+    assembly: Assembly,
+    /// Who leads, as far as this server knows, and in which term this server does.
+    leader: Option<NodeId>,
+    leads: Option<u64>,
+    last_number: u64,
+    last_time_ms: u64,
+    /// What the foreman wants to write.
+    proposed: VecDeque<Entry>,
+    /// Its batches that are not applied yet.
+    under_way: BTreeSet<u64>,
+    /// Records for the log.
+    records: Vec<Bytes>,
+    /// Clients' batches that are not applied yet.
+    entering: BTreeMap<u64, Reply<Vec<Effect>>>,
+    /// What was asked before this server was ready to lead.
+    early: Vec<Ask>,
+    /// What the last batch came to.
+    effects: Vec<Effect>,
+    waiters: Waiters,
+    /// Outputs that workers were asked for.
+    outputs: BTreeMap<u64, (NodeId, Reply<Option<Bytes>>)>,
+}
+
+impl Farm {
+    fn new(
+        identity: &Identity,
+        callers: Callers,
+        wishes: mpsc::UnboundedSender<Wish>,
+        history: Arc<History>,
+    ) -> Self {
+        Self {
+            id: identity.server,
+            origin: identity.incarnation,
+            foreman: Foreman::new(Rules::default(), Ledger::new(Limits::default())),
+            outbox: Outbox::new(),
+            timers: Timers::default(),
+            callers,
+            wishes,
+            history,
+            assembly: Assembly::default(),
+            leader: None,
+            leads: None,
+            last_number: 0,
+            last_time_ms: 0,
+            proposed: VecDeque::new(),
+            under_way: BTreeSet::new(),
+            records: Vec::new(),
+            entering: BTreeMap::new(),
+            early: Vec::new(),
+            effects: Vec::new(),
+            waiters: Waiters::default(),
+            outputs: BTreeMap::new(),
+        }
+    }
+
+    async fn turn(mut self, mut inputs: Inputs, mut events: mpsc::Receiver<CallerEvent>) {
+        loop {
+            let due = self.timers.next().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            tokio::select! {
+                biased;
+                told = inputs.told.recv() => match told {
+                    Some(told) => self.on_told(told),
+                    None => return,
+                },
+                Some(event) = events.recv() => self.on_caller(event),
+                Some(caller) = inputs.calls.recv() => self.on_call(caller),
+                Some(ask) = inputs.asks.recv() => self.on_ask(ask),
+                () = sleep_until(due) => {}
+            }
+            let all_taken = self.take_inputs(&mut inputs, &mut events);
+            self.fire_timers(all_taken);
+            self.flush();
+            // The links have this thread, too.
+            yield_now().await;
+        }
+    }
+
+    /// Takes what has arrived, but not for ever. Is that all?
+    fn take_inputs(&mut self, inputs: &mut Inputs, events: &mut mpsc::Receiver<CallerEvent>) -> bool {
+        let began = Instant::now();
+        for _ in 0..INPUTS_MAX {
+            if let Ok(told) = inputs.told.try_recv() {
+                self.on_told(told);
+            } else if let Ok(event) = events.try_recv() {
+                self.on_caller(event);
+            } else if let Ok(ask) = inputs.asks.try_recv() {
+                self.on_ask(ask);
+            } else {
+                return true;
+            }
+            if began.elapsed() > TURN_MAX {
+                break;
+            }
+        }
+        false
+    }
+
+    /// Nobody is judged silent whose words may not have been read yet.
+    fn fire_timers(&mut self, all_taken: bool) {
+        let now = Instant::now();
+        while let Some((due, alarm)) = self.timers.take_due(now) {
+            match alarm {
+                Alarm::Foreman(Timer::Silence(_) | Timer::Settle) if !all_taken || now - due > LATE => {
+                    self.timers.set(alarm, now + LATE / 2);
+                }
+                Alarm::Foreman(timer) => self.step(Input::Timer(timer)),
+                Alarm::Again => {}
+            }
+        }
+    }
+
+    fn on_told(&mut self, told: Told) {
+        match told {
+            Told::Committed(record) => self.on_committed(&record),
+            Told::Leader(leader) => self.on_leader(leader),
+            Told::Lead(term) => self.on_lead(term),
+            Told::Snapshot(index, register) => {
+                let state = record::state(&register, self.foreman.ledger());
+                self.wish(Wish::Compact(index, state));
+            }
+            Told::Restored(bytes) => {
+                let ledger = record::ledger(&bytes).expect("servers of one protocol read each other's states");
+                self.foreman.restore(ledger);
+            }
+            Told::Refused(records) => {
+                self.records.splice(0..0, records);
+                self.timers.set(Alarm::Again, Instant::now() + AGAIN);
+            }
+        }
+    }
+
+    fn wish(&self, wish: Wish) {
+        // Control does not listen any more only when the server is about to end.
+        _ = self.wishes.send(wish);
+    }
+
+    fn on_committed(&mut self, record: &[u8]) {
+        let Some(filed) = self.assembly.take(record) else { return };
+        self.step(Input::Command(Command::Apply(filed.batch)));
+        let effects = std::mem::take(&mut self.effects);
+        self.waiters.on_effects(&effects, self.foreman.ledger());
+        if filed.origin == self.origin {
+            self.under_way.remove(&filed.number);
+            if let Some(reply) = self.entering.remove(&filed.number) {
+                answer(reply, Ok(effects));
+            }
+        }
+    }
+
+    /// Whoever leads, this server does not, or not yet: what it knew as a leader is void.
+    fn on_leader(&mut self, leader: Option<NodeId>) {
+        self.leader = leader;
+        if self.leads.take().is_some() {
+            self.step(Input::Command(Command::Follow));
+            self.callers.say_to_all(&ToWorker::Follows);
+        }
+        self.timers.clear();
+        self.proposed.clear();
+        self.records.clear();
+        self.under_way.clear();
+        std::mem::take(&mut self.entering).into_values().for_each(|reply| answer(reply, Err(Unable::Unknown)));
+        let unable = self.unable();
+        self.waiters.refuse(unable);
+        std::mem::take(&mut self.early).into_iter().for_each(|ask| self.on_ask(ask));
+    }
+
+    fn on_lead(&mut self, term: u64) {
+        self.leads = Some(term);
+        self.step(Input::Command(Command::Lead(term)));
+        self.callers.say_to_all(&ToWorker::Leads(term));
+        std::mem::take(&mut self.early).into_iter().for_each(|ask| self.on_ask(ask));
+    }
+
+    fn unable(&self) -> Unable {
+        match self.leader {
+            Some(leader) if leader != self.id => Unable::NotLeading(leader),
+            Some(_) => Unable::Busy,
+            None => Unable::NoLeader,
+        }
+    }
+
+    fn on_call(&mut self, caller: Caller) {
+        match self.callers.meet(caller) {
+            Met::New(id, before) => {
+                before.into_iter().for_each(|before| self.on_link_down(before));
+                if let Some(term) = self.leads {
+                    self.callers.say(id, &ToWorker::Leads(term));
+                }
+            }
+            Met::Refused(reason) => self.history.add(Kind::LinkRefused { reason }),
+        }
+    }
+
+    fn on_caller(&mut self, event: CallerEvent) {
+        match event {
+            CallerEvent::Down(id) => self.on_link_down(id),
+            CallerEvent::Word(from, word) => {
+                // What was on its way when the link was dropped is not heard any more.
+                let Some(name) = self.callers.name(from) else { return };
+                match word {
+                    FromWorker::Farm(Message::Hello(hello)) if hello.name != name => self.on_link_down(from),
+                    FromWorker::Farm(message) => self.step(Input::Message { from, message }),
+                    FromWorker::Output(number, bytes) => self.on_output(number, bytes),
+                }
+            }
+        }
+    }
+
+    fn on_link_down(&mut self, id: NodeId) {
+        self.callers.drop_link(id);
+        self.step(Input::LinkDown(id));
+        for (_, (_, reply)) in self.outputs.extract_if(.., |_, (worker, _)| *worker == id) {
+            answer(reply, Err(Unable::NoWorker));
+        }
+    }
+
+    fn on_ask(&mut self, ask: Ask) {
+        match ask {
+            Ask::LookHere(look) => look(&self.foreman),
+            Ask::Output(worker, part, reply) => self.ask_for_output(&worker, part, reply),
+            _ if self.leads.is_none() && self.leader == Some(self.id) && self.early.len() < EARLY_MAX => {
+                self.early.push(ask);
+            }
+            _ if self.leads.is_none() => ask.refuse(self.unable()),
+            Ask::Enter(draft, reply) => {
+                let number = self.seal(draft);
+                self.entering.insert(number, reply);
+            }
+            Ask::Look(look) => look(Ok(&self.foreman)),
+            Ask::Ended(awaited, reply) => self.waiters.add(awaited, reply, self.foreman.ledger()),
+        }
+    }
+
+    /// Makes records of a batch, and gives it a number.
+    fn seal(&mut self, draft: Draft) -> u64 {
+        self.last_number += 1;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // A clock may be set back; the ledger's time is not.
+        self.last_time_ms = self.last_time_ms.max(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        self.records.extend(draft.seal(self.origin, self.last_number, self.last_time_ms));
+        self.last_number
+    }
+
+    fn ask_for_output(&mut self, worker: &str, part: Part, reply: Reply<Option<Bytes>>) {
+        let Some(id) = self.callers.named(worker) else { return answer(reply, Err(Unable::NoWorker)) };
+        self.outputs.retain(|_, (_, reply)| !reply.is_closed());
+        if self.outputs.len() >= OUTPUTS_MAX {
+            return answer(reply, Err(Unable::Busy));
+        }
+        self.last_number += 1;
+        self.callers.say(id, &ToWorker::Output(self.last_number, part));
+        self.outputs.insert(self.last_number, (id, reply));
+    }
+
+    fn on_output(&mut self, number: u64, bytes: Option<Bytes>) {
+        if let Some((_, reply)) = self.outputs.remove(&number) {
+            answer(reply, Ok(bytes));
+        }
+    }
+
+    fn step(&mut self, input: Input<Foreman>) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        self.foreman.step(input, &mut outbox);
+        for output in outbox.drain() {
+            self.carry_out(output);
+        }
+        self.outbox = outbox;
+    }
+
+    fn carry_out(&mut self, output: Output<Foreman>) {
+        match output {
+            Output::Send { to, message } => self.callers.add(to, message),
+            Output::Set { timer, delay } => {
+                self.timers.set(Alarm::Foreman(timer), Instant::now() + drawn(delay));
+            }
+            Output::Cancel(timer) => self.timers.cancel(Alarm::Foreman(timer)),
+            Output::Notify(Notice::Propose(entries)) => self.proposed.extend(entries),
+            Output::Notify(Notice::Applied(effects)) => self.effects = effects,
+            Output::Ignore(_) => {}
+            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("a foreman keeps nothing on disk"),
+        }
+    }
+
+    /// What this turn came to leaves in one go.
+    fn flush(&mut self) {
+        while !self.proposed.is_empty() && self.under_way.len() < UNDER_WAY_MAX {
+            let entries: Vec<Entry> = self.proposed.drain(..self.proposed.len().min(ENTRIES_MAX)).collect();
+            let number = self.seal(Draft::new(&entries));
+            self.under_way.insert(number);
+        }
+        if let Some(term) = self.leads
+            && !self.records.is_empty()
+            && !self.timers.is_set(Alarm::Again)
+        {
+            let records = std::mem::take(&mut self.records);
+            self.wish(Wish::Enter(term, records));
+        }
+        for lazy in self.callers.flush() {
+            self.on_link_down(lazy);
+        }
+    }
+}
+
+impl Ask {
+    fn refuse(self, unable: Unable) {
+        match self {
+            Self::Enter(_, reply) => answer(reply, Err(unable)),
+            Self::Look(look) => look(Err(unable)),
+            Self::Ended(_, reply) => answer(reply, Err(unable)),
+            Self::Output(_, _, reply) => answer(reply, Err(unable)),
+            Self::LookHere(_) => {}
+        }
+    }
+}
+
+fn answer<T>(reply: Reply<T>, answer: Result<T, Unable>) {
+    // Whoever asked may have gone away.
+    _ = reply.send(answer);
+}

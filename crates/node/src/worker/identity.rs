@@ -1,0 +1,31 @@
+//! Who a worker is, beyond its name: a random number in its folder, so that two workers of one name are noticed.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+const NAME: &str = "identity";
+const UNFINISHED: &str = "identity.new";
+
+/// The number in this folder; a new one if there is none, or none that is whole.
+pub(super) fn of(directory: &Path) -> io::Result<[u8; 16]> {
+    let path = directory.join(NAME);
+    match fs::read(&path) {
+        Ok(bytes) => {
+            if let Ok(whole) = bytes.try_into() {
+                return Ok(whole);
+            }
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the system has randomness");
+    let unfinished = directory.join(UNFINISHED);
+    let mut file = File::create(&unfinished)?;
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    fs::rename(unfinished, path)?;
+    File::open(directory)?.sync_all()?;
+    Ok(bytes)
+}

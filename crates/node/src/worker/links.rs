@@ -1,0 +1,173 @@
+//! A worker's links: one to every server, dialled again whenever it is lost.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use primus_core::NodeId;
+use primus_wire::native::{self, Answer, WorkerHello};
+use primus_wire::work::{Reader, ToWorker};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use crate::sockets::tend;
+
+/// How many words of all servers may wait for the worker.
+const WORDS_MAX: usize = 64;
+const DIAL_TIME: Duration = Duration::from_secs(1);
+const HELLO_TIME: Duration = Duration::from_secs(2);
+const WRITE_TIME: Duration = Duration::from_secs(5);
+/// No answer to a hello is longer.
+const ANSWER_LEN_MAX: u64 = 4096;
+/// A link on which nothing arrives for this long, though something was sent, is dialled anew.
+const UNHEARD_TIME: Duration = Duration::from_secs(1);
+const BACKOFF_MIN: Duration = Duration::from_millis(1);
+const BACKOFF_MAX: Duration = Duration::from_millis(250);
+/// How long whoever was refused waits.
+const REFUSED_TIME: Duration = Duration::from_secs(2);
+
+/// What happens on the links.
+#[derive(Debug)]
+pub(super) enum LinkEvent {
+    /// A server can be written to, here.
+    Up(NodeId, mpsc::UnboundedSender<Bytes>),
+    /// A server said something.
+    Word(NodeId, ToWorker),
+    /// The link to a server is lost.
+    Down(NodeId),
+    /// A server does not want this worker.
+    Refused(NodeId, String),
+}
+
+/// The links that are up. What waits for one is bounded: a worker says little that it is not asked for, and keeps the rest
+/// until it is told that it may forget it.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    up: BTreeMap<NodeId, mpsc::UnboundedSender<Bytes>>,
+}
+
+impl Links {
+    /// Starts dialling. Must be called inside a runtime.
+    pub(super) fn start(
+        cluster: String,
+        name: &str,
+        servers: &BTreeMap<NodeId, SocketAddr>,
+        store: [u8; 16],
+    ) -> (Self, mpsc::Receiver<LinkEvent>) {
+        let (events, received) = mpsc::channel(WORDS_MAX);
+        for (server, address) in servers {
+            let hello = WorkerHello::new(cluster.clone(), name.to_owned(), *server, store);
+            tokio::spawn(Dialler { server: *server, address: *address, hello, events: events.clone() }.run());
+        }
+        (Self::default(), received)
+    }
+
+    pub(super) fn opened(&mut self, server: NodeId, outgoing: mpsc::UnboundedSender<Bytes>) {
+        self.up.insert(server, outgoing);
+    }
+
+    pub(super) fn closed(&mut self, server: NodeId) {
+        self.up.remove(&server);
+    }
+
+    /// Where to write to a server.
+    pub(super) fn outgoing(&self, server: NodeId) -> Option<mpsc::UnboundedSender<Bytes>> {
+        self.up.get(&server).cloned()
+    }
+}
+
+/// Keeps the link to one server.
+struct Dialler {
+    server: NodeId,
+    address: SocketAddr,
+    hello: WorkerHello,
+    events: mpsc::Sender<LinkEvent>,
+}
+
+impl Dialler {
+    /// Until nobody listens any more.
+    async fn run(self) {
+        let mut backoff = BACKOFF_MIN;
+        while !self.events.is_closed() {
+            match self.dial().await {
+                Ok((stream, arrived)) => {
+                    backoff = BACKOFF_MIN;
+                    self.talk(stream, arrived).await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    _ = self.events.send(LinkEvent::Refused(self.server, error.to_string())).await;
+                    sleep(REFUSED_TIME).await;
+                }
+                Err(_) => backoff = (backoff * 2).min(BACKOFF_MAX),
+            }
+            sleep(backoff).await;
+        }
+    }
+
+    async fn dial(&self) -> io::Result<(TcpStream, BytesMut)> {
+        let mut stream = timeout(DIAL_TIME, TcpStream::connect(self.address)).await??;
+        tend(&stream, UNHEARD_TIME)?;
+        // A dead port in the ephemeral range can connect to itself.
+        if stream.local_addr()? == stream.peer_addr()? {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let mut arrived = BytesMut::new();
+        match timeout(HELLO_TIME, self.greet(&mut stream, &mut arrived)).await?? {
+            Answer::Welcome(_) => Ok((stream, arrived)),
+            Answer::Refused(reason) => Err(io::Error::new(io::ErrorKind::PermissionDenied, reason)),
+        }
+    }
+
+    async fn greet(&self, stream: &mut TcpStream, arrived: &mut BytesMut) -> io::Result<Answer> {
+        let mut buffer = BytesMut::new();
+        native::put(&mut buffer, &self.hello).map_err(io::Error::other)?;
+        stream.write_all(&buffer).await?;
+        let mut stream = stream.take(ANSWER_LEN_MAX);
+        loop {
+            if let Some(answer) = native::take(arrived).map_err(io::Error::other)? {
+                return Ok(answer);
+            }
+            if stream.read_buf(arrived).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// Reads and writes until the link is lost.
+    async fn talk(&self, mut stream: TcpStream, arrived: BytesMut) {
+        let (outgoing, queue) = mpsc::unbounded_channel();
+        _ = self.events.send(LinkEvent::Up(self.server, outgoing)).await;
+        let (reading, writing) = stream.split();
+        tokio::select! {
+            // However it was lost, it will be dialled again.
+            _ = self.listen(reading, arrived) => {}
+            () = speak(writing, queue) => {}
+        }
+        _ = self.events.send(LinkEvent::Down(self.server)).await;
+    }
+
+    async fn listen(&self, mut reading: ReadHalf<'_>, mut arrived: BytesMut) -> io::Result<()> {
+        let mut reader = Reader::default();
+        loop {
+            while let Some(word) = reader.take(&mut arrived).map_err(io::Error::other)? {
+                self.events.send(LinkEvent::Word(self.server, word)).await.map_err(io::Error::other)?;
+            }
+            if reading.read_buf(&mut arrived).await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+async fn speak(mut writing: WriteHalf<'_>, mut queue: mpsc::UnboundedReceiver<Bytes>) {
+    while let Some(bytes) = queue.recv().await {
+        if !matches!(timeout(WRITE_TIME, writing.write_all(&bytes)).await, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
