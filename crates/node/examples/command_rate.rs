@@ -56,7 +56,14 @@ fn assignment(index: u64) -> Assignment {
     let task = TaskId { job: JobId(1), index: index + 1 };
     let command = CommandLine { arguments: vec!["true".to_owned()], ..CommandLine::default() };
     let held = Held { task, attempt: Attempt { term: 1, sequence: index } };
-    Assignment { held, work: Work::Command(command), argument: index.to_string(), timeout_ms: None, cpus: 1 }
+    Assignment {
+        held,
+        work: Work::Command(command),
+        argument: index.to_string(),
+        number: index,
+        timeout_ms: None,
+        cpus: 1,
+    }
 }
 
 fn xargs(count: u64, at_once: u64) -> f64 {

@@ -151,9 +151,9 @@ impl Executor {
 
     /// Begins with this. Its end comes through the channel, in any case.
     pub fn run(&self, assignment: Assignment) {
-        let Assignment { held, work, argument, timeout_ms, .. } = assignment;
+        let Assignment { held, work, argument, number, timeout_ms, .. } = assignment;
         let refusal = match work {
-            Work::Command(command) => self.run_command(held, command, &argument, timeout_ms),
+            Work::Command(command) => self.run_command(held, number, command, &argument, timeout_ms),
             Work::Kind { name, input } => self.call(&name, Call { held, argument, input }, timeout_ms),
         };
         if let Err(reason) = refusal {
@@ -186,6 +186,7 @@ impl Executor {
     fn run_command(
         &self,
         held: Held,
+        index: u64,
         command: CommandLine,
         argument: &str,
         timeout_ms: Option<u64>,
@@ -203,7 +204,7 @@ impl Executor {
             number,
             sent_us: now_us(),
             arguments,
-            environment: environment(held, command.environment),
+            environment: environment(held, index, command.environment),
             directory: command.directory,
             nice: command.nice,
             timeout_us: timeout_ms.map(|timeout| timeout.saturating_mul(1000)),
@@ -292,10 +293,10 @@ fn micros(length: Duration) -> u64 {
 }
 
 /// What a command finds in its environment beside what it was submitted with.
-fn environment(held: Held, mut given: Vec<(String, String)>) -> Vec<(String, String)> {
+fn environment(held: Held, index: u64, mut given: Vec<(String, String)>) -> Vec<(String, String)> {
     let own = [
         ("PRIMUS_TASK", held.task.to_string()),
-        ("PRIMUS_INDEX", held.task.index.to_string()),
+        ("PRIMUS_INDEX", index.to_string()),
         ("PRIMUS_ATTEMPT", held.attempt.to_string()),
         ("PRIMUS_TERM", held.attempt.term.to_string()),
     ];

@@ -463,6 +463,7 @@ fn assignment(job: &Job, held: Held) -> Assignment {
         held,
         work: job.spec.work.clone(),
         argument,
+        number: job.spec.fan.number(held.task.index),
         timeout_ms: job.spec.timeout_ms,
         cpus: job.spec.slots(),
     }

@@ -72,6 +72,8 @@ pub struct Assignment {
     pub work: Work,
     /// That argument.
     pub argument: String,
+    /// The task's number, as people count: from where the array begins.
+    pub number: u64,
     /// How long it may take.
     pub timeout_ms: Option<u64>,
     /// How many slots it takes.

@@ -7,7 +7,8 @@ use super::foreman::{self, Foreman, Rules, Timer};
 use super::worker::{self, Worker};
 use super::{Assignment, Hello, Message};
 use crate::ledger::{
-    Attempt, Batch, Entry, Fan, Held, JobId, Ledger, Outcome, Report, Spec, Tail, Target, TaskId, Verdict, Work,
+    Attempt, Batch, Entry, Fan, Held, JobId, Ledger, Outcome, Report, Spec, State, Tail, Target, TaskId, Verdict,
+    Work,
 };
 use crate::{Delay, Input, Machine, NodeId, Outbox, Token};
 
@@ -199,6 +200,21 @@ fn what_waits_in_advance_goes_to_whoever_runs_dry() {
     assert_eq!(foreman.hears(W1, Message::GaveBack(alloc::vec![second])), ["send 102 run 1.2 (1-3)"]);
 }
 
+#[test]
+fn what_was_abandoned_runs_again_but_is_lost_if_it_must_not() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.hears(W1, hello("w1", &[]));
+    assert_eq!(foreman.submit(|_| ()), ["send 101 run 1.1 (1-1)"]);
+    assert_eq!(foreman.hears(W1, Message::GaveBack(alloc::vec![held(1, 1, 1)])), ["send 101 run 1.1 (1-2)"]);
+    foreman.hears(W1, Message::Ended(alloc::vec![report(held(1, 1, 2))]));
+    assert_eq!(foreman.submit(|spec| spec.is_once = true), ["propose 1"]);
+    assert_eq!(foreman.starts(2, "w1", 3), ["send 101 run 2.1 (1-3)"]);
+    assert_eq!(foreman.hears(W1, Message::GaveBack(alloc::vec![held(2, 1, 3)])), ["propose 1"]);
+    let lost = Outcome { verdict: Verdict::Lost, ..report(held(2, 1, 3)).outcome };
+    foreman.apply(Entry::Finish(Report { task: held(2, 1, 3).task, outcome: lost }));
+    assert_eq!(foreman.0.ledger().state(held(2, 1, 3).task), Some(State::Lost));
+}
+
 fn worker() -> Bench<Worker> {
     let mut bench = Bench(Worker::new("w1".into(), 1, Delay::exactly_ms(250), []));
     bench.step(Input::Command(worker::Command::Serve(NodeId(1))));
@@ -208,7 +224,7 @@ fn worker() -> Bench<Worker> {
 
 fn run(term: u64, held: Held) -> Message {
     let work = Work::Kind { name: "noop".into(), input: Vec::new() };
-    let assignment = Assignment { held, work, argument: String::new(), timeout_ms: None, cpus: 1 };
+    let assignment = Assignment { held, work, argument: String::new(), number: 1, timeout_ms: None, cpus: 1 };
     Message::Run(term, alloc::vec![assignment])
 }
 
@@ -224,6 +240,18 @@ fn a_result_is_told_when_it_is_on_disk_to_whoever_leads_then() {
     let said = Hello { name: "w1".into(), term: 1, slots: 1, held: alloc::vec![held(1, 1, 1)], ended: Vec::new() };
     assert!(out.as_slice().contains(&crate::Output::Send { to: NodeId(2), message: Message::Hello(said) }));
     assert_eq!(worker.step(Input::Persisted(Token(1))), ["send 2 ended 1.1"]);
+}
+
+#[test]
+fn what_was_abandoned_is_given_back_and_makes_room() {
+    let mut worker = worker();
+    worker.hears(NodeId(1), run(1, held(1, 1, 1)));
+    worker.hears(NodeId(1), run(1, held(2, 1, 2)));
+    let said = worker.step(Input::Command(worker::Command::Abandoned(held(1, 1, 1))));
+    assert_eq!(said, ["send 1 gave back 1.1 (1-1)", "start 2.1 (1-2)"]);
+    worker.step(Input::LinkDown(NodeId(1)));
+    worker.step(Input::Command(worker::Command::Abandoned(held(2, 1, 2))));
+    assert_eq!(worker.0.has().count(), 0, "so no hello names it");
 }
 
 #[test]

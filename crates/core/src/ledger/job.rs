@@ -131,12 +131,20 @@ impl Fan {
         self.len() == 0
     }
 
+    /// The number of the task at this place (from 1): an array from 5 to 9 has the numbers 5 to 9.
+    #[must_use]
+    pub const fn number(&self, index: u64) -> u64 {
+        match self {
+            Self::Array { first, .. } => first.saturating_add(index).saturating_sub(1),
+            Self::One | Self::Lines(_) => index,
+        }
+    }
+
     /// What tells the task at this place (from 1) from the others: its number or its line.
     #[must_use]
     pub fn argument(&self, index: u64) -> String {
         match self {
-            Self::One => index.to_string(),
-            Self::Array { first, .. } => first.saturating_add(index).saturating_sub(1).to_string(),
+            Self::One | Self::Array { .. } => self.number(index).to_string(),
             Self::Lines(lines) => lines.get(index).unwrap_or_default().to_string(),
         }
     }

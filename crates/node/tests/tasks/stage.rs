@@ -131,7 +131,8 @@ pub(crate) fn command(arguments: &[&str]) -> CommandLine {
 
 /// The fifth attempt of term 7 at task 3.`index`.
 pub(crate) fn assignment(index: u64, work: Work) -> Assignment {
-    Assignment { held: held(index), work, argument: format!("argument {index}"), timeout_ms: None, cpus: 1 }
+    let argument = format!("argument {index}");
+    Assignment { held: held(index), work, argument, number: index, timeout_ms: None, cpus: 1 }
 }
 
 pub(crate) fn held(index: u64) -> Held {
