@@ -19,6 +19,8 @@ const SHORT: Delay = Delay { min_us: 200, max_us: 50_000 };
 const LONG: Delay = Delay { min_us: 50_000, max_us: 1_500_000 };
 const LONG_PPM: u32 = 200_000;
 const FAILURE_PPM: u32 = 150_000;
+/// How often a companion kills what runs, while things go wrong.
+const ABANDONED_PPM: u32 = 30_000;
 /// How often a worker looks whether it serves the right leader.
 const LOOK: Delay = Delay { min_us: 5_000, max_us: 60_000 };
 /// How soon the death of a process is noticed at the other end of a link.
@@ -101,6 +103,9 @@ impl<O: Observer<Foreman> + Observer<Worker>> Run<'_, O> {
         let host = self.worker(id);
         if host.incarnation != incarnation || !host.running.remove(&held) {
             return;
+        }
+        if self.may_rerun && !self.is_calm() && self.chance.happens(ABANDONED_PPM) {
+            return self.step_worker(id, Input::Command(Command::Abandoned(held)));
         }
         let code = u8::from(self.chance.happens(FAILURE_PPM));
         let outcome = Outcome {
