@@ -145,3 +145,71 @@ fn is_over(target: Target, ledger: &Ledger) -> bool {
         Target::Job(job) => ledger.job(job).is_none_or(|job: &Job| job.open() == 0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use primus_core::ledger::{Batch, Entry, Fan, Spec, Work};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn submitted(fans: impl IntoIterator<Item = Fan>) -> Ledger {
+        let work = Work::Kind { name: "noop".to_owned(), input: Vec::new() };
+        let mut ledger = Ledger::default();
+        let entry = |fan| Entry::Submit {
+            spec: Spec {
+                name: String::new(),
+                work: work.clone(),
+                fan,
+                retries: 0,
+                timeout_ms: None,
+                is_once: false,
+                priority: 0,
+                cpus: 1,
+            },
+            key: None,
+        };
+        ledger.apply(Batch { time_ms: 0, entries: fans.into_iter().map(entry).collect() });
+        ledger
+    }
+
+    fn end(ledger: &mut Ledger, waiters: &mut Waiters, target: Target) {
+        let effects = ledger.apply(Batch { time_ms: 0, entries: vec![Entry::Cancel(target)] });
+        waiters.on_effects(&effects, ledger);
+    }
+
+    #[test]
+    fn whoever_waits_for_many_hears_when_the_last_has_ended() {
+        let mut ledger = submitted(vec![Fan::Array { first: 1, last: 2 }; 5]);
+        let mut waiters = Waiters::default();
+        let (reply, mut answer) = oneshot::channel();
+        let task = |job, index| TaskId { job: JobId(job), index };
+        let awaited =
+            vec![Awaited::Jobs(JobId(2), JobId(9)), Awaited::Task(task(1, 2)), Awaited::Task(task(77, 1))];
+        waiters.add(awaited, reply, &ledger);
+        for job in [4, 2, 3, 5] {
+            end(&mut ledger, &mut waiters, Target::Job(JobId(job)));
+            assert!(answer.try_recv().is_err());
+        }
+        end(&mut ledger, &mut waiters, Target::Task(task(1, 1)));
+        assert!(answer.try_recv().is_err(), "it waits for the other task of job 1");
+        end(&mut ledger, &mut waiters, Target::Task(task(1, 2)));
+        assert_eq!(answer.try_recv(), Ok(Ok(())));
+        assert_eq!((waiters.count, waiters.by_target.len()), (0, 0));
+    }
+
+    #[test]
+    fn those_who_cannot_be_told_are_refused_and_those_who_left_are_forgotten() {
+        let ledger = submitted([Fan::One]);
+        let mut waiters = Waiters::default();
+        let (stays, mut answer) = oneshot::channel();
+        let (leaves, left) = oneshot::channel();
+        waiters.add(vec![Awaited::Jobs(JobId(1), JobId(1))], stays, &ledger);
+        waiters.add(vec![Awaited::Jobs(JobId(1), JobId(1))], leaves, &ledger);
+        drop(left);
+        waiters.sweep();
+        assert_eq!(waiters.count, 1);
+        waiters.refuse(Unable::NoLeader);
+        assert_eq!(answer.try_recv(), Ok(Err(Unable::NoLeader)));
+    }
+}

@@ -1,0 +1,6 @@
+//! Whole farms in one process: three servers and two workers, each on a thread of its own, with real sockets, real disks and
+//! real commands.
+
+mod changes;
+mod stage;
+mod work;

@@ -1,0 +1,322 @@
+//! A farm whose servers and workers can be stopped and started again, and ways to ask it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use primus_core::NodeId;
+use primus_core::ledger::{CommandLine, Effect, Entry, Fan, JobId, Outcome, Spec, State, Target, TaskId, Work};
+use primus_core::rank::RankBy;
+use primus_node::companion;
+use primus_node::executor::{Kinds, Settings};
+use primus_node::farm::{Awaited, FarmHandle};
+use primus_node::handle::Handle;
+use primus_node::node::{self, Config};
+use primus_node::store::{Identity, Store};
+use primus_node::worker::{self, Happening};
+use primus_server::Plan;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, oneshot};
+
+/// How long anything may take before a test gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+const ROLE: &str = "PRIMUS_TEST_ROLE";
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// This test is the companion when an executor has started this program for that.
+#[test]
+fn plays_the_companion() -> io::Result<()> {
+    if std::env::var(ROLE).is_ok_and(|own| own == "companion") { companion::run() } else { Ok(()) }
+}
+
+/// Something that runs on a thread of its own until it is stopped.
+struct Process {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Process {
+    fn start<F: Future<Output = ()> + Send + 'static>(work: impl FnOnce() -> F + Send + 'static) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::spawn(move || {
+            let runtime = single_threaded();
+            runtime.block_on(async {
+                let running = tokio::spawn(work());
+                tokio::select! {
+                    ended = running => ended.expect("it does not panic"),
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self { stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop.take().into_iter().for_each(|stop| _ = stop.send(()));
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(thread::panicking() || ended.is_none_or(|ended| ended.is_ok()), "a server or worker panicked");
+    }
+}
+
+fn single_threaded() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("the system gives a runtime")
+}
+
+struct Server {
+    handle: Handle,
+    _process: Process,
+}
+
+/// Three servers, and workers as they are started.
+pub(crate) struct Farm {
+    dir: PathBuf,
+    addresses: BTreeMap<NodeId, SocketAddr>,
+    servers: BTreeMap<u64, Server>,
+    workers: BTreeMap<String, (Process, mpsc::UnboundedReceiver<Happening>)>,
+    /// Workers whose names others have by now.
+    unwatched: Vec<Process>,
+    pub(crate) snapshot_every: u64,
+}
+
+impl Drop for Farm {
+    fn drop(&mut self) {
+        self.workers.clear();
+        self.unwatched.clear();
+        self.servers.clear();
+        _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Farm {
+    /// Nothing has been started yet.
+    pub(crate) fn new() -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("primus-farm-{}-{number}", std::process::id()));
+        fs::create_dir_all(&dir).expect("there is room for a directory");
+        let bound = || std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let listeners: Vec<_> = (1..=3).map(|id| (NodeId(id), bound())).collect();
+        let address = |listener: &std::net::TcpListener| listener.local_addr().expect("it is bound");
+        let addresses = listeners.iter().map(|(id, listener)| (*id, address(listener))).collect();
+        Self {
+            dir,
+            addresses,
+            servers: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            unwatched: Vec::new(),
+            snapshot_every: 10_000,
+        }
+    }
+
+    /// Three servers and two workers of one slot each; somebody leads.
+    pub(crate) async fn started() -> Self {
+        let mut farm = Self::new();
+        for id in 1..=3 {
+            farm.start_server(id).await;
+        }
+        farm.start_worker("w1");
+        farm.start_worker("w2");
+        farm.wait_for_workers(2).await;
+        farm
+    }
+
+    pub(crate) async fn start_server(&mut self, id: u64) {
+        let mut plan = Plan::new(NodeId(id), self.addresses.clone());
+        plan.rank = RankBy::Id;
+        plan.snapshot_every = self.snapshot_every;
+        let config = Config { cluster: "test".to_owned(), plan };
+        let identity = Identity { cluster: config.cluster.clone(), server: NodeId(id) };
+        let opened = Store::open(&self.dir.join(id.to_string()), &identity).expect("the store opens");
+        let address = self.addresses[&NodeId(id)];
+        let (ready, handle) = oneshot::channel();
+        let process = Process::start(move || async move {
+            let listener = TcpListener::bind(address).await.expect("the port is free again");
+            node::run(config, listener, opened, ready).await.expect("the disk works");
+        });
+        self.servers.insert(id, Server { handle: handle.await.expect("it starts"), _process: process });
+    }
+
+    pub(crate) fn stop_server(&mut self, id: u64) {
+        self.servers.remove(&id);
+    }
+
+    pub(crate) fn start_worker(&mut self, name: &str) {
+        self.start_worker_in(name, name);
+    }
+
+    /// A worker of this name before it is not stopped by that, but not watched any more.
+    pub(crate) fn start_worker_in(&mut self, name: &str, folder: &str) {
+        let own = std::env::current_exe().expect("a test has a path").display().to_string();
+        let arguments =
+            [&format!("{ROLE}=companion"), &own, "--exact", "stage::plays_the_companion", "--nocapture"];
+        let companion = (PathBuf::from("env"), arguments.into_iter().map(Into::into).collect());
+        let mut settings = Settings::new(name, self.dir.join(folder), companion);
+        settings.allow.push("*".to_owned());
+        let config = worker::Config {
+            cluster: "test".to_owned(),
+            name: name.to_owned(),
+            slots: 1,
+            servers: self.addresses.clone(),
+            executor: settings,
+            load: None,
+        };
+        let (tell, happenings) = mpsc::unbounded_channel();
+        let process = Process::start(move || async move {
+            worker::run(config, Kinds::default(), tell).await.expect("it goes on");
+        });
+        let before = self.workers.insert(name.to_owned(), (process, happenings));
+        self.unwatched.extend(before.map(|(process, _)| process));
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// How many bytes a worker has written down about what ended.
+    pub(crate) fn results_len(&self, name: &str) -> u64 {
+        fs::metadata(self.dir.join(name).join("results")).map_or(0, |about| about.len())
+    }
+
+    pub(crate) async fn wait_for_more_results(&self, name: &str, before: u64) {
+        let began = Instant::now();
+        while self.results_len(name) <= before {
+            assert!(began.elapsed() < PATIENCE, "{name} writes in time");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub(crate) async fn wait_for_leader(&self, wanted: u64) {
+        let began = Instant::now();
+        while self.leader().await != wanted {
+            assert!(began.elapsed() < PATIENCE, "server {wanted} leads in time");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(crate) fn stop_worker(&mut self, name: &str) {
+        self.workers.remove(name);
+    }
+
+    /// What next happens to a worker.
+    pub(crate) async fn happening(&mut self, name: &str) -> Happening {
+        let (_, happenings) = self.workers.get_mut(name).expect("it was started");
+        let next = tokio::time::timeout(PATIENCE, happenings.recv()).await;
+        next.expect("something happens in time").expect("it lives")
+    }
+
+    pub(crate) fn farm_of(&self, id: u64) -> FarmHandle {
+        self.servers[&id].handle.farm.clone()
+    }
+
+    pub(crate) fn handle_of(&self, id: u64) -> &Handle {
+        &self.servers[&id].handle
+    }
+
+    /// Who leads and is ready to.
+    pub(crate) async fn leader(&self) -> u64 {
+        let began = Instant::now();
+        loop {
+            for (id, server) in &self.servers {
+                if server.handle.farm.look(|_| ()).await.is_ok() {
+                    return *id;
+                }
+            }
+            assert!(began.elapsed() < PATIENCE, "nobody leads in time");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(crate) async fn farm(&self) -> FarmHandle {
+        self.farm_of(self.leader().await)
+    }
+
+    pub(crate) async fn wait_for_workers(&self, count: usize) {
+        self.wait_until("the workers are here", |farm| async move {
+            farm.look(move |foreman| {
+                foreman.present().count() == count && foreman.ledger().workers().len() >= count
+            })
+            .await
+        })
+        .await;
+    }
+
+    /// Waits until the leader says so.
+    pub(crate) async fn wait_until<F>(&self, what: &str, mut is_so: impl FnMut(FarmHandle) -> F)
+    where
+        F: Future<Output = Result<bool, primus_node::handle::Unable>>,
+    {
+        let began = Instant::now();
+        while !matches!(is_so(self.farm().await).await, Ok(true)) {
+            assert!(began.elapsed() < PATIENCE, "not in time: {what}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    pub(crate) async fn submit(&self, spec: Spec) -> JobId {
+        let effects = self.farm().await.enter(vec![Entry::Submit { spec, key: None }]).await.expect("it is taken");
+        match effects[..] {
+            [Effect::Submitted { job, is_new: true }] => job,
+            _ => panic!("{effects:?}"),
+        }
+    }
+
+    /// Waits for a job's end, whoever leads meanwhile.
+    pub(crate) async fn wait_for(&self, job: JobId) {
+        let began = Instant::now();
+        loop {
+            let target = Awaited::from(Target::Job(job));
+            match tokio::time::timeout(PATIENCE, self.farm().await.ended(vec![target])).await {
+                Ok(Ok(())) => return,
+                Ok(Err(_)) => assert!(began.elapsed() < PATIENCE, "job {job} does not end in time"),
+                Err(_) => panic!("job {job} does not end in time"),
+            }
+        }
+    }
+
+    pub(crate) async fn outcome(&self, task: TaskId) -> Outcome {
+        let farm = self.farm().await;
+        let outcome = farm.look(move |foreman| foreman.ledger().outcome(task).cloned()).await;
+        outcome.expect("it leads").expect("there is a result")
+    }
+
+    pub(crate) async fn states(&self, job: JobId) -> Vec<State> {
+        let farm = self.farm().await;
+        let states = farm.look(move |foreman| foreman.ledger().job(job).map(|job| job.states().collect())).await;
+        states.expect("it leads").expect("the job is known")
+    }
+
+    pub(crate) async fn run(&self, spec: Spec) -> JobId {
+        let job = self.submit(spec).await;
+        self.wait_for(job).await;
+        job
+    }
+}
+
+pub(crate) fn first(job: JobId) -> TaskId {
+    TaskId { job, index: 1 }
+}
+
+pub(crate) fn spec(work: Work, fan: Fan) -> Spec {
+    Spec { name: String::new(), work, fan, retries: 0, timeout_ms: None, is_once: false, priority: 0, cpus: 1 }
+}
+
+pub(crate) fn noop() -> Work {
+    Work::Kind { name: Kinds::NOOP.to_owned(), input: Vec::new() }
+}
+
+pub(crate) fn sleep(ms: u64) -> Work {
+    Work::Kind { name: Kinds::SLEEP.to_owned(), input: ms.to_string().into_bytes() }
+}
+
+pub(crate) fn command(arguments: &[&str]) -> Work {
+    let arguments = arguments.iter().map(ToString::to_string).collect();
+    Work::Command(CommandLine { arguments, ..CommandLine::default() })
+}

@@ -1,0 +1,115 @@
+//! What is submitted runs and has a result.
+
+use std::time::Instant;
+
+use primus_core::NodeId;
+use primus_core::ledger::{Effect, Entry, Fan, Held, Job, JobId, State, TaskId, Verdict};
+use primus_node::farm::Awaited;
+use primus_node::handle::Unable;
+use primus_node::outputs::Stream;
+use primus_node::worker::Happening;
+
+use super::stage::{Farm, command, first, noop, spec};
+
+#[tokio::test]
+async fn what_is_submitted_runs_on_a_worker_and_has_a_result() {
+    let farm = Farm::started().await;
+    let job = farm.run(spec(command(&["sh", "-c", "echo hello; echo oh >&2; exit 3"]), Fan::One)).await;
+    let outcome = farm.outcome(first(job)).await;
+    assert_eq!(outcome.verdict, Verdict::Exited(3));
+    assert_eq!((&outcome.stdout.bytes[..], &outcome.stderr.bytes[..]), (&b"hello\n"[..], &b"oh\n"[..]));
+    assert!(["w1", "w2"].contains(&outcome.worker.as_str()));
+    assert_eq!(farm.states(job).await, [State::Failed]);
+}
+
+#[tokio::test]
+async fn many_tasks_of_one_job_and_many_jobs_of_one_task_all_end() {
+    let farm = Farm::started().await;
+    let array = farm.run(spec(noop(), Fan::Array { first: 1, last: 5000 })).await;
+    assert!(farm.states(array).await.iter().all(|state| *state == State::Done));
+    let entries = vec![Entry::Submit { spec: spec(noop(), Fan::One), key: None }; 10_000];
+    let began = Instant::now();
+    let effects = farm.farm().await.enter(entries).await.expect("they are taken");
+    let jobs: Vec<JobId> = effects
+        .iter()
+        .map(|effect| match effect {
+            Effect::Submitted { job, is_new: true } => *job,
+            _ => panic!("{effect:?}"),
+        })
+        .collect();
+    farm.farm().await.ended(vec![Awaited::Jobs(jobs[0], jobs[9999])]).await.expect("it leads on");
+    println!("10,000 jobs in {:?}", began.elapsed());
+    let done = farm.farm().await.look(|foreman| foreman.ledger().counts().done).await;
+    assert_eq!(done, Ok(15_000));
+}
+
+#[tokio::test]
+async fn a_batch_too_long_for_a_frame_reaches_everybody() {
+    let farm = Farm::started().await;
+    let mut lines = primus_core::ledger::job::Lines::default();
+    (0..100_000).for_each(|number| assert!(lines.push(&format!("line {number} of a long list of lines"))));
+    let mut long = spec(command(&["false"]), Fan::Lines(lines));
+    long.cpus = 9;
+    let job = farm.submit(long).await;
+    for id in 1..=3 {
+        let here = farm.farm_of(id);
+        let began = Instant::now();
+        while here.look_here(move |foreman| foreman.ledger().job(job).map(Job::open)).await != Ok(Some(100_000)) {
+            assert!(began.elapsed() < super::stage::PATIENCE, "server {id} has the job");
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_output_can_be_read_through_any_server() {
+    let farm = Farm::started().await;
+    let job = farm.run(spec(command(&["seq", "100000"]), Fan::One)).await;
+    let outcome = farm.outcome(first(job)).await;
+    let held = Held { task: first(job), attempt: outcome.attempt };
+    let mut whole = Vec::new();
+    loop {
+        let server = farm.farm_of(whole.len() as u64 % 3 + 1);
+        let part = server.output(&outcome.worker, held, Stream::Stdout, whole.len() as u64, 100_000).await;
+        let part = part.expect("the worker answers").expect("there is a file");
+        if part.is_empty() {
+            break;
+        }
+        whole.extend_from_slice(&part);
+    }
+    assert_eq!(whole.len() as u64, outcome.stdout.total);
+    assert!(whole.ends_with(b"99999\n100000\n"));
+    let none = farm.farm().await.output(&outcome.worker, held, Stream::Stderr, 0, 10).await;
+    assert_eq!(none, Ok(None));
+    let nobody = farm.farm().await.output("w9", held, Stream::Stdout, 0, 10).await;
+    assert_eq!(nobody, Err(Unable::NoWorker));
+}
+
+#[tokio::test]
+async fn tasks_know_their_numbers() {
+    let farm = Farm::started().await;
+    let script = ["sh", "-c", "echo $PRIMUS_TASK {} $PRIMUS_INDEX"];
+    let job = farm.run(spec(command(&script), Fan::Array { first: 5, last: 6 })).await;
+    let second = TaskId { job, index: 2 };
+    assert_eq!(farm.outcome(second).await.stdout.bytes, format!("{job}.2 6 6\n").into_bytes());
+}
+
+#[tokio::test]
+async fn only_the_leader_takes_entries() {
+    let farm = Farm::started().await;
+    let leader = farm.leader().await;
+    let other = farm.farm_of(leader % 3 + 1);
+    let entries = vec![Entry::Submit { spec: spec(noop(), Fan::One), key: None }];
+    assert_eq!(other.enter(entries).await, Err(Unable::NotLeading(NodeId(leader))));
+}
+
+#[tokio::test]
+async fn workers_hear_who_leads() {
+    let mut farm = Farm::started().await;
+    let leader = NodeId(farm.leader().await);
+    loop {
+        if matches!(farm.happening("w1").await, Happening::Serves(server, _) if server == leader) {
+            break;
+        }
+    }
+}
