@@ -134,6 +134,11 @@ impl Desk {
         }
     }
 
+    /// Does a job wait until it is settled who runs what?
+    pub(super) fn is_older(&self, job: JobId) -> bool {
+        self.older.is_some() && job <= self.last_older
+    }
+
     /// What comes next needs more room than any worker has.
     pub(super) fn set_aside(&mut self) {
         self.queue.move_first_to(&mut self.unfit);

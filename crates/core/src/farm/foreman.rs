@@ -8,10 +8,13 @@
 //!
 //! Events change state and only *ask* for scheduling (hyperqueue): every step ends with one look at queue and workers.
 
+mod inquiry;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
 
+pub use self::inquiry::Standing;
 use super::assign::Rule;
 use super::desk::{Desk, Phase};
 use super::{Assignment, Hello, Message};

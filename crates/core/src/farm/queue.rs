@@ -45,6 +45,21 @@ impl Queue {
         Some(TaskId { job: stretch.job, index: stretch.next })
     }
 
+    /// How many tasks come before this one, those included that need not run any more.
+    pub(super) fn before(&self, priority: i16, task: TaskId) -> u64 {
+        let mut before = 0;
+        for (greater, stretches) in self.by_priority.range(..=Reverse(priority)) {
+            for stretch in stretches {
+                let is_here = *greater == Reverse(priority) && stretch.job == task.job;
+                if is_here && (stretch.next..=stretch.last).contains(&task.index) {
+                    return before + (task.index - stretch.next);
+                }
+                before += stretch.last + 1 - stretch.next;
+            }
+        }
+        before
+    }
+
     /// What comes next.
     pub(super) fn pop(&mut self) -> Option<TaskId> {
         let mut first = self.by_priority.first_entry()?;
@@ -91,6 +106,9 @@ mod tests {
         queue.push_job(0, JobId(1), 3);
         queue.push_job(5, JobId(2), 1);
         queue.push_job(0, JobId(3), 1);
+        let before = [(5, 2, 1), (0, 1, 3), (0, 3, 1)];
+        let before = before.map(|(priority, job, index)| queue.before(priority, TaskId { job: JobId(job), index }));
+        assert_eq!(before, [0, 3, 4]);
         let mut order: Vec<String> = Vec::new();
         while let Some(task) = queue.peek() {
             assert_eq!(queue.pop(), Some(task));

@@ -1,0 +1,129 @@
+//! What people can ask a foreman: what runs where, and why something does not run yet.
+//!
+//! Nothing here changes anything, and only the leader's foreman knows more than the ledger says.
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::Foreman;
+use crate::farm::desk::{Desk, Phase, Worker};
+use crate::ledger::{JobId, State, TaskId};
+
+/// Where a task stands, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// There is no such task.
+    Unknown,
+    /// Nothing happens to it any more.
+    Ended(State),
+    /// This server does not lead, so it does not know.
+    NotLeading,
+    /// It is with a worker.
+    With {
+        /// Which one.
+        worker: String,
+        /// How many tasks that worker has to end before; with none, it runs.
+        before: u64,
+    },
+    /// It must not start twice, and that it starts is being written down.
+    Starting(String),
+    /// It has ended, and that is being written down.
+    Reported(String),
+    /// A new leader waits until these workers have said what they have.
+    Settling(Vec<String>),
+    /// There is no worker.
+    NoWorker,
+    /// All workers are told to take nothing new.
+    AllDraining,
+    /// It needs more slots than any worker has.
+    TooLarge {
+        /// How many it needs.
+        slots: u16,
+        /// How many the largest worker has.
+        most: u32,
+    },
+    /// There is no free slot, and so many tasks come first.
+    Waits {
+        /// How many.
+        before: u64,
+    },
+}
+
+impl Foreman {
+    /// Where a task stands, and why.
+    #[must_use]
+    pub fn standing(&self, task: TaskId) -> Standing {
+        let Some((job, state)) = self.ledger.job(task.job).and_then(|job| Some((job, job.state(task.index)?)))
+        else {
+            return Standing::Unknown;
+        };
+        let Some(desk) = &self.desk else {
+            return if state.is_final() { Standing::Ended(state) } else { Standing::NotLeading };
+        };
+        match desk.hands.get(&task) {
+            _ if state.is_final() => return Standing::Ended(state),
+            Some(hand) => return self.in_hand(desk, task, hand.worker, hand.phase),
+            None => {}
+        }
+        if desk.is_older(task.job) {
+            return Standing::Settling(desk.unheard.iter().cloned().collect());
+        }
+        let slots = job.spec.slots();
+        let most = desk.workers.values().filter(|worker| !worker.is_gone).map(|worker| worker.slots).max();
+        match most {
+            None => Standing::NoWorker,
+            Some(most) if most < u32::from(slots) => Standing::TooLarge { slots, most },
+            Some(_) if !desk.fits_somewhere(&self.ledger, job) => Standing::AllDraining,
+            Some(_) => Standing::Waits { before: desk.queue.before(job.spec.priority, task) },
+        }
+    }
+
+    fn in_hand(&self, desk: &Desk, task: TaskId, worker: crate::NodeId, phase: Phase) -> Standing {
+        let Some(worker) = desk.workers.get(&worker) else { return Standing::NoWorker };
+        let name = worker.name.clone();
+        match phase {
+            Phase::Starting => Standing::Starting(name),
+            Phase::Reported => Standing::Reported(name),
+            Phase::Out if self.begun(worker).any(|begun| begun == task) => {
+                Standing::With { worker: name, before: 0 }
+            }
+            Phase::Out => {
+                let before = worker.held.values().take_while(|held| **held != task).count() as u64;
+                Standing::With { worker: name, before }
+            }
+        }
+    }
+
+    /// What a worker runs, as far as its leader can tell: it begins in the order in which it got things.
+    fn begun<'a>(&'a self, worker: &'a Worker) -> impl Iterator<Item = TaskId> + 'a {
+        let mut free = worker.slots;
+        worker.held.values().copied().take_while(move |task| {
+            let slots = self.ledger.job(task.job).map_or(1, |job| u32::from(job.spec.slots()));
+            let fits = free >= slots;
+            free = free.saturating_sub(slots);
+            fits
+        })
+    }
+
+    /// All tasks that run, as far as the leader can tell.
+    #[must_use]
+    pub fn running(&self) -> BTreeSet<TaskId> {
+        let workers = self.desk.iter().flat_map(|desk| desk.workers.values());
+        workers.flat_map(|worker| self.begun(worker)).collect()
+    }
+
+    /// How many tasks of a job run.
+    #[must_use]
+    pub fn running_of(&self, job: JobId) -> u64 {
+        let workers = self.desk.iter().flat_map(|desk| desk.workers.values());
+        workers.flat_map(|worker| self.begun(worker)).filter(|task| task.job == job).count() as u64
+    }
+
+    /// The workers that are here, each with how many tasks it runs.
+    pub fn crews(&self) -> impl Iterator<Item = (&str, u64)> {
+        let workers = self.desk.iter().flat_map(|desk| desk.workers.values());
+        let present = workers.filter(|worker| !worker.is_gone);
+        present.map(|worker| (worker.name.as_str(), self.begun(worker).count() as u64))
+    }
+}
