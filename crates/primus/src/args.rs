@@ -20,7 +20,7 @@ pub(crate) use bench::{
     BenchTransferArgs, BurnArgs, Fault,
 };
 pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs};
-pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs};
+pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
 pub(crate) use guide::guide;
 
 /// Everything that was typed.
@@ -89,6 +89,9 @@ pub(crate) enum Command {
     /// Run one server of a cluster
     #[command(after_help = guide::SERVER)]
     Server(ServerArgs),
+    /// Run one worker of a farm
+    #[command(after_help = guide::WORKER)]
+    Worker(WorkerArgs),
     /// Own the commands of the worker that started this; for workers only
     #[command(hide = true, after_help = guide::COMPANION)]
     Companion,

@@ -14,6 +14,7 @@ pub(crate) mod server;
 mod simulate;
 mod status;
 mod up;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -63,6 +64,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Transfer(args)) => operate::transfer(args, cli.output),
         Some(Command::Chaos(args)) => chaos::run(args, cli.output),
         Some(Command::Server(args)) => server::run(args),
+        Some(Command::Worker(args)) => worker::run(args),
         Some(Command::Companion) => companion(),
         Some(Command::Config(args)) => config::run(&args.what, cli.output),
         Some(Command::Bench(args)) => match &args.what {

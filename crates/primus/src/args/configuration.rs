@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand, ValueEnum};
 
 use super::guide;
-use crate::settings::server::keys::{Fallback, KEYS, Key};
+use crate::settings::server::keys::{self, Fallback, KEYS, Key, WORKER_FLAGS};
 use crate::settings::server::layers::Override;
 
 #[derive(Debug, Clone, PartialEq, Args)]
@@ -15,6 +15,21 @@ pub(crate) struct ServerArgs {
     /// How to write what happens to stderr; how much, $PRIMUS_LOG says: off, error, warn, info (the default), debug or trace
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
+    /// End when this process ends
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) parent: Option<i32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct WorkerArgs {
+    /// The configuration, a TOML file: a server's will do [default: $PRIMUS_CONFIG, if set]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// A server that can say who the servers are, if nothing else does [default: $PRIMUS_API, else the farm that runs here]
+    #[arg(long, value_name = "URL")]
+    pub(crate) api: Option<String>,
+    #[command(flatten)]
+    pub(crate) overrides: WorkerOverrides,
     /// End when this process ends
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) parent: Option<i32>,
@@ -56,26 +71,34 @@ pub(crate) struct Choices {
     pub(crate) overrides: Overrides,
 }
 
-/// Values of single keys.
+/// Values of single keys, as `primus server` and `primus config` take them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Overrides(pub(crate) Vec<Override>);
+
+/// The same, as `primus worker` takes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WorkerOverrides(pub(crate) Vec<Override>);
 
 const HEADING: &str = "Configuration (before PRIMUS_… variables, which come before the file)";
 const SET: &str = "set";
 
-impl Args for Overrides {
-    fn augment_args(command: Command) -> Command {
-        let flags = KEYS.iter().filter_map(|key| Some((key, key.flag?))).map(|(key, flag)| {
-            Arg::new(key.name).long(flag).value_name(key.kind.word()).help(help(key)).allow_hyphen_values(true)
-        });
-        let set = Arg::new(SET).long(SET).value_name("KEY=VALUE").action(ArgAction::Append);
-        let set = set.help("Any key of the configuration, such as load.weights.cpu=40");
-        command.args(flags.chain([set]).map(|flag| flag.help_heading(HEADING)))
-    }
+/// The flags of a server, with the keys that they set.
+fn server_flags() -> impl Iterator<Item = (&'static Key, &'static str)> {
+    KEYS.iter().filter_map(|key| Some((key, key.flag?)))
+}
 
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
+/// Those of a worker.
+fn worker_flags() -> impl Iterator<Item = (&'static Key, &'static str)> {
+    WORKER_FLAGS.iter().filter_map(|(name, flag)| Some((keys::find(name)?, *flag)))
+}
+
+fn augment(command: Command, flags: impl Iterator<Item = (&'static Key, &'static str)>) -> Command {
+    let flags = flags.map(|(key, flag)| {
+        Arg::new(key.name).long(flag).value_name(key.kind.word()).help(help(key)).allow_hyphen_values(true)
+    });
+    let set = Arg::new(SET).long(SET).value_name("KEY=VALUE").action(ArgAction::Append);
+    let set = set.help("Any key of the configuration, such as load.weights.cpu=40");
+    command.args(flags.chain([set]).map(|flag| flag.help_heading(HEADING)))
 }
 
 fn help(key: &Key) -> String {
@@ -88,17 +111,52 @@ fn help(key: &Key) -> String {
     format!("{}{default}", about.into_iter().collect::<String>())
 }
 
+fn typed(matches: &ArgMatches, flags: impl Iterator<Item = (&'static Key, &'static str)>) -> Vec<Override> {
+    let flags = flags.filter_map(|(key, flag)| {
+        let text = matches.get_one::<String>(key.name)?;
+        Some(Override { flag: format!("--{flag}"), key: key.name.to_owned(), text: text.clone() })
+    });
+    let set = matches.get_many::<String>(SET).unwrap_or_default().map(|word| {
+        let (key, text) = word.split_once('=').unwrap_or((word, ""));
+        Override { flag: format!("--{SET}"), key: key.trim().to_owned(), text: text.trim().to_owned() }
+    });
+    flags.chain(set).collect()
+}
+
+impl Args for Overrides {
+    fn augment_args(command: Command) -> Command {
+        augment(command, server_flags())
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
 impl FromArgMatches for Overrides {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let flags = KEYS.iter().filter_map(|key| {
-            let text = key.flag.and_then(|_| matches.get_one::<String>(key.name))?;
-            Some(Override { flag: format!("--{}", key.flag?), key: key.name.to_owned(), text: text.clone() })
-        });
-        let set = matches.get_many::<String>(SET).unwrap_or_default().map(|word| {
-            let (key, text) = word.split_once('=').unwrap_or((word, ""));
-            Override { flag: format!("--{SET}"), key: key.trim().to_owned(), text: text.trim().to_owned() }
-        });
-        Ok(Self(flags.chain(set).collect()))
+        Ok(Self(typed(matches, server_flags())))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for WorkerOverrides {
+    fn augment_args(command: Command) -> Command {
+        augment(command, worker_flags())
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for WorkerOverrides {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Ok(Self(typed(matches, worker_flags())))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

@@ -19,6 +19,7 @@ use:
 
 run:
   server      run one server of a cluster
+  worker      run one worker of a farm
   config      show or check a server's configuration
 
 operate:
@@ -95,6 +96,18 @@ Examples:
   primus up --algorithm ring
   primus up --dir ./farm
   primus up --for 10s -o json";
+
+pub(super) const WORKER: &str = "\
+A server's file says where the servers are; a worker finds its own values under [worker]:
+  [worker]
+  name = \"w1\"
+  slots = 4
+  allow = [\"./job.sh\", \"make\"]
+
+Examples:
+  primus worker --config cluster.toml --name w1 --slots 4
+  primus worker --api http://127.0.0.1:7461 --name w2 --allow '*'
+  primus worker --servers 1@10.0.0.1:7460,2@10.0.0.2:7460 --farm north --dir /var/lib/primus";
 
 pub(super) const STATUS: &str = "\
 Examples:

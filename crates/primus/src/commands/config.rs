@@ -1,5 +1,7 @@
 //! `primus config`: a server's configuration, without starting it.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -9,7 +11,7 @@ use crate::output::failure::{Failure, on_one_line};
 use crate::output::table::table;
 use crate::settings::server::Configuration;
 use crate::settings::server::keys::Key;
-use crate::settings::server::layers::{Given, Origin, Sources};
+use crate::settings::server::layers::{Given, Origin, Override, Sources};
 
 /// All values, as scripts see them.
 #[derive(Serialize)]
@@ -47,12 +49,15 @@ pub(super) fn run(what: &ConfigWhat, format: Format) -> Result<Verdict, Failure>
 
 /// What these choices mean, in this environment.
 pub(super) fn read(choices: &Choices) -> Configuration {
+    Configuration::read(&sources(choices.config.clone(), choices.overrides.0.clone()), choices.insecure)
+}
+
+/// Where values come from, in this environment.
+pub(super) fn sources(config: Option<PathBuf>, flags: Vec<Override>) -> Sources {
     let variables = std::env::vars_os().filter_map(|(name, text)| Some((name.into_string().ok()?, text)));
     let environment = variables.map(|(name, text)| (name, text.to_string_lossy().into_owned())).collect();
     let named = || std::env::var_os("PRIMUS_CONFIG").filter(|path| !path.is_empty()).map(Into::into);
-    let file = choices.config.clone().or_else(named);
-    let sources = Sources { file, environment, flags: choices.overrides.0.clone() };
-    Configuration::read(&sources, choices.insecure)
+    Sources { file: config.or_else(named), environment, flags }
 }
 
 /// Also if something is wrong: then somebody has all the more reason to look.

@@ -20,9 +20,9 @@ use tokio::task::JoinError;
 
 use super::Verdict;
 use crate::api;
-use crate::args::{LogFormat, ServerArgs};
+use crate::args::{Format, LogFormat, ServerArgs};
 use crate::output::failure::Failure;
-use crate::settings::server::ServerSettings;
+use crate::settings::server::{ServerSettings, WorkerSettings};
 
 /// How many may have called before they are accepted; a crowd must not make the system drop a peer's call.
 const CALLERS_MAX: u32 = 4096;
@@ -55,7 +55,7 @@ struct Diary {
 }
 
 /// Connections are files, and by default a process may have few: strangers must not use up those that peers need.
-fn raise_file_limit() {
+pub(super) fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     // Where it may not be raised, the server works with what it has.
     _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
@@ -96,6 +96,7 @@ async fn serve(
     };
     let measured = handle.clone();
     meter.watch(move |load| measured.ask(Request::Load(load)));
+    work(settings.worker.clone());
     serve_api(settings, web, handle, diary);
     let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
     tokio::select! {
@@ -126,6 +127,17 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
             });
         })
         .expect("the system gives a thread");
+}
+
+/// A worker beside the server has a thread of its own, too. If it cannot work, the server still serves.
+fn work(worker: Option<WorkerSettings>) {
+    let Some(worker) = worker else { return };
+    let working = move || {
+        if let Err(failure) = single_threaded().block_on(super::worker::work(worker)) {
+            failure.complain(Format::Text);
+        }
+    };
+    std::thread::Builder::new().name("worker".to_owned()).spawn(working).expect("the system gives a thread");
 }
 
 fn failed(ended: Result<Result<(), WriteError>, JoinError>) -> Failure {

@@ -9,6 +9,7 @@ pub(crate) mod keys;
 pub(crate) mod layers;
 mod rules;
 mod value;
+pub(crate) mod worker;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ use crate::output::failure::Failure;
 use keys::{Fallback, KEYS, Key};
 use layers::{Given, Layers, Origin, Sources};
 pub(crate) use value::Value;
+pub(crate) use worker::WorkerSettings;
 
 /// What a server must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub(crate) struct ServerSettings {
     pub(crate) load: Source,
     pub(crate) weights: Weights,
     pub(crate) chaos: bool,
+    /// The worker beside it, if it has slots.
+    pub(crate) worker: Option<WorkerSettings>,
 }
 
 /// A configuration with every value that could be found out, right or wrong.
@@ -55,6 +59,7 @@ impl Configuration {
         let mut layers = Layers::read(sources);
         layers.plain_defaults();
         rules::derive(&mut layers);
+        worker::derive_beside_server(&mut layers);
         let servers = cluster::servers(&mut layers);
         rules::check(&mut layers, insecure);
         Self { layers, servers }
@@ -100,7 +105,9 @@ impl Configuration {
     fn settings(&self) -> Option<ServerSettings> {
         let layers = &self.layers;
         let servers = self.servers.clone()?;
-        let addresses = servers.iter().map(|(id, places)| (*id, places.address)).collect();
+        let addresses: BTreeMap<NodeId, SocketAddr> =
+            servers.iter().map(|(id, places)| (*id, places.address)).collect();
+        let worker = WorkerSettings::new(layers, addresses.clone())?;
         let plan = rules::plan(layers, Plan::new(NodeId(layers.number("server.id")?), addresses))?;
         Some(ServerSettings {
             farm: layers.text("server.farm")?.to_owned(),
@@ -113,6 +120,7 @@ impl Configuration {
             load: layers.source("load.source")?.clone(),
             weights: rules::weights(layers)?.ok()?,
             chaos: layers.truth("server.chaos")?,
+            worker: Some(worker).filter(|worker| worker.slots > 0),
         })
     }
 }

@@ -37,6 +37,21 @@ pub(super) fn servers(layers: &mut Layers) -> Option<BTreeMap<NodeId, Places>> {
     Some(servers)
 }
 
+/// Where a worker finds the servers, as far as somebody says it. The document lists the others only, so there a file that
+/// says which server it is for says more.
+pub(super) fn of_worker(layers: &mut Layers) -> Option<BTreeMap<NodeId, SocketAddr>> {
+    let name = if is_native(layers)? { "cluster.servers" } else { "peers.peers" };
+    let mut list = layers.servers(name)?.to_vec();
+    check_ids(layers, name, &list)?;
+    if let (false, Some(id), Some(address)) =
+        (list.is_empty(), layers.number("server.id"), layers.address("server.address"))
+        && !list.iter().any(|server| server.id.0 == id)
+    {
+        list.push(Listed { id: NodeId(id), address, api: None });
+    }
+    Some(list.into_iter().map(|server| (server.id, server.address)).collect())
+}
+
 /// Does our list count, or the document's?
 fn is_native(layers: &mut Layers) -> Option<bool> {
     match (layers.is_written("cluster.servers"), layers.is_written("peers.peers")) {

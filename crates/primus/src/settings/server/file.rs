@@ -11,7 +11,7 @@ use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::keys::{self, DOCUMENT_KEYS, DocumentKey, Key};
 use super::layers::{Layers, Origin, unknown};
-use super::value::{Complaint, Kind, Listed, Value, address};
+use super::value::{Complaint, Kind, Listed, Value, address, programs};
 use crate::settings::quoted;
 
 /// The document's times are at most a day long, too.
@@ -122,6 +122,7 @@ fn of_kind(key: &Key, value: &DeValue<'_>) -> Result<Value, Complaint> {
         Kind::Number { .. } => value.is_integer(),
         Kind::Truth => value.is_bool(),
         Kind::Servers => return servers(value).map(Value::Servers),
+        Kind::Programs => return program_list(key, value).map(Value::Programs),
         _ => value.is_str(),
     };
     if is_right {
@@ -130,6 +131,14 @@ fn of_kind(key: &Key, value: &DeValue<'_>) -> Result<Value, Complaint> {
     let last = key.name.rsplit('.').next().unwrap_or(key.name);
     let hint = format!("write it like {last} = {}", key.kind.example());
     Err((format!("is {}", kind_of(value)), hint))
+}
+
+fn program_list(key: &Key, value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
+    let last = key.name.rsplit('.').next().unwrap_or(key.name);
+    let wrong = |what: &str| (what.to_owned(), format!("write it like {last} = {}", key.kind.example()));
+    let list = value.as_array().ok_or_else(|| wrong(&format!("is {}", kind_of(value))))?;
+    let names: Option<Vec<&str>> = list.iter().map(|name| name.get_ref().as_str()).collect();
+    names.map(|names| programs(names.into_iter())).ok_or_else(|| wrong("holds something that is no text"))
 }
 
 fn servers(value: &DeValue<'_>) -> Result<Vec<Listed>, Complaint> {

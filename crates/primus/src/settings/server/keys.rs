@@ -215,6 +215,59 @@ pub(crate) const KEYS: &[Key] = &[
         flag: None,
         about: "how many tasks are full load",
     },
+    Key {
+        name: "worker.slots",
+        kind: Kind::Number { least: 0, most: 4096 },
+        fallback: Fallback::Depends("0 for a server, which then runs no tasks; one per processor for a worker"),
+        flag: Some("slots"),
+        about: "how many tasks run here at once",
+    },
+    Key {
+        name: "worker.name",
+        kind: Kind::Name,
+        fallback: Fallback::Depends("server-ID for a server; the host's name for a worker"),
+        flag: None,
+        about: "what the worker is called; each worker of a farm has a name of its own",
+    },
+    Key {
+        name: "worker.dir",
+        kind: Kind::Folder,
+        fallback: Fallback::Depends("worker in server.dir for a server; primus-data/NAME for a worker"),
+        flag: None,
+        about: "where the worker keeps results and outputs",
+    },
+    Key {
+        name: "worker.allow",
+        kind: Kind::Programs,
+        fallback: Fallback::Is(""),
+        flag: Some("allow"),
+        about: "the programs that tasks may run, as they are submitted; * stands for all",
+    },
+    Key {
+        name: "worker.output_max",
+        kind: Kind::Size,
+        fallback: Fallback::Is("10MiB"),
+        flag: None,
+        about: "how much of a task's output is kept",
+    },
+    Key {
+        name: "worker.outputs_max",
+        kind: Kind::Size,
+        fallback: Fallback::Is("1GiB"),
+        flag: None,
+        about: "how much of all outputs is kept; the oldest go first",
+    },
+];
+
+/// The keys that `primus worker` has flags for, and those flags: a worker needs less than a server, and says it shorter.
+pub(crate) const WORKER_FLAGS: &[(&str, &str)] = &[
+    ("worker.name", "name"),
+    ("worker.slots", "slots"),
+    ("worker.allow", "allow"),
+    ("worker.dir", "dir"),
+    ("cluster.servers", "servers"),
+    ("server.farm", "farm"),
+    ("load.source", "load"),
 ];
 
 /// What the load-aware document writes in its own way.
@@ -283,6 +336,7 @@ mod tests {
                 assert!(key.kind.read(text).is_ok(), "{}", key.name);
             }
         }
+        assert!(WORKER_FLAGS.iter().all(|(name, _)| find(name).is_some()));
         for name in DOCUMENT_KEYS.iter().flat_map(|key| key.sets) {
             assert_eq!(find(name).unwrap().kind, Kind::Time, "{name}");
         }

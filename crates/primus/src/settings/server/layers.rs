@@ -210,6 +210,14 @@ impl Layers {
         if let Some(Value::Source(source)) = self.value(name) { Some(source) } else { None }
     }
 
+    pub(super) fn size(&self, name: &str) -> Option<u64> {
+        if let Some(Value::Size(bytes)) = self.value(name) { Some(*bytes) } else { None }
+    }
+
+    pub(super) fn programs(&self, name: &str) -> Option<&[String]> {
+        if let Some(Value::Programs(programs)) = self.value(name) { Some(programs) } else { None }
+    }
+
     pub(super) fn servers(&self, name: &str) -> Option<&[Listed]> {
         if let Some(Value::Servers(servers)) = self.value(name) { Some(servers) } else { None }
     }

@@ -103,9 +103,7 @@ pub(super) fn check(layers: &mut Layers, insecure: bool) {
         let message = "a ring compares ids and nothing else".to_owned();
         layers.complain_about("election.rank", message, "leave election.rank out, or choose bully");
     }
-    if let Some(Err(bad)) = weights(layers) {
-        layers.complain_about("load.weights.cpu", format!("load.weights: {bad}"), "let one of them count");
-    }
+    check_weights(layers);
     for name in ["server.address", "server.api"] {
         if let Some(address) = layers.address(name).filter(|address| is_open(*address) && !insecure) {
             let message =
@@ -113,6 +111,13 @@ pub(super) fn check(layers: &mut Layers, insecure: bool) {
             let hint = "listen on 127.0.0.1, or add --insecure if you trust the network";
             layers.complain_about(name, message, hint);
         }
+    }
+}
+
+/// Weights of which none counts make no score.
+pub(super) fn check_weights(layers: &mut Layers) {
+    if let Some(Err(bad)) = weights(layers) {
+        layers.complain_about("load.weights.cpu", format!("load.weights: {bad}"), "let one of them count");
     }
 }
 

@@ -30,6 +30,10 @@ pub(crate) enum Kind {
     Folder,
     Source,
     Servers,
+    /// A number of bytes.
+    Size,
+    /// A list of programs.
+    Programs,
 }
 
 /// A value that is right by itself.
@@ -42,6 +46,8 @@ pub(crate) enum Value {
     Address(SocketAddr),
     Source(Source),
     Servers(Vec<Listed>),
+    Size(u64),
+    Programs(Vec<String>),
 }
 
 /// A server in a list.
@@ -74,6 +80,8 @@ impl Kind {
             Self::Folder => Ok(Value::Text(text.to_owned())),
             Self::Source => text.parse().map(Value::Source).map_err(|_| wrong(self.rule())),
             Self::Servers => servers(text).map(Value::Servers),
+            Self::Size => size(text).map(Value::Size).ok_or_else(|| wrong(self.rule())),
+            Self::Programs => Ok(Value::Programs(programs(text.split(',')))),
         }
     }
 
@@ -89,6 +97,8 @@ impl Kind {
             Self::Folder => "DIR",
             Self::Source => "SOURCE",
             Self::Servers => "ID@ADDRESS[/API],…",
+            Self::Size => "SIZE",
+            Self::Programs => "PROGRAM,…",
         }
     }
 
@@ -105,6 +115,8 @@ impl Kind {
             Self::Folder => "name a folder".to_owned(),
             Self::Source => "choose system, cgroup, process or file:PATH".to_owned(),
             Self::Servers => "write it like 1@127.0.0.1:7460,2@127.0.0.1:7470".to_owned(),
+            Self::Size => "write it like 64KiB, 10MiB or 1GiB".to_owned(),
+            Self::Programs => "write programs as they are submitted, or * for all".to_owned(),
         }
     }
 
@@ -114,15 +126,32 @@ impl Kind {
             Self::Number { least, .. } => return least.to_string(),
             Self::Truth => return "true".to_owned(),
             Self::Servers => return "[{ id = 1, address = \"127.0.0.1:7460\" }]".to_owned(),
+            Self::Programs => return "[\"make\", \"/usr/bin/env\"]".to_owned(),
             Self::Choice(words) => words[0],
             Self::Time => "25ms",
             Self::Address => "127.0.0.1:7460",
             Self::Name => "north",
             Self::Folder => "/var/lib/primus",
             Self::Source => "system",
+            Self::Size => "10MiB",
         };
         format!("\"{text}\"")
     }
+}
+
+/// Units of sizes, the greatest first.
+const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// A number of bytes, such as `10MiB`.
+fn size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (number, unit) = UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
+    number.trim().parse::<u64>().ok()?.checked_mul(*unit)
+}
+
+/// Names without what people put around them.
+pub(super) fn programs<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    names.map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 /// An address that others can dial.
@@ -159,6 +188,7 @@ impl Value {
             Self::Number(number) => json!(number),
             Self::Truth(truth) => json!(truth),
             Self::Servers(servers) => servers.iter().map(Listed::json).collect(),
+            Self::Programs(programs) => json!(programs),
             _ => Json::from(self.to_string()),
         }
     }
@@ -183,6 +213,8 @@ impl fmt::Display for Value {
                 let texts: Vec<String> = servers.iter().map(ToString::to_string).collect();
                 f.write_str(&texts.join(","))
             }
+            Self::Size(bytes) => f.write_str(&size_text(*bytes)),
+            Self::Programs(programs) => f.write_str(&programs.join(",")),
         }
     }
 }
@@ -192,6 +224,13 @@ impl fmt::Display for Listed {
         write!(f, "{}@{}", self.id, self.address)?;
         self.api.map_or(Ok(()), |api| write!(f, "/{api}"))
     }
+}
+
+/// In the greatest unit that leaves a whole number.
+fn size_text(bytes: u64) -> String {
+    let fits = |(_, unit): &&(&str, u64)| bytes >= *unit && bytes.is_multiple_of(*unit);
+    let (name, unit) = UNITS.iter().find(fits).unwrap_or(&("B", 1));
+    format!("{}{name}", bytes / unit)
 }
 
 /// In the greatest unit that leaves a whole number, minutes and hours left out: nobody wants to see `60000ms`.
@@ -239,6 +278,13 @@ mod tests {
             (Kind::Servers, "0@[::1]:1", None),
             (Kind::Servers, "1@[::1]", None),
             (Kind::Servers, "[::1]:1", None),
+            (Kind::Size, "10MiB", Some("10MiB")),
+            (Kind::Size, "2048 KiB", Some("2MiB")),
+            (Kind::Size, "1000B", Some("1000B")),
+            (Kind::Size, "0B", Some("0B")),
+            (Kind::Size, "10", None),
+            (Kind::Size, "99999999999GiB", None),
+            (Kind::Programs, "make, /bin/true,", Some("make,/bin/true")),
         ] {
             assert_eq!(kind.read(text).ok().map(|value| value.to_string()).as_deref(), expected, "{kind:?} {text}");
         }

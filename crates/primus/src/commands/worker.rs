@@ -1,0 +1,108 @@
+//! `primus worker`: runs tasks for a farm, until its process ends. A server with slots does the same beside itself.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+use primus_core::NodeId;
+use primus_node::executor::{Kinds, Settings};
+use primus_node::load::Meter;
+use primus_node::worker::{self, Config, Happening, WorkerError};
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::Verdict;
+use super::server::{end_with, raise_file_limit};
+use crate::api::text_of;
+use crate::args::{Place, WorkerArgs};
+use crate::client::{Client, strange_answer};
+use crate::output::failure::Failure;
+use crate::settings::server::WorkerSettings;
+use crate::settings::server::layers::Sources;
+
+/// The folder in which commands run that say nothing else.
+const HOME: &str = "home";
+
+/// Runs the worker that the file describes.
+pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
+    let sources: Sources = super::config::sources(args.config.clone(), args.overrides.0.clone());
+    let mut settings = WorkerSettings::read(&sources)?;
+    if let Some(parent) = args.parent {
+        end_with(parent, Signal::KILL)?;
+    }
+    if settings.servers.is_empty() {
+        (settings.farm, settings.servers) = ask_for_servers(args)?;
+    }
+    raise_file_limit();
+    let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
+        tokio::select! {
+            ended = work(settings) => Err(ended.err().unwrap_or_else(|| Failure::server("the worker ended", "see above"))),
+            _ = terminate.recv() => Ok(Verdict::Held),
+            _ = tokio::signal::ctrl_c() => Ok(Verdict::Held),
+        }
+    })
+}
+
+/// Works until the process ends.
+pub(super) async fn work(settings: WorkerSettings) -> Result<(), Failure> {
+    let (name, dir) = (settings.name.clone(), settings.dir.display().to_string());
+    let config = config(settings)?;
+    let (tell, happenings) = mpsc::unbounded_channel();
+    // A task of its own, because it wakes often.
+    let running = tokio::spawn(worker::run(config, Kinds::default(), tell));
+    tokio::spawn(write_down(name, happenings));
+    let failed = |error: WorkerError| Failure::server(error.to_string(), format!("look at {dir}"));
+    running.await.map_err(|error| std::panic::resume_unwind(error.into_panic()))?.map_err(failed)
+}
+
+fn config(settings: WorkerSettings) -> Result<Config, Failure> {
+    let WorkerSettings { farm, name, slots, dir, servers, allow, output_max, outputs_max, load, weights } =
+        settings;
+    let unusable = |error: io::Error| {
+        Failure::server(format!("{} cannot be used: {error}", dir.display()), "choose another worker.dir")
+    };
+    fs::create_dir_all(dir.join(HOME)).map_err(unusable)?;
+    let dir = fs::canonicalize(&dir).map_err(unusable)?;
+    let program = std::env::current_exe().map_err(unusable)?;
+    let load = Meter::open(&load, weights).map_err(|error| {
+        Failure::usage(format!("load.source is {load}, but {error}"), "choose system or process")
+    })?;
+    let mut executor = Settings::new(&name, dir.clone(), (program, vec!["companion".into()]));
+    executor.home = dir.join(HOME);
+    executor.allow = allow;
+    executor.output_len_max = output_max;
+    executor.outputs_len_max = outputs_max;
+    Ok(Config { cluster: farm, name, slots, servers, executor, load: Some(load) })
+}
+
+/// The farm's name and servers, as one of them says.
+fn ask_for_servers(args: &WorkerArgs) -> Result<(String, BTreeMap<NodeId, SocketAddr>), Failure> {
+    let named = args.overrides.0.iter().find(|one| one.key == "server.farm").map(|one| one.text.clone());
+    let farm = if args.api.is_none() { named } else { None };
+    let status = Client::find(&Place { api: args.api.clone(), farm })?.latest("/v1/status")?;
+    let server = |server: &Value| Some((NodeId(server["id"].as_u64()?), server["address"].as_str()?.parse().ok()?));
+    let servers = status["servers"].as_array().and_then(|servers| servers.iter().map(server).collect());
+    let farm = status["farm"].as_str().map(str::to_owned);
+    farm.zip(servers).ok_or_else(strange_answer)
+}
+
+/// What happens to it, a line each on stderr.
+async fn write_down(worker: String, mut happenings: mpsc::UnboundedReceiver<Happening>) {
+    while let Some(happening) = happenings.recv().await {
+        let (level, words) = match happening {
+            Happening::Serves(server, term) => ("info", format!("serve {server} term {term}")),
+            Happening::LostLeader(server) => ("info", format!("lost {server}")),
+            Happening::Refused(server, reason) => ("warn", format!("refused by {server}: {reason}")),
+        };
+        let time = text_of(SystemTime::now());
+        // Whoever closed stderr does not want to know.
+        _ = writeln!(io::stderr(), "{time} {level} {worker}: {words}");
+    }
+}

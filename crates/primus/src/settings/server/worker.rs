@@ -1,0 +1,98 @@
+//! What a worker must know: the same table of keys, read for a process that runs tasks and does not vote.
+//!
+//! A server with slots runs a worker beside itself, which takes what it needs from the server's own settings.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use primus_core::NodeId;
+use primus_core::load::Weights;
+use primus_node::load::Source;
+
+use super::layers::{Layers, Sources};
+use super::value::Value;
+use super::{cluster, rules};
+use crate::output::failure::Failure;
+use crate::settings::names::check_name;
+
+/// What hosts are called that do not say.
+const NAME: &str = "worker";
+
+/// What a worker must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WorkerSettings {
+    pub(crate) farm: String,
+    pub(crate) name: String,
+    pub(crate) slots: u16,
+    pub(crate) dir: PathBuf,
+    /// Where the servers listen for it; nothing if a server has to be asked.
+    pub(crate) servers: BTreeMap<NodeId, SocketAddr>,
+    pub(crate) allow: Vec<String>,
+    pub(crate) output_max: u64,
+    pub(crate) outputs_max: u64,
+    pub(crate) load: Source,
+    pub(crate) weights: Weights,
+}
+
+impl WorkerSettings {
+    /// The settings of a worker that is a process of its own.
+    pub(crate) fn read(sources: &Sources) -> Result<Self, Failure> {
+        let mut layers = Layers::read(sources);
+        layers.plain_defaults();
+        derive(&mut layers);
+        let servers = cluster::of_worker(&mut layers).unwrap_or_default();
+        rules::check_weights(&mut layers);
+        if !layers.mistakes.is_empty() {
+            return Err(Failure::configuration(layers.mistakes));
+        }
+        Ok(Self::new(&layers, servers).expect("without mistakes every key has a value"))
+    }
+
+    /// What these values mean.
+    pub(super) fn new(layers: &Layers, servers: BTreeMap<NodeId, SocketAddr>) -> Option<Self> {
+        Some(Self {
+            farm: layers.text("server.farm")?.to_owned(),
+            name: layers.text("worker.name")?.to_owned(),
+            slots: u16::try_from(layers.number("worker.slots")?).ok()?,
+            dir: PathBuf::from(layers.text("worker.dir")?),
+            servers,
+            allow: layers.programs("worker.allow")?.to_vec(),
+            output_max: layers.size("worker.output_max")?,
+            outputs_max: layers.size("worker.outputs_max")?,
+            load: layers.source("load.source")?.clone(),
+            weights: rules::weights(layers)?.ok()?,
+        })
+    }
+}
+
+/// Defaults of a worker that is a process of its own.
+fn derive(layers: &mut Layers) {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    layers.fall_back("worker.slots", Value::Number(processors.min(4096)));
+    layers.fall_back("worker.name", Value::Text(host_name()));
+    if let Some(name) = layers.text("worker.name") {
+        layers.fall_back("worker.dir", Value::Text(format!("primus-data/{name}")));
+    }
+    if layers.number("worker.slots") == Some(0) {
+        let message = "worker.slots is 0, so this worker would never run anything".to_owned();
+        layers.complain_about("worker.slots", message, "give it a slot");
+    }
+}
+
+/// Defaults of a worker beside a server.
+pub(super) fn derive_beside_server(layers: &mut Layers) {
+    layers.fall_back("worker.slots", Value::Number(0));
+    if let Some(id) = layers.number("server.id") {
+        layers.fall_back("worker.name", Value::Text(format!("server-{id}")));
+    }
+    if let Some(dir) = layers.text("server.dir") {
+        let dir = Path::new(dir).join("worker").to_string_lossy().into_owned();
+        layers.fall_back("worker.dir", Value::Text(dir));
+    }
+}
+
+fn host_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if check_name(&name).is_ok() { name } else { NAME.to_owned() }
+}
