@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// Let another server lead
     #[command(after_help = guide::TRANSFER)]
     Transfer(TransferArgs),
-    /// Kill, freeze, cut off and overload servers of a farm that primus up runs
+    /// Kill, freeze, cut off and overload what primus up runs
     #[command(after_help = guide::CHAOS)]
     Chaos(ChaosArgs),
     /// Run one server of a cluster

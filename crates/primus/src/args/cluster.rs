@@ -20,6 +20,12 @@ pub(crate) struct UpArgs {
     /// How many servers [default: 3, or as many as --dir holds]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) servers: Option<String>,
+    /// How many workers [default: 2, or as many as --dir remembers]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) workers: Option<String>,
+    /// How many tasks each worker runs at once [default: 1, or as many as --dir remembers]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) slots: Option<String>,
     /// Where to keep the data; the next start with it resumes [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<String>,
@@ -136,28 +142,28 @@ pub(crate) struct ChaosArgs {
 
 #[derive(Debug, Clone, PartialEq, Subcommand)]
 pub(crate) enum Chaos {
-    /// Kill a server, as kill -9 does
+    /// Kill a server or a worker, as kill -9 does
     #[command(after_help = guide::CHAOS_KILL)]
     Kill {
-        /// A server's id, or leader
+        /// A server's id, leader, or a worker's name
         target: String,
     },
-    /// Freeze a server: it keeps its connections and says nothing
+    /// Freeze a server or a worker: it keeps its connections and says nothing
     #[command(after_help = guide::CHAOS_FREEZE)]
     Freeze {
-        /// A server's id, or leader
+        /// A server's id, leader, or a worker's name
         target: String,
     },
-    /// Let a frozen server go on
+    /// Let a frozen one go on
     #[command(after_help = guide::CHAOS_THAW)]
     Thaw {
-        /// A server's id, or leader
+        /// A server's id, leader, or a worker's name
         target: String,
     },
-    /// Start a dead server again, or kill a live one first
+    /// Start a dead one again, or kill a live one first
     #[command(after_help = guide::CHAOS_RESTART)]
     Restart {
-        /// A server's id, or leader
+        /// A server's id, leader, or a worker's name
         target: String,
     },
     /// Cut the links between groups of servers

@@ -12,7 +12,7 @@ try:
   demo        a tour of elections that checks what it shows
   simulate    run an election in virtual time and judge it
   up          start a farm of real processes on this host
-  chaos       kill, freeze, cut off and overload its servers
+  chaos       kill, freeze, cut off and overload its servers and workers
 
 use:
   kv          keep small values that all servers agree on
@@ -87,11 +87,12 @@ Examples:
   primus simulate farm --workers 4 --slots 8 --tasks 100000 --seed 7 -o json";
 
 pub(super) const UP: &str = "\
-It prints who leads and stays until it is interrupted; then it stops all servers. None of them survives it.
-Two servers tolerate no loss: neither is a majority.
+It prints who leads and stays until it is interrupted; then it stops all servers and workers. None of them survives it.
+Two servers tolerate no loss: neither is a majority. The workers run whatever they are given.
 
 Examples:
   primus up
+  primus up --workers 4 --slots 2
   primus up --servers 5 --rank id
   primus up --algorithm ring
   primus up --dir ./farm
@@ -185,6 +186,7 @@ It works only against a farm that primus up runs for you on this host.
 
 Examples:
   primus chaos kill leader
+  primus chaos kill w1
   primus chaos restart 3
   primus chaos partition '1,2|3'";
 

@@ -27,6 +27,15 @@ pub(crate) struct Farm {
     pub(crate) temporary: bool,
     pub(crate) api: Vec<String>,
     pub(crate) servers: Vec<Started>,
+    pub(crate) workers: Vec<StartedWorker>,
+}
+
+/// A worker that `primus up` has started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StartedWorker {
+    pub(crate) name: String,
+    /// Its process; none while it is dead.
+    pub(crate) pid: Option<u32>,
 }
 
 /// A server that `primus up` has started.
@@ -37,6 +46,13 @@ pub(crate) struct Started {
     pub(crate) pid: Option<u32>,
     pub(crate) address: String,
     pub(crate) api: String,
+}
+
+impl Started {
+    /// What its files are called.
+    pub(crate) fn node(&self) -> String {
+        format!("server-{}", self.id)
+    }
 }
 
 impl Farm {
@@ -136,14 +152,14 @@ impl Farm {
     }
 }
 
-/// The file that asks `primus up` to start a server again.
-pub(crate) fn restart_request(dir: &Path, id: u64) -> PathBuf {
-    dir.join(format!("restart-{id}"))
+/// The file that asks `primus up` to start a node again.
+pub(crate) fn restart_request(dir: &Path, node: &str) -> PathBuf {
+    dir.join(format!("restart-{node}"))
 }
 
-/// What a server wrote to stderr.
-pub(crate) fn log_file(dir: &Path, id: u64) -> PathBuf {
-    dir.join(format!("server-{id}.log"))
+/// What a node wrote to stderr.
+pub(crate) fn log_file(dir: &Path, node: &str) -> PathBuf {
+    dir.join(format!("{node}.log"))
 }
 
 /// Removes what farms left behind that were killed: their files, and their data if it was temporary.
@@ -231,6 +247,7 @@ mod tests {
             temporary: true,
             api: Vec::new(),
             servers: Vec::new(),
+            workers: Vec::new(),
         };
         assert!(farm.runs());
         farm.began += 1;

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{Verdict, refuse_to_draw, show};
 use crate::args::{Chaos, ChaosArgs, Format};
-use crate::client::farms::{self, Farm, Started};
+use crate::client::farms::{self, Farm, Started, StartedWorker};
 use crate::client::{self, Client};
 use crate::output::failure::Failure;
 use crate::settings::{number, quoted};
@@ -31,9 +31,62 @@ pub(super) struct Done {
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     #[serde(skip)]
     text: String,
+}
+
+/// Whom it is done to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Node {
+    Server(Started),
+    Worker(StartedWorker),
+}
+
+impl Node {
+    /// As people say it.
+    fn who(&self) -> String {
+        match self {
+            Self::Server(server) => format!("server {}", server.id),
+            Self::Worker(worker) => format!("worker {}", worker.name),
+        }
+    }
+
+    /// What its files are called.
+    fn files(&self) -> String {
+        match self {
+            Self::Server(server) => server.node(),
+            Self::Worker(worker) => worker.name.clone(),
+        }
+    }
+
+    const fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Server(server) => server.pid,
+            Self::Worker(worker) => worker.pid,
+        }
+    }
+
+    /// Its process by now.
+    fn current_pid(&self, farm: &Farm) -> Result<Option<u32>, Failure> {
+        let now = farm.again()?;
+        Ok(match self {
+            Self::Server(server) => now.servers.iter().find(|other| other.id == server.id).and_then(|now| now.pid),
+            Self::Worker(worker) => {
+                now.workers.iter().find(|other| other.name == worker.name).and_then(|now| now.pid)
+            }
+        })
+    }
+
+    fn done(&self, farm: &Farm, chaos: &'static str, pid: u32, text: String) -> Done {
+        let (server, worker) = match self {
+            Self::Server(server) => (Some(server.id), None),
+            Self::Worker(worker) => (None, Some(worker.name.clone())),
+        };
+        Done { chaos, farm: farm.name.clone(), server, worker, pid: Some(pid), text }
+    }
 }
 
 /// Does it.
@@ -54,13 +107,11 @@ pub(super) fn run(args: &ChaosArgs, format: Format) -> Result<Verdict, Failure> 
     Ok(Verdict::Held)
 }
 
-/// Ends when `primus up` has noticed, so that whoever restarts the server next finds it dead.
+/// Ends when `primus up` has noticed, so that whoever restarts it next finds it dead.
 pub(super) fn kill(farm: &Farm, target: &str) -> Result<Done, Failure> {
+    let node = find(farm, target)?;
     let done = signal(farm, target, "kill", "is dead", Signal::KILL)?;
-    wait(DEATH_TIME, "the server to die", || {
-        let now = farm.again()?;
-        Ok(now.servers.iter().all(|server| server.pid != done.pid).then_some(()))
-    })?;
+    wait(DEATH_TIME, "it to die", || Ok((node.current_pid(farm)? != done.pid).then_some(())))?;
     Ok(done)
 }
 
@@ -71,36 +122,41 @@ pub(super) fn signal(
     outcome: &str,
     signal: Signal,
 ) -> Result<Done, Failure> {
-    let server = find(farm, target)?;
-    let id = server.id;
-    let dead =
-        || Failure::failed("dead", format!("server {id} is dead"), format!("primus chaos restart {id} starts it"));
-    let pid = server.pid.ok_or_else(dead)?;
+    let node = find(farm, target)?;
+    let who = node.who();
+    let dead = || {
+        let name = who.rsplit(' ').next().unwrap_or_default();
+        Failure::failed("dead", format!("{who} is dead"), format!("primus chaos restart {name} starts it"))
+    };
+    let pid = node.pid().ok_or_else(dead)?;
     let process = farms::process(pid).ok_or_else(dead)?;
     kill_process(process, signal).map_err(|_| dead())?;
-    let text = format!("server {id} (pid {pid}) {outcome}");
-    Ok(Done { chaos, farm: farm.name.clone(), server: Some(id), pid: Some(pid), text })
+    Ok(node.done(farm, chaos, pid, format!("{who} (pid {pid}) {outcome}")))
 }
 
 pub(super) fn restart(farm: &Farm, target: &str) -> Result<Done, Failure> {
-    let Started { id, pid: old, api, .. } = find(farm, target)?.clone();
-    let request = farms::restart_request(&farm.dir, id);
+    let node = find(farm, target)?;
+    let (who, old) = (node.who(), node.pid());
+    let request = farms::restart_request(&farm.dir, &node.files());
     fs::write(&request, "").map_err(|error| {
         Failure::failed("storage", format!("{} cannot be written: {error}", request.display()), "check the folder")
     })?;
     let mut seen = None;
-    let pid = wait(RESTART_TIME, "the server to start", || {
-        let now = farm.again()?.servers.into_iter().find(|server| server.id == id).and_then(|server| server.pid);
+    let listens = || match &node {
+        Node::Server(server) => client::listens(&server.api),
+        Node::Worker(_) => true,
+    };
+    let pid = wait(RESTART_TIME, "it to start", || {
+        let now = node.current_pid(farm)?;
         seen = seen.or(now.filter(|pid| Some(*pid) != old));
         if seen.is_some() && now.is_none() {
-            let log = farms::log_file(&farm.dir, id);
-            let message = format!("server {id} did not start");
+            let log = farms::log_file(&farm.dir, &node.files());
+            let message = format!("{who} did not start");
             return Err(Failure::failed("dead", message, format!("see {}", log.display())));
         }
-        Ok(seen.filter(|_| client::listens(&api)))
+        Ok(seen.filter(|_| listens()))
     })?;
-    let text = format!("server {id} runs again (pid {pid})");
-    Ok(Done { chaos: "restart", farm: farm.name.clone(), server: Some(id), pid: Some(pid), text })
+    Ok(node.done(farm, "restart", pid, format!("{who} runs again (pid {pid})")))
 }
 
 pub(super) fn partition(farm: &Farm, text: &str) -> Result<Done, Failure> {
@@ -124,7 +180,7 @@ fn groups(farm: &Farm, text: &str) -> Result<Vec<BTreeSet<u64>>, Failure> {
     for group in text.split('|') {
         let mut ids = BTreeSet::new();
         for word in group.split(',') {
-            let id = find(farm, word.trim())?.id;
+            let id = find_server(farm, word.trim())?.id;
             if !seen.insert(id) {
                 return Err(Failure::usage(format!("{} names server {id} twice", quoted(text)), hint));
             }
@@ -153,11 +209,11 @@ fn cut(
     // One that is frozen must not keep the others from being told.
     let told: Vec<Result<(), Failure>> = told.collect();
     told.into_iter().collect::<Result<(), _>>()?;
-    Ok(Done { chaos, farm: farm.name.clone(), server: None, pid: None, text })
+    Ok(Done { chaos, farm: farm.name.clone(), server: None, worker: None, pid: None, text })
 }
 
 fn load(farm: &Farm, target: &str, score: &str) -> Result<Done, Failure> {
-    let server = find(farm, target)?;
+    let server = find_server(farm, target)?;
     let id = server.id;
     let (body, text) = match score {
         "none" => (json!({ "score": null }), format!("server {id} measures its load again")),
@@ -169,27 +225,40 @@ fn load(farm: &Farm, target: &str, score: &str) -> Result<Done, Failure> {
         }
     };
     client::tell(&server.api, "/v1/chaos/load", &body, ANSWER_TIME)?;
-    Ok(Done { chaos: "load", farm: farm.name.clone(), server: Some(id), pid: server.pid, text })
+    Ok(Done { chaos: "load", farm: farm.name.clone(), server: Some(id), worker: None, pid: server.pid, text })
 }
 
-/// The server that is meant by an id or by `leader`.
-fn find<'a>(farm: &'a Farm, target: &str) -> Result<&'a Started, Failure> {
+/// The server or worker that is meant.
+fn find(farm: &Farm, target: &str) -> Result<Node, Failure> {
+    if let Some(worker) = farm.workers.iter().find(|worker| worker.name == target) {
+        return Ok(Node::Worker(worker.clone()));
+    }
+    let workers: String = farm.workers.iter().map(|worker| format!(", {}", worker.name)).collect();
+    server_of(farm, target, &workers).cloned().map(Node::Server)
+}
+
+fn find_server<'a>(farm: &'a Farm, target: &str) -> Result<&'a Started, Failure> {
+    server_of(farm, target, "")
+}
+
+/// The server that is meant by an id or by `leader`; others that could have been meant are named, too.
+fn server_of<'a>(farm: &'a Farm, target: &str, others: &str) -> Result<&'a Started, Failure> {
+    let unknown = || {
+        let ids: Vec<String> = farm.servers.iter().map(|server| server.id.to_string()).collect();
+        let hint = format!("choose one of {}{others}, or leader", ids.join(", "));
+        let noun = if others.is_empty() { "server" } else { "server or worker" };
+        Failure::usage(format!("there is no {noun} {} in {}", quoted(target), farm.name), hint)
+    };
     let id = match target {
         "leader" => leader(farm)?,
-        _ => number("TARGET", target, 1, u64::MAX).map_err(|_| unknown(farm, target))?,
+        _ => number("TARGET", target, 1, u64::MAX).map_err(|_| unknown())?,
     };
-    farm.servers.iter().find(|server| server.id == id).ok_or_else(|| unknown(farm, target))
+    farm.servers.iter().find(|server| server.id == id).ok_or_else(unknown)
 }
 
 fn leader(farm: &Farm) -> Result<u64, Failure> {
     let (leader, _) = Client::of(farm).leader()?;
     leader.leader.ok_or_else(|| Failure::no_leader("no server leads at the moment", "try again, or name an id"))
-}
-
-fn unknown(farm: &Farm, target: &str) -> Failure {
-    let ids: Vec<String> = farm.servers.iter().map(|server| server.id.to_string()).collect();
-    let hint = format!("choose one of {}, or leader", ids.join(", "));
-    Failure::usage(format!("there is no server {} in {}", quoted(target), farm.name), hint)
 }
 
 pub(super) fn wait<T>(
@@ -224,6 +293,7 @@ mod tests {
             temporary: true,
             api: Vec::new(),
             servers: (1..=3).map(server).collect(),
+            workers: vec![StartedWorker { name: "w1".to_string(), pid: None }],
         }
     }
 
@@ -238,7 +308,10 @@ mod tests {
     #[test]
     fn an_unknown_target_names_the_known_ones() {
         for target in ["7", "0", "-1", "boss", ""] {
-            assert!(find(&farm(), target).unwrap_err().words().ends_with("choose one of 1, 2, 3, or leader"));
+            assert!(find(&farm(), target).unwrap_err().words().ends_with("choose one of 1, 2, 3, w1, or leader"));
+            let words = find_server(&farm(), target).unwrap_err().words();
+            assert!(words.ends_with("choose one of 1, 2, 3, or leader"), "{words}");
         }
+        assert_eq!(find(&farm(), "w1").unwrap().who(), "worker w1");
     }
 }

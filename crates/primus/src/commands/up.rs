@@ -1,6 +1,6 @@
 //! `primus up`: a farm of real processes on this host, until it is interrupted.
 //!
-//! The servers are children of this process and end with it, however it ends: each asks the kernel to be killed when its
+//! Servers and workers are children of this process and end with it, however it ends: each asks the kernel to be killed when its
 //! parent dies. That promise is kept for the thread that started them, so everything here happens on the main thread.
 
 mod fleet;
@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::server::end_with;
 use super::{Verdict, refuse_to_draw, show};
 use crate::args::{Format, UpArgs};
-use crate::client::farms::{self, Farm, Started};
+use crate::client::farms::{self, Farm, Started, StartedWorker};
 use crate::output::failure::Failure;
 use crate::output::screen::{self, FAINT, STRONG, styled};
 use crate::settings::length;
@@ -45,7 +45,7 @@ struct Ready<'a> {
     dir: String,
     api: &'a [String],
     servers: &'a [Started],
-    workers: [u8; 0],
+    workers: &'a [StartedWorker],
 }
 
 /// How a start went.
@@ -143,7 +143,7 @@ fn announce(farm: &Farm, leader: u64, format: Format) -> Result<(), Failure> {
         dir: farm.dir.to_string_lossy().into_owned(),
         api: &farm.api,
         servers: &farm.servers,
-        workers: [],
+        workers: &farm.workers,
     };
     show(format, || text(farm, leader), &ready)?;
     Ok(())
@@ -154,10 +154,9 @@ fn text(farm: &Farm, leader: u64) -> String {
     let choice = if is_only { String::new() } else { format!(" --farm {}", farm.name) };
     let fate = if farm.temporary { "removed at the end" } else { "kept" };
     let servers: String = farm.servers.iter().map(|server| server_line(server, leader)).collect();
-    let count = match farm.servers.len() {
-        1 => "one server".to_string(),
-        count => format!("{count} servers"),
-    };
+    let workers: String = farm.workers.iter().map(worker_line).collect();
+    let servers = format!("{servers}{workers}");
+    let count = count(farm.servers.len(), "server") + &and_count(farm.workers.len(), "worker");
     let name = styled(STRONG, &farm.name);
     let dir = farm.dir.display();
     let fate = styled(FAINT, &format!("({fate})"));
@@ -176,6 +175,19 @@ In another terminal:
 Ctrl-C ends it all.
 "
     )
+}
+
+fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("one {noun}") } else { format!("{number} {noun}s") }
+}
+
+fn and_count(number: usize, noun: &str) -> String {
+    if number == 0 { String::new() } else { format!(" and {}", count(number, noun)) }
+}
+
+fn worker_line(worker: &StartedWorker) -> String {
+    let pid = worker.pid.map_or_else(|| "dead".to_string(), |pid| format!("pid {pid}"));
+    format!("  worker {}  {pid}\n", worker.name)
 }
 
 fn server_line(server: &Started, leader: u64) -> String {

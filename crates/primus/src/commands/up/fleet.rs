@@ -1,4 +1,4 @@
-//! The servers of a farm as child processes: started, watched, started again, stopped.
+//! The servers and workers of a farm as child processes: started, watched, started again, stopped.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -17,29 +17,34 @@ use super::home::Home;
 use super::ports;
 use crate::args::UpArgs;
 use crate::client::Client;
-use crate::client::farms::{self, Farm, Started, began};
+use crate::client::farms::{self, Farm, Started, StartedWorker, began};
 use crate::output::failure::Failure;
 use crate::settings::server::keys::{KEYS, Key};
 
-/// How long a server may take to end by itself.
+/// How long a node may take to end by itself.
 const END_TIME: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
+/// What the file of all workers is called.
+const WORKERS: &str = "workers";
 
-/// All servers, and what others know of them. It stops them when it goes.
+/// All nodes, and what others know of them. It stops them when it goes.
 #[derive(Debug)]
 pub(super) struct Fleet<'a> {
     pub(super) farm: Farm,
     home: &'a Home,
     /// What the servers' files say about elections.
     election: String,
-    /// In the order of the farm's servers; none for a dead one.
+    /// In the order of the farm's servers, then of its workers; none for a dead one.
     children: Vec<Option<Child>>,
 }
 
-/// A server that ended although nobody asked it to.
+/// A node that ended although nobody asked it to.
 #[derive(Debug)]
 pub(super) struct Death {
-    id: u64,
+    /// As people say it: `server 1`, `worker w1`.
+    who: String,
+    /// What `primus chaos` calls it.
+    target: String,
     status: ExitStatus,
     last_words: Option<String>,
 }
@@ -57,13 +62,14 @@ impl<'a> Fleet<'a> {
             temporary: home.temporary,
             api: Vec::new(),
             servers: (1..=home.servers).map(server).collect(),
+            workers: (1..=home.workers).map(|n| StartedWorker { name: format!("w{n}"), pid: None }).collect(),
         };
         farm.announce()?;
-        let children = farm.servers.iter().map(|_| None).collect();
+        let children = (0..farm.servers.len() + farm.workers.len()).map(|_| None).collect();
         Ok(Self { farm, home, election: election(args), children })
     }
 
-    /// Starts all servers on free ports.
+    /// Starts all servers on free ports, then all workers.
     pub(super) fn start(&mut self) -> Result<(), Failure> {
         // Ports ascend with ids, so that a rank by address means the same after every start.
         let free = ports::free(self.farm.servers.len() * 2)?;
@@ -72,25 +78,31 @@ impl<'a> Fleet<'a> {
             server.api = format!("http://127.0.0.1:{}", pair[1]);
         }
         self.farm.api = self.farm.servers.iter().map(|server| server.api.clone()).collect();
+        self.write_configuration().map_err(|error| self.storage(&error))?;
         for place in 0..self.children.len() {
-            let id = self.farm.servers[place].id;
             // What an earlier farm was asked is not asked of this one.
-            _ = fs::remove_file(farms::restart_request(&self.home.dir, id));
-            fs::write(self.config_file(id), self.config(id)).map_err(|error| self.storage(&error))?;
+            _ = fs::remove_file(farms::restart_request(&self.home.dir, &self.node(place)));
             self.spawn(place)?;
         }
         self.farm.update()
     }
 
-    /// Notes which servers have ended.
+    fn write_configuration(&self) -> io::Result<()> {
+        for server in &self.farm.servers {
+            fs::write(self.config_file(&server.node()), self.server_config(server.id))?;
+        }
+        fs::write(self.config_file(WORKERS), self.workers_config())
+    }
+
+    /// Notes which nodes have ended.
     pub(super) fn reap(&mut self) -> Vec<Death> {
         let mut deaths = Vec::new();
-        for (child, server) in self.children.iter_mut().zip(&mut self.farm.servers) {
-            let Some(Ok(Some(status))) = child.as_mut().map(Child::try_wait) else { continue };
-            *child = None;
-            server.pid = None;
-            let last_words = last_complaint(&farms::log_file(&self.home.dir, server.id));
-            deaths.push(Death { id: server.id, status, last_words });
+        for place in 0..self.children.len() {
+            let Some(Ok(Some(status))) = self.children[place].as_mut().map(Child::try_wait) else { continue };
+            self.children[place] = None;
+            self.set_pid(place, None);
+            let last_words = last_complaint(&farms::log_file(&self.home.dir, &self.node(place)));
+            deaths.push(Death { who: self.who(place), target: self.target(place), status, last_words });
         }
         if !deaths.is_empty() {
             // Nobody can be told if this fails, and the farm goes on.
@@ -102,8 +114,7 @@ impl<'a> Fleet<'a> {
     /// Starts again what somebody asked for.
     pub(super) fn serve_requests(&mut self) -> Result<(), Failure> {
         for place in 0..self.children.len() {
-            let id = self.farm.servers[place].id;
-            if fs::remove_file(farms::restart_request(&self.home.dir, id)).is_ok() {
+            if fs::remove_file(farms::restart_request(&self.home.dir, &self.node(place))).is_ok() {
                 if let Some(child) = &mut self.children[place] {
                     end(child);
                 }
@@ -114,7 +125,7 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Stops all servers: politely, then not.
+    /// Stops all nodes: politely, then not.
     pub(super) fn stop(&mut self) {
         for child in self.children.iter().flatten() {
             if let Some(pid) = farms::process(child.id()) {
@@ -131,7 +142,7 @@ impl<'a> Fleet<'a> {
         }
         children.into_iter().for_each(end);
         self.children.iter_mut().for_each(|child| *child = None);
-        self.farm.servers.iter_mut().for_each(|server| server.pid = None);
+        (0..self.children.len()).for_each(|place| self.set_pid(place, None));
     }
 
     /// Has nobody else taken our ports?
@@ -146,27 +157,59 @@ impl<'a> Fleet<'a> {
         Client::of(&self.farm)
     }
 
+    /// The worker at this place, if there is one.
+    fn worker(&self, place: usize) -> Option<&StartedWorker> {
+        self.farm.workers.get(place.checked_sub(self.farm.servers.len())?)
+    }
+
+    /// What the node at this place is called where its files are.
+    fn node(&self, place: usize) -> String {
+        self.worker(place).map_or_else(|| self.farm.servers[place].node(), |worker| worker.name.clone())
+    }
+
+    fn target(&self, place: usize) -> String {
+        self.worker(place).map_or_else(|| self.farm.servers[place].id.to_string(), |worker| worker.name.clone())
+    }
+
+    fn who(&self, place: usize) -> String {
+        let noun = if self.worker(place).is_some() { "worker" } else { "server" };
+        format!("{noun} {}", self.target(place))
+    }
+
+    fn set_pid(&mut self, place: usize, pid: Option<u32>) {
+        let servers = self.farm.servers.len();
+        match place.checked_sub(servers) {
+            Some(place) => self.farm.workers[place].pid = pid,
+            None => self.farm.servers[place].pid = pid,
+        }
+    }
+
     fn spawn(&mut self, place: usize) -> Result<(), Failure> {
-        let id = self.farm.servers[place].id;
-        let child = self.command(id).and_then(|mut command| command.spawn()).map_err(|error| {
+        let child = self.command(place).and_then(|mut command| command.spawn()).map_err(|error| {
             Failure::failed(
                 "system",
-                format!("server {id} cannot be started: {error}"),
+                format!("{} cannot be started: {error}", self.who(place)),
                 "make room, then try again",
             )
         })?;
-        self.farm.servers[place].pid = Some(child.id());
+        self.set_pid(place, Some(child.id()));
         self.children[place] = Some(child);
         Ok(())
     }
 
-    fn command(&self, id: u64) -> io::Result<Command> {
-        let log = farms::log_file(&self.home.dir, id);
+    fn command(&self, place: usize) -> io::Result<Command> {
+        let node = self.node(place);
+        let log = farms::log_file(&self.home.dir, &node);
         let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log)?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("server").arg("--config").arg(self.config_file(id));
+        if self.worker(place).is_some() {
+            command.arg("worker").arg("--config").arg(self.config_file(WORKERS));
+            command.arg("--name").arg(&node).arg("--dir").arg(self.home.dir.join(&node));
+        } else {
+            command.arg("server").arg("--config").arg(self.config_file(&node));
+        }
         command.arg("--parent").arg(std::process::id().to_string());
-        // Which server it is says its file; a variable would say the same to all of them.
+        // Which node it is says its file; a variable would say the same to all of them.
         let is_own = |key: &&Key| !key.name.starts_with("election.") && !key.name.starts_with("load.");
         KEYS.iter().filter(is_own).for_each(|key| _ = command.env_remove(key.variable()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -175,23 +218,36 @@ impl<'a> Fleet<'a> {
         Ok(command)
     }
 
-    fn config_file(&self, id: u64) -> PathBuf {
-        self.home.dir.join(format!("server-{id}.toml"))
+    fn config_file(&self, node: &str) -> PathBuf {
+        self.home.dir.join(format!("{node}.toml"))
     }
 
-    fn config(&self, id: u64) -> String {
+    fn server_config(&self, id: u64) -> String {
+        format!(
+            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n{}\n[election]\n{}",
+            quoted(&self.farm.name),
+            quoted(&self.home.dir.join(format!("server-{id}")).to_string_lossy()),
+            self.cluster_config(),
+            self.election,
+        )
+    }
+
+    fn workers_config(&self) -> String {
+        format!(
+            "[server]\nfarm = {}\n\n{}\n[worker]\nslots = {}\nallow = [\"*\"]\n",
+            quoted(&self.farm.name),
+            self.cluster_config(),
+            self.home.slots,
+        )
+    }
+
+    fn cluster_config(&self) -> String {
         let server = |server: &Started| {
             let (address, api) = (quoted(&server.address), quoted(server.api.trim_start_matches("http://")));
             format!("  {{ id = {}, address = {address}, api = {api} }},\n", server.id)
         };
         let servers: String = self.farm.servers.iter().map(server).collect();
-        format!(
-            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n\
-             [cluster]\nservers = [\n{servers}]\n\n[election]\n{}",
-            quoted(&self.farm.name),
-            quoted(&self.home.dir.join(format!("server-{id}")).to_string_lossy()),
-            self.election,
-        )
+        format!("[cluster]\nservers = [\n{servers}]\n")
     }
 
     fn storage(&self, error: &io::Error) -> Failure {
@@ -210,8 +266,7 @@ impl Drop for Fleet<'_> {
 impl Death {
     /// What happened, and what to do.
     pub(super) fn sentence(&self) -> String {
-        let id = self.id;
-        format!("{}; primus chaos restart {id} starts it again", self.cause())
+        format!("{}; primus chaos restart {} starts it again", self.cause(), self.target)
     }
 
     /// The farm could not start because of it.
@@ -221,7 +276,7 @@ impl Death {
 
     fn cause(&self) -> String {
         let last_words = self.last_words.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
-        format!("server {} has ended ({}){last_words}", self.id, self.status)
+        format!("{} has ended ({}){last_words}", self.who, self.status)
     }
 }
 
@@ -234,7 +289,7 @@ fn end(child: &mut Child) {
 fn last_complaint(file: &Path) -> Option<String> {
     let text = fs::read(file).ok()?;
     let text = String::from_utf8_lossy(&text).into_owned();
-    // What begins with a time tells what happened, not why the server ended.
+    // What begins with a time tells what happened, not why the node ended.
     let is_complaint =
         |line: &&str| !line.trim().is_empty() && !line.starts_with(|first: char| first.is_ascii_digit());
     text.lines().rev().find(is_complaint).map(str::to_string)

@@ -1,7 +1,7 @@
 //! Where a farm keeps its data: a temporary folder, or one that is kept and remembers what the farm was.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,10 @@ use crate::settings::{names, number, quoted};
 const NAME: &str = "local";
 const SERVERS: u64 = 3;
 const SERVERS_MAX: u64 = 25;
+const WORKERS: u64 = 2;
+const WORKERS_MAX: u64 = 100;
+const SLOTS: u64 = 1;
+const SLOTS_MAX: u64 = 4096;
 /// What the folder remembers. It is also what two farms in one folder fight about.
 const MEMORY: &str = "farm.json";
 
@@ -22,6 +26,8 @@ const MEMORY: &str = "farm.json";
 pub(super) struct Home {
     pub(super) name: String,
     pub(super) servers: u64,
+    pub(super) workers: u64,
+    pub(super) slots: u64,
     pub(super) dir: PathBuf,
     pub(super) temporary: bool,
     /// Holds the lock on the folder.
@@ -32,12 +38,41 @@ pub(super) struct Home {
 struct Memory {
     farm: String,
     servers: u64,
+    #[serde(default = "workers")]
+    workers: u64,
+    #[serde(default = "slots")]
+    slots: u64,
+}
+
+const fn workers() -> u64 {
+    WORKERS
+}
+
+const fn slots() -> u64 {
+    SLOTS
+}
+
+/// What was typed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wanted<'a> {
+    name: Option<&'a str>,
+    servers: Option<u64>,
+    workers: Option<u64>,
+    slots: Option<u64>,
 }
 
 impl Home {
     /// Opens or creates the folder that these arguments mean.
     pub(super) fn open(args: &UpArgs) -> Result<Self, Failure> {
-        let servers = args.servers.as_deref().map(|text| number("--servers", text, 1, SERVERS_MAX)).transpose()?;
+        let within = |flag: &str, text: &Option<String>, least: u64, most: u64| {
+            text.as_deref().map(|text| number(flag, text, least, most)).transpose()
+        };
+        let wanted = Wanted {
+            name: args.farm.as_deref(),
+            servers: within("--servers", &args.servers, 1, SERVERS_MAX)?,
+            workers: within("--workers", &args.workers, 0, WORKERS_MAX)?,
+            slots: within("--slots", &args.slots, 1, SLOTS_MAX)?,
+        };
         if let Some(name) = &args.farm {
             check_name(name)?;
         }
@@ -48,25 +83,30 @@ impl Home {
         let dir = args.dir.as_ref().map_or_else(temporary_folder, PathBuf::from);
         private_folder(&dir)?;
         let dir = fs::canonicalize(&dir).map_err(|error| unusable(&dir, &error))?;
-        let opened = Self::enter(&dir, args.farm.as_deref(), servers, temporary);
+        let opened = Self::enter(&dir, wanted, temporary);
         if opened.is_err() && temporary {
             _ = fs::remove_dir_all(&dir);
         }
         opened
     }
 
-    fn enter(dir: &Path, name: Option<&str>, servers: Option<u64>, temporary: bool) -> Result<Self, Failure> {
+    fn enter(dir: &Path, wanted: Wanted<'_>, temporary: bool) -> Result<Self, Failure> {
         let mut memory = lock(dir)?;
-        let Memory { farm, servers } = match recall(&mut memory, dir)? {
-            Some(known) => known.matching(dir, name, servers)?,
-            None => {
-                let fresh = Memory { farm: name.unwrap_or(NAME).to_string(), servers: servers.unwrap_or(SERVERS) };
-                let text = serde_json::to_string(&fresh).expect("plain fields become JSON");
-                memory.write_all(text.as_bytes()).map_err(|error| unusable(dir, &error))?;
-                fresh
-            }
+        let known = recall(&mut memory, dir)?;
+        let now = match &known {
+            Some(known) => known.matching(dir, wanted)?,
+            None => Memory {
+                farm: wanted.name.unwrap_or(NAME).to_string(),
+                servers: wanted.servers.unwrap_or(SERVERS),
+                workers: wanted.workers.unwrap_or(WORKERS),
+                slots: wanted.slots.unwrap_or(SLOTS),
+            },
         };
-        Ok(Self { name: farm, servers, dir: dir.to_path_buf(), temporary, _memory: memory })
+        if known.as_ref() != Some(&now) {
+            remember(&mut memory, &now).map_err(|error| unusable(dir, &error))?;
+        }
+        let Memory { farm, servers, workers, slots } = now;
+        Ok(Self { name: farm, servers, workers, slots, dir: dir.to_path_buf(), temporary, _memory: memory })
     }
 }
 
@@ -79,19 +119,27 @@ impl Drop for Home {
 }
 
 impl Memory {
-    /// The votes of a farm's servers are on their disks, so it cannot simply become another farm.
-    fn matching(self, dir: &Path, name: Option<&str>, servers: Option<u64>) -> Result<Self, Failure> {
+    /// The votes of a farm's servers are on their disks, so it cannot simply become another farm. Workers come and go.
+    fn matching(&self, dir: &Path, wanted: Wanted<'_>) -> Result<Self, Failure> {
         let dir = dir.display();
-        if let Some(name) = name.filter(|name| *name != self.farm) {
+        if let Some(name) = wanted.name.filter(|name| *name != self.farm) {
             let hint = format!("leave --farm out, or choose another folder than {dir}");
             return Err(Failure::usage(format!("{dir} holds farm '{}', not '{name}'", self.farm), hint));
         }
-        if let Some(servers) = servers.filter(|servers| *servers != self.servers) {
+        if let Some(servers) = wanted.servers.filter(|servers| *servers != self.servers) {
             let message = format!("{dir} holds a farm of {} servers, not {servers}", self.servers);
             return Err(Failure::usage(message, "leave --servers out, or choose another folder"));
         }
-        Ok(self)
+        let (workers, slots) = (wanted.workers.unwrap_or(self.workers), wanted.slots.unwrap_or(self.slots));
+        Ok(Self { farm: self.farm.clone(), servers: self.servers, workers, slots })
     }
+}
+
+fn remember(file: &mut File, memory: &Memory) -> std::io::Result<()> {
+    let text = serde_json::to_string(memory).expect("plain fields become JSON");
+    file.rewind()?;
+    file.set_len(0)?;
+    file.write_all(text.as_bytes())
 }
 
 /// Takes the folder, if it is empty or a farm's, and nobody else has it.
@@ -122,7 +170,11 @@ fn recall(memory: &mut File, dir: &Path) -> Result<Option<Memory>, Failure> {
         return Ok(None);
     }
     let known: Option<Memory> = serde_json::from_str(&text).ok();
-    let known = known.filter(|known| check_name(&known.farm).is_ok() && (1..=SERVERS_MAX).contains(&known.servers));
+    let is_sound = |known: &Memory| {
+        let are_few = known.workers <= WORKERS_MAX && (1..=SLOTS_MAX).contains(&known.slots);
+        check_name(&known.farm).is_ok() && (1..=SERVERS_MAX).contains(&known.servers) && are_few
+    };
+    let known = known.filter(is_sound);
     known.map(Some).ok_or_else(|| {
         let file = dir.join(MEMORY);
         Failure::usage(format!("{} is damaged", file.display()), "restore it, or choose another folder")
@@ -150,6 +202,8 @@ mod tests {
     fn a_folder_remembers_its_farm() {
         let args = |name: Option<&str>, servers: Option<&str>, dir: &Path| UpArgs {
             servers: servers.map(str::to_string),
+            workers: None,
+            slots: None,
             dir: Some(dir.to_str().unwrap().to_string()),
             algorithm: crate::args::WhichAlgorithm::Bully,
             rank: None,
@@ -162,8 +216,11 @@ mod tests {
         assert!(Home::open(&args(None, None, &dir)).unwrap_err().words().contains("another primus up"));
         drop(home);
         let home = Home::open(&args(None, None, &dir)).unwrap();
-        assert_eq!((home.name.as_str(), home.servers), ("north", 5));
+        assert_eq!((home.name.as_str(), home.servers, home.workers), ("north", 5, 2));
         drop(home);
+        let more = UpArgs { workers: Some("7".to_string()), ..args(None, None, &dir) };
+        assert_eq!(Home::open(&more).unwrap().workers, 7);
+        assert_eq!(Home::open(&args(None, None, &dir)).unwrap().workers, 7);
         assert!(Home::open(&args(Some("south"), None, &dir)).is_err());
         assert!(Home::open(&args(None, Some("3"), &dir)).is_err());
         fs::write(dir.join(MEMORY), "nonsense").unwrap();
