@@ -4,11 +4,17 @@
 
 mod answers;
 mod bodies;
+mod bulk;
+mod facts;
 mod import;
+mod jobs;
 mod metrics;
+mod output;
 mod proxy;
 mod routes;
 mod serve;
+mod tasks;
+mod workers;
 
 pub(crate) use answers::text_of;
 pub(crate) use proxy::{HERE, Proxy};

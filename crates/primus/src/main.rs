@@ -9,6 +9,7 @@ mod client;
 mod commands;
 mod output;
 mod settings;
+mod submission;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

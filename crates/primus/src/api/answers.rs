@@ -1,6 +1,6 @@
 //! What the API says, as JSON: the same objects that the commands print.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::body::to_bytes;
@@ -13,6 +13,7 @@ use primus_replica::Role;
 use primus_server::transfer::Obstacle;
 use serde::Serialize;
 
+use super::facts::WorkerFacts;
 use super::routes::Context;
 use crate::output::failure::Body;
 
@@ -44,11 +45,19 @@ pub(crate) struct StatusAnswer {
     leader: LeaderAnswer,
     server: u64,
     servers: Vec<ServerAnswer>,
-    workers: [u8; 0],
+    workers: Vec<WorkerFacts>,
     queued: u64,
     running: u64,
     suspicions: u64,
     longest_turn_ms: f64,
+}
+
+/// The workers, and what they have to do.
+#[derive(Default)]
+pub(crate) struct Crew {
+    pub(super) workers: Vec<WorkerFacts>,
+    pub(super) queued: u64,
+    pub(super) running: u64,
 }
 
 #[derive(Serialize)]
@@ -79,7 +88,7 @@ impl LeaderAnswer {
 }
 
 impl StatusAnswer {
-    pub(crate) fn new(context: &Context, view: &View) -> Self {
+    pub(crate) fn new(context: &Context, view: &View, crew: Crew) -> Self {
         let servers = context.servers.iter().map(|(id, places)| {
             let is_self = *id == view.id;
             let peer = view.peers.get(id).copied().unwrap_or_default();
@@ -103,9 +112,9 @@ impl StatusAnswer {
             leader: LeaderAnswer::new(context, view),
             server: view.id.0,
             servers: servers.collect(),
-            workers: [],
-            queued: 0,
-            running: 0,
+            workers: crew.workers,
+            queued: crew.queued,
+            running: crew.running,
             suspicions: view.suspicions,
             longest_turn_ms: view.longest_turn.as_secs_f64() * 1000.0,
         }
@@ -129,6 +138,11 @@ pub(crate) fn text_of(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time).map_or_else(|_| String::new(), |time| format!("{time:.3}"))
 }
 
+/// The same, from milliseconds since 1970.
+pub(crate) fn time_text(time_ms: u64) -> String {
+    text_of(SystemTime::UNIX_EPOCH + Duration::from_millis(time_ms))
+}
+
 impl Problem {
     pub(crate) fn usage(message: impl Into<String>, hint: &'static str) -> Self {
         Self { status: StatusCode::BAD_REQUEST, code: "usage", message: message.into(), hint }
@@ -150,6 +164,10 @@ impl Problem {
         Self { status: StatusCode::FORBIDDEN, code: "not_allowed", message: message.into(), hint }
     }
 
+    pub(crate) fn full(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::TOO_MANY_REQUESTS, code: "queue_full", message: message.into(), hint }
+    }
+
     pub(crate) fn unavailable(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, code, message: message.into(), hint }
     }
@@ -164,6 +182,12 @@ impl Problem {
             Obstacle::Nobody | Obstacle::NoAnswer(_) => ("not_transferred", "primus status shows who leads"),
         };
         Self::unavailable(code, Unable::NotTransferred(obstacle).to_string(), hint)
+    }
+
+    /// The same, with the place where it is.
+    pub(crate) fn within(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
     }
 
     /// The same, with more to say.

@@ -14,6 +14,11 @@ const BODY_TIME: Duration = Duration::from_secs(5);
 /// How many are kept while they arrive: with the greatest length this bounds the memory that they take.
 const BODIES_MAX: usize = 64;
 
+/// A body up to this length is not long.
+const SHORT_LEN: usize = 64 * 1024;
+const LONG_BODIES_MAX: usize = 4;
+const LONG_BODY_TIME: Duration = Duration::from_secs(30);
+
 /// The whole body, if it is not longer than this.
 pub(super) async fn read(request: Request<Body>, len_max: usize) -> Result<Bytes, Problem> {
     static PLACES: Semaphore = Semaphore::const_new(BODIES_MAX);
@@ -23,6 +28,22 @@ pub(super) async fn read(request: Request<Body>, len_max: usize) -> Result<Bytes
         to_bytes(request.into_body(), len_max).await
     };
     let read = timeout(BODY_TIME, reading).await.map_err(|_| too_slow())?;
+    read.map_err(|_| too_long(len_max))
+}
+
+/// The same for a body that may be long: fewer of them at once, and more time for each.
+pub(super) async fn read_long(request: Request<Body>, len_max: usize) -> Result<Bytes, Problem> {
+    static PLACES: Semaphore = Semaphore::const_new(LONG_BODIES_MAX);
+    let is_short = request.body().size_hint().upper().is_some_and(|length| length <= SHORT_LEN as u64);
+    if is_short {
+        return read(request, SHORT_LEN).await;
+    }
+    check_length(&request, len_max)?;
+    let reading = async {
+        let _place = PLACES.acquire().await;
+        to_bytes(request.into_body(), len_max).await
+    };
+    let read = timeout(LONG_BODY_TIME, reading).await.map_err(|_| too_slow())?;
     read.map_err(|_| too_long(len_max))
 }
 

@@ -10,13 +10,14 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, Query, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Request};
-use axum::middleware::{Next, from_fn, map_response};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt, stream};
 use primus_core::NodeId;
+use primus_core::farm::foreman::Foreman;
 use primus_core::load::Score;
 use primus_node::events::Event;
 use primus_node::handle::{Handle, Reply, Request as Ask, Unable};
@@ -28,9 +29,9 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::answers::{LeaderAnswer, Problem, StatusAnswer, in_one_body, text_of};
+use super::answers::{Crew, LeaderAnswer, Problem, StatusAnswer, in_one_body, text_of};
 use super::proxy::{ANSWER_TIME, HERE, NOT_TAKEN, PASSED_ON, Proxy};
-use super::{bodies, import, metrics};
+use super::{bodies, facts, import, jobs, metrics, output, tasks, workers};
 
 /// The longest value, and the longest key.
 pub(super) const VALUE_LEN_MAX: usize = 256 * 1024;
@@ -44,6 +45,8 @@ const LEADERLESS_TIME: Duration = Duration::from_millis(200);
 
 /// And how long it waits before it asks the same leader again.
 const ASKING_AGAIN: Duration = Duration::from_millis(2);
+/// How long many jobs in one body may take that are passed on.
+const BULK_TIME: Duration = Duration::from_secs(3600);
 
 /// What handlers need to know.
 #[derive(Debug, Clone)]
@@ -67,6 +70,7 @@ impl Context {
     /// Everything that a server of this farm serves.
     pub(crate) fn router(self) -> Router {
         Router::new()
+            .merge(self.clone().task_routes())
             .route("/livez", get(|| async { "alive\n" }))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics::metrics))
@@ -86,6 +90,26 @@ impl Context {
             .layer(from_fn(refuse_long_bodies))
             .layer(map_response(in_one_body))
             .with_state(self)
+    }
+
+    /// What only the leader can answer, because it is about tasks.
+    fn task_routes(self) -> Router<Self> {
+        Router::new()
+            .route("/v1/jobs", get(jobs::list).post(jobs::submit))
+            .route("/v1/jobs/{id}", get(jobs::one))
+            .route("/v1/jobs/{id}/wait", get(jobs::wait))
+            .route("/v1/jobs/{id}/cancel", post(jobs::cancel))
+            .route("/v1/jobs/{id}/retry", post(jobs::retry))
+            .route("/v1/tasks", get(tasks::list))
+            .route("/v1/tasks/{id}", get(tasks::one))
+            .route("/v1/tasks/{id}/explain", get(tasks::explain))
+            .route("/v1/tasks/{id}/output", get(output::output))
+            .route("/v1/tasks/{id}/wait", get(tasks::wait))
+            .route("/v1/tasks/{id}/cancel", post(tasks::cancel))
+            .route("/v1/tasks/{id}/retry", post(tasks::retry))
+            .route("/v1/workers", get(workers::list))
+            .route("/v1/workers/{name}/drain", post(workers::drain))
+            .layer(from_fn_with_state(self, at_the_leader))
     }
 
     /// The leader's API, if another server leads and the request did not come through one already. Between two leaders it
@@ -148,10 +172,22 @@ pub(super) async fn heard<T>(answer: oneshot::Receiver<Result<T, Unable>>) -> Re
     Ok(answer.await.map_err(|_| Unable::Unknown)??)
 }
 
+/// Answers here if this server leads, else passes the request on.
+async fn at_the_leader(State(context): State<Context>, request: Request<Body>, next: Next) -> Response {
+    let Some(api) = context.elsewhere(request.headers()).await else { return next.run(request).await };
+    let path = request.uri().path();
+    let time = match () {
+        () if jobs::is_bulk(request.headers()) => BULK_TIME,
+        () if path.ends_with("/wait") || path.ends_with("/output") => jobs::WAIT_TIME_MAX + ANSWER_TIME,
+        () => ANSWER_TIME,
+    };
+    context.pass_on_within(time, request, api).await
+}
+
 /// Refuses a body that is too long for anything, before it is read or passed on.
 async fn refuse_long_bodies(request: Request<Body>, next: Next) -> Response {
-    // Many values in one body are read piece by piece, each with its own limit.
-    if request.method() == Method::POST && request.uri().path() == "/v1/kv" {
+    // Many values or jobs in one body are read piece by piece, each with its own limit.
+    if request.method() == Method::POST && ["/v1/kv", "/v1/jobs"].contains(&request.uri().path()) {
         return next.run(request).await;
     }
     match bodies::check_length(&request, VALUE_LEN_MAX) {
@@ -182,7 +218,16 @@ async fn status(State(context): State<Context>, request: Request<Body>) -> Respo
         }
     }
     let view = context.handle.view.borrow().clone();
-    Json(StatusAnswer::new(&context, &view)).into_response()
+    let farm = context.farm.clone();
+    let crew = context.handle.farm.look_here(move |foreman| crew(foreman, &farm)).await.unwrap_or_default();
+    Json(StatusAnswer::new(&context, &view, crew)).into_response()
+}
+
+fn crew(foreman: &Foreman, farm: &str) -> Crew {
+    let counts = foreman.ledger().counts();
+    let running = (foreman.running().len() as u64).max(counts.started);
+    let queued = (counts.waiting + counts.started).saturating_sub(running);
+    Crew { workers: facts::workers(foreman, farm), queued, running }
 }
 
 async fn elect(State(context): State<Context>) -> Json<serde_json::Value> {

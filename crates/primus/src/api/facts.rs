@@ -1,0 +1,228 @@
+//! Jobs, tasks and workers as objects: what the API says of them, and the commands print.
+
+use primus_core::farm::foreman::{Foreman, Standing};
+use primus_core::ledger::{Counts, Job, JobId, Outcome, State, Tail, TaskId, Verdict, Work};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::answers::time_text;
+
+/// A job: `/v1/jobs/12`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct JobFacts {
+    job: String,
+    name: String,
+    command: Vec<String>,
+    kind: Option<String>,
+    tasks: u64,
+    queued: u64,
+    running: u64,
+    done: u64,
+    failed: u64,
+    lost: u64,
+    cancelled: u64,
+    submitted: String,
+    priority: i16,
+    cpus: u16,
+    retries: u8,
+    timeout_ms: Option<u64>,
+    no_rerun: bool,
+}
+
+impl JobFacts {
+    pub(super) fn new(foreman: &Foreman, id: JobId, job: &Job) -> Self {
+        let counts = count(job);
+        let running = foreman.running_of(id).max(counts.started);
+        let spec = &job.spec;
+        let (command, kind) = match &spec.work {
+            Work::Command(command) => (command.arguments.clone(), None),
+            Work::Kind { name, .. } => (Vec::new(), Some(name.clone())),
+        };
+        Self {
+            job: id.to_string(),
+            name: spec.name.clone(),
+            command,
+            kind,
+            tasks: spec.fan.len(),
+            queued: (counts.waiting + counts.started).saturating_sub(running),
+            running,
+            done: counts.done,
+            failed: counts.failed,
+            lost: counts.lost,
+            cancelled: counts.cancelled,
+            submitted: time_text(job.submitted_ms),
+            priority: spec.priority,
+            cpus: spec.slots(),
+            retries: spec.retries,
+            timeout_ms: spec.timeout_ms,
+            no_rerun: spec.is_once,
+        }
+    }
+}
+
+fn count(job: &Job) -> Counts {
+    let mut counts = Counts::default();
+    for state in job.states() {
+        *match state {
+            State::Waiting { .. } => &mut counts.waiting,
+            State::Started => &mut counts.started,
+            State::Done => &mut counts.done,
+            State::Failed => &mut counts.failed,
+            State::Lost => &mut counts.lost,
+            State::Cancelled => &mut counts.cancelled,
+        } += 1;
+    }
+    counts
+}
+
+/// A task: `/v1/tasks/12.7`. `is_running`: does it run at the moment, as far as the leader can tell?
+pub(super) fn task(foreman: &Foreman, id: TaskId, is_running: bool) -> Option<Map<String, Value>> {
+    let job = foreman.ledger().job(id.job)?;
+    let state = job.state(id.index)?;
+    let mut facts = Map::new();
+    let mut say = |name: &str, value: Value| _ = facts.insert(name.to_owned(), value);
+    say("task", json!(id.to_string()));
+    say("job", json!(id.job.to_string()));
+    say("state", json!(if is_running && !state.is_final() { "running" } else { state.name() }));
+    say("argument", json!(job.spec.fan.argument(id.index)));
+    say("failures", json!(if let State::Waiting { failures } = state { failures } else { 0 }));
+    let whereabouts = foreman.whereabouts(id).filter(|_| !state.is_final());
+    let outcome = foreman.ledger().outcome(id);
+    let worker = whereabouts.map(|(worker, _)| worker).or(outcome.map(|outcome| outcome.worker.as_str()));
+    let attempt = whereabouts.map(|(_, attempt)| attempt).or(outcome.map(|outcome| outcome.attempt));
+    say("worker", json!(worker));
+    say("attempt", json!(attempt.map(|attempt| attempt.to_string())));
+    say("reason", json!(reason(state, outcome, job)));
+    if let Some(outcome) = outcome {
+        facts.extend(result(outcome));
+    }
+    Some(facts)
+}
+
+fn result(outcome: &Outcome) -> Map<String, Value> {
+    let (verdict, exit, signal) = match &outcome.verdict {
+        Verdict::Exited(code) => ("exited", Some(*code), None),
+        Verdict::Signalled(signal) => ("signalled", None, Some(*signal)),
+        Verdict::TimedOut => ("timed_out", None, None),
+        Verdict::Refused(_) => ("refused", None, None),
+        Verdict::Lost => ("lost", None, None),
+    };
+    let text = |tail: &Tail| String::from_utf8_lossy(&tail.bytes).into_owned();
+    let facts = json!({
+        "verdict": verdict,
+        "exit": exit,
+        "signal": signal,
+        "started": (outcome.started_ms > 0).then(|| time_text(outcome.started_ms)),
+        "took_ms": outcome.took_us as f64 / 1000.0,
+        "stdout": text(&outcome.stdout),
+        "stdout_len": outcome.stdout.total,
+        "stderr": text(&outcome.stderr),
+        "stderr_len": outcome.stderr.total,
+    });
+    if let Value::Object(facts) = facts { facts } else { Map::new() }
+}
+
+/// Why it ended as it did, if it did not end well.
+fn reason(state: State, outcome: Option<&Outcome>, job: &Job) -> Option<String> {
+    let verdict = outcome.map(|outcome| &outcome.verdict);
+    match (state, verdict) {
+        (State::Cancelled, _) => Some("somebody cancelled it".to_owned()),
+        (State::Failed | State::Lost, Some(verdict)) => Some(words(verdict, job)),
+        (State::Failed | State::Lost, None) => Some("its result is not kept any more".to_owned()),
+        _ => None,
+    }
+}
+
+fn words(verdict: &Verdict, job: &Job) -> String {
+    match verdict {
+        Verdict::Exited(code) => format!("it ended with exit code {code}"),
+        Verdict::Signalled(signal) => format!("signal {signal} ended it"),
+        Verdict::TimedOut => {
+            format!("it took longer than {} ms and was ended", job.spec.timeout_ms.unwrap_or_default())
+        }
+        Verdict::Refused(reason) => reason.clone(),
+        Verdict::Lost => "its worker died, and it must not run twice".to_owned(),
+    }
+}
+
+/// Why a task is as it is, in one word and one sentence.
+pub(super) fn explanation(foreman: &Foreman, id: TaskId) -> Option<(&'static str, String)> {
+    let job = foreman.ledger().job(id.job)?;
+    Some(match foreman.standing(id) {
+        Standing::Unknown => return None,
+        Standing::Ended(State::Done) => {
+            let outcome = foreman.ledger().outcome(id);
+            let by = outcome.map(|outcome| format!(" on {} in {} ms", outcome.worker, outcome.took_us / 1000));
+            ("done", format!("{id} ended well{}", by.unwrap_or_default()))
+        }
+        Standing::Ended(state) => {
+            let why = reason(state, foreman.ledger().outcome(id), job).unwrap_or_default();
+            (state.name(), format!("{id} is {}: {why}", state.name()))
+        }
+        Standing::NotLeading => ("no_leader", format!("{id} waits for a server that leads")),
+        Standing::With { worker, before: 0 } => ("running", format!("{id} runs on {worker}")),
+        Standing::With { worker, before } => {
+            ("assigned", format!("{id} is next on {worker}, which has {before} before it"))
+        }
+        Standing::Starting(worker) => {
+            ("starting", format!("{id} is about to start on {worker}; that it starts is being written down"))
+        }
+        Standing::Reported(worker) => ("ending", format!("{id} has ended on {worker}; that is being written down")),
+        Standing::Settling(missing) => {
+            let names = missing.join(", ");
+            (
+                "settling",
+                format!("{id} waits until all workers have told the new leader what they run; missing: {names}"),
+            )
+        }
+        Standing::NoWorker => ("no_worker", format!("{id} waits for a worker: there is none")),
+        Standing::AllDraining => {
+            ("draining", format!("{id} waits for a worker: all that could take it are drained"))
+        }
+        Standing::TooLarge { slots, most } => {
+            ("too_large", format!("{id} needs {slots} slots, and the largest worker has {most}"))
+        }
+        Standing::Waits { before: 0 } => ("no_slot", format!("{id} waits for a free slot, and is next")),
+        Standing::Waits { before } => ("no_slot", format!("{id} waits for a free slot; {before} come before it")),
+    })
+}
+
+/// A worker: `/v1/workers`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct WorkerFacts {
+    name: String,
+    home: String,
+    farm: String,
+    slots: u32,
+    running: Option<u64>,
+    alive: bool,
+    draining: bool,
+    score: Option<f64>,
+}
+
+/// All workers that are here or registered, in the order of their names.
+pub(super) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
+    let running: std::collections::BTreeMap<&str, u64> = foreman.crews().collect();
+    let mut all: std::collections::BTreeMap<String, WorkerFacts> = std::collections::BTreeMap::new();
+    let facts = |name: &str, slots: u32| WorkerFacts {
+        name: name.to_owned(),
+        home: farm.to_owned(),
+        farm: farm.to_owned(),
+        slots,
+        running: None,
+        alive: false,
+        draining: false,
+        score: None,
+    };
+    for (name, registration) in foreman.ledger().workers() {
+        let known = WorkerFacts { draining: registration.is_draining, ..facts(name, registration.slots.into()) };
+        all.insert(name.clone(), known);
+    }
+    for (name, slots, _, score) in foreman.present() {
+        let entry = all.entry(name.to_owned()).or_insert_with(|| facts(name, slots));
+        entry.alive = running.contains_key(name);
+        entry.running = running.get(name).copied();
+        entry.score = Some(f64::from(score.hundredths()) / 100.0);
+    }
+    all.into_values().collect()
+}

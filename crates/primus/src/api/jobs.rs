@@ -1,0 +1,208 @@
+//! `/v1/jobs`: submitting, listing, waiting for, cancelling and retrying jobs.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use primus_core::farm::foreman::Foreman;
+use primus_core::ledger::{Effect, Entry, JobId, Limits, State as TaskState, Target, TaskId};
+use primus_node::farm::Awaited;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::answers::Problem;
+use super::facts::JobFacts;
+use super::routes::Context;
+use super::{bodies, bulk};
+use crate::submission::{BODY_LEN_MAX, Submission};
+
+/// How many jobs or tasks a list has, and at most.
+pub(super) const LIMIT: usize = 100;
+pub(super) const LIMIT_MAX: usize = 10_000;
+/// How long somebody may wait in one request.
+pub(super) const WAIT_TIME_MAX: Duration = Duration::from_secs(30);
+/// The header under whose value a job exists once.
+pub(super) const KEY: &str = "idempotency-key";
+const KEY_LEN_MAX: usize = 200;
+/// The longest body of a request that changes something.
+const ORDER_LEN_MAX: usize = 16 * 1024;
+
+pub(super) async fn submit(State(context): State<Context>, request: Request<Body>) -> Result<Response, Problem> {
+    let key = key(request.headers())?;
+    if is_bulk(request.headers()) {
+        return bulk::submit(&context, key, request.into_body()).await;
+    }
+    let body = bodies::read_long(request, BODY_LEN_MAX).await?;
+    let submission: Submission = serde_json::from_slice(&body).map_err(|error| strange(&error))?;
+    drop(body);
+    let entry = entry(submission, key)?;
+    let tasks = tasks_of(&entry);
+    let effects = context.handle.farm.enter(vec![entry]).await?;
+    match effects.first() {
+        Some(Effect::Submitted { job, is_new }) => {
+            let status = if *is_new { StatusCode::CREATED } else { StatusCode::OK };
+            let answer = json!({ "job": job.to_string(), "tasks": tasks, "created": is_new });
+            Ok((status, Json(answer)).into_response())
+        }
+        _ => Err(full()),
+    }
+}
+
+/// Does every line hold a job?
+pub(super) fn is_bulk(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.starts_with("application/x-ndjson") || kind.starts_with("application/jsonl")
+}
+
+fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get(KEY) else { return Ok(None) };
+    let text = value.to_str().ok().filter(|text| !text.is_empty() && text.len() <= KEY_LEN_MAX);
+    let wrong = || Problem::usage("the Idempotency-Key cannot be used", "use up to 200 plain characters");
+    text.map(|text| Some(text.to_owned())).ok_or_else(wrong)
+}
+
+/// What is written into the log for this.
+pub(super) fn entry(submission: Submission, key: Option<String>) -> Result<Entry, Problem> {
+    let spec =
+        submission.spec(Limits::default().waiting).map_err(|(message, hint)| Problem::usage(message, hint))?;
+    Ok(Entry::Submit { spec, key })
+}
+
+pub(super) fn tasks_of(entry: &Entry) -> u64 {
+    if let Entry::Submit { spec, .. } = entry { spec.fan.len() } else { 0 }
+}
+
+pub(super) fn strange(error: &serde_json::Error) -> Problem {
+    Problem::usage(format!("this is no job: {error}"), "send {\"command\":[\"echo\",\"hello\"]}")
+}
+
+pub(super) fn full() -> Problem {
+    let most = Limits::default().waiting;
+    Problem::full(format!("the queue is full: {most} tasks may wait"), "try again when some have ended")
+}
+
+#[derive(Deserialize)]
+pub(super) struct Page {
+    limit: Option<usize>,
+    /// Only what was submitted before this job.
+    after: Option<u64>,
+}
+
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(Page { limit, after }): Query<Page>,
+) -> Result<Json<Value>, Problem> {
+    let limit = limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    let before = JobId(after.unwrap_or(u64::MAX));
+    let items = context.handle.farm.look(move |foreman| newest(foreman, before, limit)).await?;
+    let next = if items.len() == limit { items.last().map(|(id, _)| id.to_string()) } else { None };
+    let items: Vec<JobFacts> = items.into_iter().map(|(_, facts)| facts).collect();
+    Ok(Json(json!({ "items": items, "next": next })))
+}
+
+fn newest(foreman: &Foreman, before: JobId, limit: usize) -> Vec<(JobId, JobFacts)> {
+    let jobs = foreman.ledger().jobs(JobId(0)).rev().skip_while(|(id, _)| *id >= before);
+    jobs.take(limit).map(|(id, job)| (id, JobFacts::new(foreman, id, job))).collect()
+}
+
+pub(super) async fn one(State(context): State<Context>, Path(id): Path<String>) -> Result<Json<JobFacts>, Problem> {
+    facts(&context, parse(&id)?).await.map(Json)
+}
+
+async fn facts(context: &Context, id: JobId) -> Result<JobFacts, Problem> {
+    let look = move |foreman: &Foreman| foreman.ledger().job(id).map(|job| JobFacts::new(foreman, id, job));
+    context.handle.farm.look(look).await?.ok_or_else(|| unknown(id))
+}
+
+#[derive(Deserialize)]
+pub(super) struct Patience {
+    timeout_ms: Option<u64>,
+}
+
+impl Patience {
+    /// Waits until this has ended, or for as long as somebody wants to wait.
+    pub(super) async fn wait(&self, context: &Context, awaited: Awaited) -> Result<(), Problem> {
+        let wanted = self.timeout_ms.map_or(WAIT_TIME_MAX, Duration::from_millis);
+        let ended = timeout(wanted.min(WAIT_TIME_MAX), context.handle.farm.ended(vec![awaited])).await;
+        Ok(ended.unwrap_or(Ok(()))?)
+    }
+}
+
+pub(super) async fn wait(
+    State(context): State<Context>,
+    Path(id): Path<String>,
+    Query(patience): Query<Patience>,
+) -> Result<Json<JobFacts>, Problem> {
+    let id = parse(&id)?;
+    patience.wait(&context, Awaited::Jobs(id, id)).await?;
+    facts(&context, id).await.map(Json)
+}
+
+pub(super) async fn cancel(State(context): State<Context>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+    let job = parse(&id)?;
+    facts(&context, job).await?;
+    let cancelled = change(&context, vec![Entry::Cancel(Target::Job(job))]).await?;
+    Ok(Json(json!({ "id": id, "cancelled": cancelled })))
+}
+
+#[derive(Deserialize, Default)]
+pub(super) struct Retry {
+    #[serde(default)]
+    failed_only: bool,
+}
+
+pub(super) async fn retry(
+    State(context): State<Context>,
+    Path(id): Path<String>,
+    request: Request<Body>,
+) -> Result<Json<Value>, Problem> {
+    let job = parse(&id)?;
+    let body = bodies::read(request, ORDER_LEN_MAX).await?;
+    let order: Result<Retry, _> =
+        if body.is_empty() { Ok(Retry::default()) } else { serde_json::from_slice(&body) };
+    let order = order.map_err(|_| Problem::usage("this is no order to retry", "send {\"failed_only\":true}"))?;
+    facts(&context, job).await?;
+    let entries =
+        if order.failed_only { failed(&context, job).await? } else { vec![Entry::Retry(Target::Job(job))] };
+    let retried = change(&context, entries).await?;
+    Ok(Json(json!({ "id": id, "retried": retried })))
+}
+
+/// What retries the tasks that failed or were lost, and no others.
+async fn failed(context: &Context, job: JobId) -> Result<Vec<Entry>, Problem> {
+    let look = move |foreman: &Foreman| {
+        let states = foreman.ledger().job(job).into_iter().flat_map(primus_core::ledger::Job::states);
+        let states: Vec<TaskState> = states.collect();
+        if !states.contains(&TaskState::Cancelled) {
+            return vec![Entry::Retry(Target::Job(job))];
+        }
+        let has_failed = |state: &TaskState| matches!(state, TaskState::Failed | TaskState::Lost);
+        let failed = (1..).zip(states).filter(|(_, state)| has_failed(state));
+        failed.map(|(index, _)| Entry::Retry(Target::Task(TaskId { job, index }))).collect()
+    };
+    Ok(context.handle.farm.look(look).await?)
+}
+
+/// Writes this into the log. How many tasks are concerned?
+pub(super) async fn change(context: &Context, entries: Vec<Entry>) -> Result<usize, Problem> {
+    if entries.is_empty() {
+        return Ok(0);
+    }
+    let effects = context.handle.farm.enter(entries).await?;
+    let counts = |effect: &&Effect| matches!(effect, Effect::Cancelled(_) | Effect::Wanted(_));
+    Ok(effects.iter().filter(counts).count())
+}
+
+fn parse(id: &str) -> Result<JobId, Problem> {
+    let number = id.parse().ok().filter(|number| *number > 0);
+    number.map(JobId).ok_or_else(|| Problem::usage(format!("'{id}' is no job"), "a job is a number, such as 12"))
+}
+
+fn unknown(id: JobId) -> Problem {
+    Problem::not_found(format!("there is no job {id}"), "primus jobs lists those that are kept")
+}

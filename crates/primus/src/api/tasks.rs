@@ -1,0 +1,179 @@
+//! `/v1/tasks`: listing, showing, explaining, waiting for, cancelling and retrying single tasks.
+
+use std::collections::BTreeSet;
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use primus_core::farm::foreman::Foreman;
+use primus_core::ledger::{Entry, Job, JobId, State as TaskState, Target, TaskId};
+use primus_node::farm::Awaited;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::answers::Problem;
+use super::facts::{explanation, task};
+use super::jobs::{LIMIT, LIMIT_MAX, Patience, change};
+use super::routes::Context;
+
+/// How many tasks are looked at between two steps of the farm.
+const SCAN_MAX: usize = 50_000;
+/// The states that can be asked for.
+const STATES: [&str; 6] = ["queued", "running", "done", "failed", "lost", "cancelled"];
+
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    limit: Option<usize>,
+    /// The last task of the page before.
+    after: Option<String>,
+    state: Option<String>,
+    job: Option<u64>,
+    /// Only these, separated by commas.
+    fields: Option<String>,
+}
+
+/// What is looked for: from the newest job to the oldest, and within a job from the first task to the last.
+#[derive(Debug, Clone)]
+struct Search {
+    limit: usize,
+    state: Option<String>,
+    job: Option<JobId>,
+    /// The last task that was looked at.
+    place: Option<TaskId>,
+}
+
+/// What was found in one look.
+struct Found {
+    items: Vec<Map<String, Value>>,
+    place: Option<TaskId>,
+    is_all: bool,
+}
+
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Json<Value>, Problem> {
+    let mut search = Search::new(&wanted)?;
+    let mut items = Vec::new();
+    let mut is_all = false;
+    while !is_all && items.len() < search.limit {
+        let part = Search { limit: search.limit - items.len(), ..search.clone() };
+        let found = context.handle.farm.look(move |foreman| part.look(foreman)).await?;
+        items.extend(found.items);
+        (search.place, is_all) = (found.place, found.is_all);
+    }
+    if let Some(fields) = &wanted.fields {
+        let fields: BTreeSet<&str> = fields.split(',').map(str::trim).collect();
+        items.iter_mut().for_each(|item| item.retain(|name, _| fields.contains(name.as_str())));
+    }
+    let next = search.place.filter(|_| !is_all).map(|task| task.to_string());
+    Ok(Json(json!({ "items": items, "next": next })))
+}
+
+impl Search {
+    fn new(wanted: &Wanted) -> Result<Self, Problem> {
+        if let Some(state) = wanted.state.as_deref().filter(|state| !STATES.contains(state)) {
+            return Err(Problem::usage(
+                format!("there is no state '{state}'"),
+                "choose queued, running, done, failed, lost or cancelled",
+            ));
+        }
+        Ok(Self {
+            limit: wanted.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX),
+            state: wanted.state.clone(),
+            job: wanted.job.map(JobId),
+            place: wanted.after.as_deref().map(parse).transpose()?,
+        })
+    }
+
+    fn look(&self, foreman: &Foreman) -> Found {
+        let running = foreman.running();
+        let mut found = Found { items: Vec::new(), place: self.place, is_all: true };
+        let mut left = SCAN_MAX;
+        for (id, job) in self.jobs(foreman) {
+            let first = self.place.filter(|place| place.job == id).map_or(1, |place| place.index + 1);
+            for (index, state) in (first..).zip(job.states().skip(usize::try_from(first - 1).unwrap_or(usize::MAX)))
+            {
+                if left == 0 || found.items.len() >= self.limit {
+                    found.is_all = false;
+                    return found;
+                }
+                left -= 1;
+                let task_id = TaskId { job: id, index };
+                found.place = Some(task_id);
+                let is_running = running.contains(&task_id);
+                if self.wants(state, is_running) {
+                    found.items.extend(task(foreman, task_id, is_running));
+                }
+            }
+        }
+        found
+    }
+
+    /// The jobs that have not been looked at.
+    fn jobs<'a>(&'a self, foreman: &'a Foreman) -> impl Iterator<Item = (JobId, &'a Job)> {
+        let newest = self.place.map_or(JobId(u64::MAX), |place| place.job);
+        let jobs =
+            foreman.ledger().jobs(self.job.unwrap_or(JobId(0))).rev().skip_while(move |(id, _)| *id > newest);
+        jobs.filter(|(id, _)| self.job.is_none_or(|job| job == *id))
+    }
+
+    fn wants(&self, state: TaskState, is_running: bool) -> bool {
+        let name = if is_running && !state.is_final() { "running" } else { state.name() };
+        self.state.as_deref().is_none_or(|wanted| wanted == name)
+    }
+}
+
+pub(super) async fn one(
+    State(context): State<Context>,
+    Path(id): Path<String>,
+) -> Result<Json<Map<String, Value>>, Problem> {
+    facts(&context, parse(&id)?).await.map(Json)
+}
+
+async fn facts(context: &Context, id: TaskId) -> Result<Map<String, Value>, Problem> {
+    let look = move |foreman: &Foreman| task(foreman, id, foreman.running().contains(&id));
+    context.handle.farm.look(look).await?.ok_or_else(|| unknown(id))
+}
+
+pub(super) async fn explain(
+    State(context): State<Context>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let id = parse(&id)?;
+    let look = move |foreman: &Foreman| explanation(foreman, id);
+    let (code, explanation) = context.handle.farm.look(look).await?.ok_or_else(|| unknown(id))?;
+    Ok(Json(json!({ "task": id.to_string(), "code": code, "explanation": explanation })))
+}
+
+pub(super) async fn wait(
+    State(context): State<Context>,
+    Path(id): Path<String>,
+    Query(patience): Query<Patience>,
+) -> Result<Json<Map<String, Value>>, Problem> {
+    let id = parse(&id)?;
+    patience.wait(&context, Awaited::Task(id)).await?;
+    facts(&context, id).await.map(Json)
+}
+
+pub(super) async fn cancel(State(context): State<Context>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+    let task = parse(&id)?;
+    facts(&context, task).await?;
+    let cancelled = change(&context, vec![Entry::Cancel(Target::Task(task))]).await?;
+    Ok(Json(json!({ "id": id, "cancelled": cancelled })))
+}
+
+pub(super) async fn retry(State(context): State<Context>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+    let task = parse(&id)?;
+    facts(&context, task).await?;
+    let retried = change(&context, vec![Entry::Retry(Target::Task(task))]).await?;
+    Ok(Json(json!({ "id": id, "retried": retried })))
+}
+
+pub(super) fn parse(id: &str) -> Result<TaskId, Problem> {
+    let task = id.parse::<TaskId>().ok().filter(|task| task.job.0 > 0 && task.index > 0);
+    task.ok_or_else(|| Problem::usage(format!("'{id}' is no task"), "the seventh task of job 12 is 12.7"))
+}
+
+pub(super) fn unknown(id: TaskId) -> Problem {
+    Problem::not_found(format!("there is no task {id}"), "primus tasks lists those that are kept")
+}
