@@ -7,6 +7,7 @@ mod configuration;
 mod guide;
 mod mistakes;
 mod replay;
+mod tasks;
 
 use std::ffi::OsString;
 
@@ -22,6 +23,10 @@ pub(crate) use bench::{
 pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs};
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
 pub(crate) use guide::guide;
+pub(crate) use tasks::{
+    CancelArgs, DrainArgs, JobsArgs, LogsArgs, RetryArgs, RunArgs, SubmitArgs, TaskArgs, TasksArgs, WaitArgs,
+    WorkArgs,
+};
 
 /// Everything that was typed.
 #[derive(Debug, Clone, PartialEq, Parser)]
@@ -62,6 +67,39 @@ pub(crate) enum Command {
     /// Start a farm of real processes on this host
     #[command(after_help = guide::UP)]
     Up(UpArgs),
+    /// Run a command somewhere in the farm, and show what it prints
+    #[command(after_help = guide::RUN)]
+    Run(RunArgs),
+    /// Submit a command, once or many times
+    #[command(after_help = guide::SUBMIT)]
+    Submit(SubmitArgs),
+    /// List jobs
+    #[command(after_help = guide::JOBS)]
+    Jobs(JobsArgs),
+    /// List tasks
+    #[command(after_help = guide::TASKS)]
+    Tasks(TasksArgs),
+    /// Show a task
+    #[command(after_help = guide::TASK)]
+    Task(TaskArgs),
+    /// Say in one sentence why a task does not run yet, or how it ended
+    #[command(after_help = guide::EXPLAIN)]
+    Explain(TaskArgs),
+    /// Show what a task printed
+    #[command(after_help = guide::LOGS)]
+    Logs(LogsArgs),
+    /// Wait until jobs or tasks have ended
+    #[command(after_help = guide::WAIT)]
+    Wait(WaitArgs),
+    /// End jobs or tasks that are not wanted any more
+    #[command(after_help = guide::CANCEL)]
+    Cancel(CancelArgs),
+    /// Run tasks again that ended badly
+    #[command(after_help = guide::RETRY)]
+    Retry(RetryArgs),
+    /// Give a worker nothing new
+    #[command(after_help = guide::DRAIN)]
+    Drain(DrainArgs),
     /// Show who leads, and how all servers are
     #[command(after_help = guide::STATUS)]
     Status(StatusArgs),
@@ -320,6 +358,13 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Early> {
     })
 }
 
+/// Does this line run somebody else's program, whose exit codes must not be mixed up with ours?
+pub(crate) fn is_run(words: &[OsString]) -> bool {
+    let command = Cli::command();
+    let mut names = words.iter().skip(1).filter_map(|word| word.to_str());
+    names.find(|word| command.find_subcommand(word).is_some()) == Some("run")
+}
+
 /// The output format that was meant, as far as one can tell from words that make no sense otherwise.
 pub(crate) fn wanted_output(words: &[OsString]) -> Format {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
@@ -356,6 +401,12 @@ mod tests {
         for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             assert!(guide::COMMANDS.contains(&format!("  {} ", command.get_name())));
         }
+    }
+
+    #[test]
+    fn a_line_that_runs_a_program_is_recognised() {
+        assert!(is_run(&words("primus -o json run --nonsense")));
+        assert!(!is_run(&words("primus submit run")) && !is_run(&words("primus")));
     }
 
     #[test]

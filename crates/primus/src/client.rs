@@ -5,6 +5,7 @@
 
 pub(crate) mod farms;
 pub(crate) mod http;
+pub(crate) mod tasks;
 
 use std::io::Read;
 use std::thread;

@@ -1,5 +1,6 @@
 //! The commands: each takes arguments, prints what it found and says whether what was asked for held.
 
+mod amend;
 mod bench;
 mod chaos;
 mod config;
@@ -7,13 +8,18 @@ mod demo;
 mod events;
 mod kv;
 mod leader;
+mod logs;
 mod operate;
 mod own_farm;
+mod run;
 pub(crate) mod seeds;
 pub(crate) mod server;
 mod simulate;
 mod status;
+mod submit;
+mod tasks;
 mod up;
+mod wait;
 mod worker;
 
 use std::process::ExitCode;
@@ -31,6 +37,8 @@ pub(crate) enum Verdict {
     Failed,
     /// There is no leader, and that was the question.
     NoLeader,
+    /// It held as far as another program's exit code says.
+    Code(u8),
 }
 
 impl Verdict {
@@ -44,6 +52,7 @@ impl Verdict {
             Self::Held => ExitCode::SUCCESS,
             Self::Failed => ExitCode::FAILURE,
             Self::NoLeader => ExitCode::from(4),
+            Self::Code(code) => ExitCode::from(code),
         }
     }
 }
@@ -55,6 +64,17 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Demo) => demo::run(cli.output),
         Some(Command::Simulate(args)) => simulate::run(&args.what, cli.output),
         Some(Command::Up(args)) => up::run(args, cli.output),
+        Some(Command::Run(args)) => run::run(args, cli.output).map_err(Failure::into_own),
+        Some(Command::Submit(args)) => submit::run(args, cli.output),
+        Some(Command::Jobs(args)) => tasks::jobs(args, cli.output),
+        Some(Command::Tasks(args)) => tasks::tasks(args, cli.output),
+        Some(Command::Task(args)) => tasks::task(args, cli.output),
+        Some(Command::Explain(args)) => tasks::explain(args, cli.output),
+        Some(Command::Logs(args)) => logs::run(args, cli.output),
+        Some(Command::Wait(args)) => wait::run(args, cli.output),
+        Some(Command::Cancel(args)) => amend::cancel(args, cli.output),
+        Some(Command::Retry(args)) => amend::retry(args, cli.output),
+        Some(Command::Drain(args)) => amend::drain(args, cli.output),
         Some(Command::Status(args)) => status::run(args, cli.output),
         Some(Command::Leader(place)) => leader::run(place, cli.output),
         Some(Command::Kv(args)) => kv::run(args, cli.output),

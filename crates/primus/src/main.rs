@@ -28,6 +28,9 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => failure.report(args::wanted_output(&words)),
         },
-        Err(Early::Mistake(failure)) => failure.report(args::wanted_output(&words)),
+        Err(Early::Mistake(failure)) => {
+            let failure = if args::is_run(&words) { failure.into_own() } else { failure };
+            failure.report(args::wanted_output(&words))
+        }
     }
 }

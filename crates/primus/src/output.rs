@@ -8,4 +8,5 @@ pub(crate) mod json;
 pub(crate) mod narration;
 pub(crate) mod screen;
 pub(crate) mod table;
+pub(crate) mod tasks;
 pub(crate) mod text;

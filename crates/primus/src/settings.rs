@@ -9,6 +9,7 @@ mod farm;
 pub(crate) mod names;
 mod ring;
 pub(crate) mod server;
+pub(crate) mod work;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};

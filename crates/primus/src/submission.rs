@@ -75,6 +75,14 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Submission {
+    /// What it reads, in the form in which that survives.
+    pub(crate) fn set_stdin(&mut self, bytes: Vec<u8>) {
+        match String::from_utf8(bytes) {
+            Ok(text) => self.stdin = Some(text),
+            Err(error) => self.stdin_base64 = Some(STANDARD.encode(error.as_bytes())),
+        }
+    }
+
     /// The job that this asks for, if it makes sense. `tasks_max`: how many tasks a job may have.
     pub(crate) fn spec(mut self, tasks_max: u64) -> Result<Spec, Mistake> {
         self.check()?;
@@ -260,5 +268,16 @@ mod tests {
         }
         let long = Submission { command: vec!["x".repeat(1 << 20)], ..Submission::default() };
         assert!(long.spec(1).unwrap_err().0.contains("786432 are allowed"));
+    }
+
+    #[test]
+    fn input_of_any_kind_survives() {
+        for bytes in [&b"text"[..], &[0xff, 0, 1]] {
+            let mut submission = Submission { command: vec!["cat".to_owned()], ..Submission::default() };
+            submission.set_stdin(bytes.to_vec());
+            let sent = serde_json::to_string(&submission).unwrap();
+            let Work::Command(command) = spec(&sent).unwrap().work else { panic!("{sent}") };
+            assert_eq!(command.stdin, bytes);
+        }
     }
 }

@@ -15,6 +15,16 @@ try:
   chaos       kill, freeze, cut off and overload its servers and workers
 
 use:
+  run         run a command somewhere in the farm, and show what it prints
+  submit      submit a command, once or many times
+  jobs        list jobs
+  tasks       list tasks
+  task        show a task
+  explain     say in one sentence why a task does not run yet, or how it ended
+  logs        show what a task printed
+  wait        wait until jobs or tasks have ended
+  cancel      end jobs or tasks that are not wanted any more
+  retry       run tasks again that ended badly
   kv          keep small values that all servers agree on
 
 run:
@@ -29,6 +39,7 @@ operate:
   elect       hold an election
   resign      let the leader step down
   transfer    let another server lead
+  drain       give a worker nothing new
   bench       measure how fast primus is here
 
 `primus COMMAND --help` explains a command and ends with examples.";
@@ -97,6 +108,76 @@ Examples:
   primus up --algorithm ring
   primus up --dir ./farm
   primus up --for 10s -o json";
+
+pub(super) const RUN: &str = "\
+It ends with the command's own exit code, with 128+n if signal n ended it, and with 125 if primus itself could not do
+it. Ctrl-C cancels the command. A leader that dies meanwhile is nothing but a pause.
+
+Examples:
+  primus run -- echo hello
+  primus run --timeout 10s --retries 3 -- ./job.sh input.csv
+  primus run --stdin words.txt -- sort";
+
+pub(super) const SUBMIT: &str = "\
+{} in an argument becomes the number or the line; nothing else is expanded, and no shell is involved. A task finds
+PRIMUS_TASK, PRIMUS_INDEX, PRIMUS_ATTEMPT and PRIMUS_TERM in its environment.
+
+Examples:
+  primus submit -- ./job.sh
+  primus submit --array 1-1000 --wait -- ./render.sh {}
+  ls *.png | primus submit --each-line - --retries 2 -- convert {} {}.jpg
+  primus submit --no-rerun --key invoice-2026-01 -- ./charge.sh";
+
+pub(super) const JOBS: &str = "\
+Examples:
+  primus jobs
+  primus jobs --limit 100 -o json";
+
+pub(super) const TASKS: &str = "\
+Examples:
+  primus tasks --state failed
+  primus tasks --job 12 --limit 1000 -o json";
+
+pub(super) const TASK: &str = "\
+Examples:
+  primus task 12.7
+  primus task 12 -o json";
+
+pub(super) const EXPLAIN: &str = "\
+Examples:
+  primus explain 12.7";
+
+pub(super) const LOGS: &str = "\
+Examples:
+  primus logs 12.7
+  primus logs 12.7 --follow
+  primus logs 12.7 --stderr";
+
+pub(super) const WAIT: &str = "\
+It ends with exit code 1 if a task did not end well, and with 124 if it waited too long.
+
+Examples:
+  primus wait 12
+  primus wait 12 13.2 --timeout 10s";
+
+pub(super) const CANCEL: &str = "\
+What runs is ended at once, with all its processes.
+
+Examples:
+  primus cancel 12
+  primus cancel 12.7 12.8";
+
+pub(super) const RETRY: &str = "\
+Examples:
+  primus retry 12.7
+  primus retry --failed 12";
+
+pub(super) const DRAIN: &str = "\
+What the worker runs goes on; it gets nothing new, also after a restart.
+
+Examples:
+  primus drain w1
+  primus drain w1 --undo";
 
 pub(super) const WORKER: &str = "\
 A server's file says where the servers are; a worker finds its own values under [worker]:
@@ -343,6 +424,7 @@ pub(crate) fn guide() -> String {
   primus simulate bully --nodes 1,2,3,4,5 --crash 5 --seeds 10000
                                                     ten thousand elections, judged
   primus up                                         a farm of real processes, here
+  primus run -- echo hello                          a command, somewhere in it
   primus chaos kill leader                          and what it is good for
   primus --help                                     all commands
 ",

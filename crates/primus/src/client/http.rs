@@ -15,6 +15,8 @@ const HEAD_LINES_MAX: usize = 100;
 const BODY_LEN_MAX: u64 = 256 * 1024 * 1024;
 /// How much of a long body is sent at a time.
 const CHUNK_LEN: usize = 64 * 1024;
+/// How the names of fields begin that only our servers send.
+const OWN_FIELDS: &str = "x-primus-";
 const CONNECT_TIME: Duration = Duration::from_secs(1);
 
 /// What is asked of a server.
@@ -39,6 +41,8 @@ pub(crate) enum Trouble {
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
+    /// What its head says of ourselves: names and values.
+    fields: Vec<(String, String)>,
     body: Body,
 }
 
@@ -69,15 +73,26 @@ impl<'a> Request<'a> {
 
     /// Sends it to `host:port`. No read waits longer than `answer_time`.
     pub(crate) fn send(&self, address: &str, answer_time: Duration) -> Result<Response, Trouble> {
-        let stream = connect(address, answer_time).map_err(|_| Trouble::Unreachable)?;
-        self.exchange(stream, address).map_err(Trouble::NoAnswer)
+        self.send_with(None, address, answer_time)
     }
 
-    fn exchange(&self, mut stream: TcpStream, address: &str) -> io::Result<Response> {
+    /// The same, with one more field in its head.
+    pub(crate) fn send_with(
+        &self,
+        field: Option<(&str, &str)>,
+        address: &str,
+        answer_time: Duration,
+    ) -> Result<Response, Trouble> {
+        let stream = connect(address, answer_time).map_err(|_| Trouble::Unreachable)?;
+        self.exchange(stream, address, field).map_err(Trouble::NoAnswer)
+    }
+
+    fn exchange(&self, mut stream: TcpStream, address: &str, field: Option<(&str, &str)>) -> io::Result<Response> {
         let Self { method, path, body } = self;
         let length = body.len();
+        let field = field.map(|(name, value)| format!("{name}: {value}\r\n")).unwrap_or_default();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{field}content-length: {length}\r\n\r\n"
         );
         stream.write_all(&[head.as_bytes(), body].concat())?;
         Response::begin(BufReader::new(stream))
@@ -176,14 +191,23 @@ impl Response {
         let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)?.parse().ok());
         let status = status.ok_or_else(|| strange("this is no HTTP server"))?;
         let mut framing = Framing::UntilClose;
+        let mut fields = Vec::new();
         for _ in 0..HEAD_LINES_MAX {
             let field = line(&mut stream)?;
             let Some((name, value)) = field.split_once(':') else {
-                return Ok(Self { status, body: Body { stream, framing } });
+                return Ok(Self { status, fields, body: Body { stream, framing } });
             };
             framing = framing.told(name, value.trim())?;
+            if name.starts_with(OWN_FIELDS) {
+                fields.push((name.to_owned(), value.trim().to_owned()));
+            }
         }
         Err(strange("the head of the answer is too long"))
+    }
+
+    /// What a field of our own says.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The whole body.

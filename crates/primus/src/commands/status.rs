@@ -1,4 +1,4 @@
-//! `primus status`: who leads, and how all servers are.
+//! `primus status`: who leads, and how all servers and workers are.
 
 use std::io::IsTerminal;
 use std::thread;
@@ -9,8 +9,9 @@ use serde_json::Value;
 use super::{Verdict, refuse_to_draw, show};
 use crate::args::{Format, StatusArgs};
 use crate::client::{Client, Leader};
-use crate::output::failure::{Failure, on_one_line};
+use crate::output::failure::Failure;
 use crate::output::table::table;
+use crate::output::tasks::{number, plain};
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// Moves to the first line and clears what is below; only terminals get to see it.
@@ -19,6 +20,8 @@ const COLUMNS: [&str; 11] =
     ["SERVER", "ROLE", "ALIVE", "SCORE", "CPU", "MEMORY", "TASKS", "APPLIED", "LAG", "ADDRESS", "API"];
 /// The columns that are shown as they come.
 const FIELDS: [&str; 8] = ["score", "cpu", "memory", "tasks", "applied", "lag", "address", "api"];
+
+const WORKER_COLUMNS: [&str; 6] = ["WORKER", "SLOTS", "RUNNING", "ALIVE", "DRAINED", "SCORE"];
 
 /// Shows it once, or again and again.
 pub(super) fn run(args: &StatusArgs, format: Format) -> Result<Verdict, Failure> {
@@ -52,7 +55,30 @@ fn text(status: &Value) -> String {
     let headline = Leader::read(status).map_or_else(|_| "the farm".to_string(), |leader| leader.sentence());
     let servers = status["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let rows: Vec<[String; 11]> = servers.iter().map(row).collect();
-    format!("{headline}\n\n{}", table(&COLUMNS, &rows))
+    format!("{headline}\n\n{}{}", table(&COLUMNS, &rows), crew(status))
+}
+
+/// The workers, and what there is to do; nothing where there has never been a worker or a task.
+fn crew(status: &Value) -> String {
+    let workers = status["workers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let (queued, running) = (number(&status["queued"]), number(&status["running"]));
+    if workers.is_empty() && queued + running == 0 {
+        return String::new();
+    }
+    let rows: Vec<[String; 6]> = workers.iter().map(worker_row).collect();
+    format!("\n{}\n{queued} queued, {running} running\n", table(&WORKER_COLUMNS, &rows))
+}
+
+fn worker_row(worker: &Value) -> [String; 6] {
+    let yes_or_no = |value: &Value| if value == true { "yes" } else { "no" }.to_string();
+    [
+        plain(&worker["name"]),
+        plain(&worker["slots"]),
+        plain(&worker["running"]),
+        yes_or_no(&worker["alive"]),
+        yes_or_no(&worker["draining"]),
+        plain(&worker["score"]),
+    ]
 }
 
 fn row(server: &Value) -> [String; 11] {
@@ -61,14 +87,6 @@ fn row(server: &Value) -> [String; 11] {
     let alive = if is_alive { "yes" } else { "no" }.to_string();
     let [score, cpu, memory, tasks, applied, lag, address, api] = FIELDS.map(|name| plain(&server[name]));
     [plain(&server["id"]), role, alive, score, cpu, memory, tasks, applied, lag, address, api]
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_string(),
-        Value::String(text) => on_one_line(text),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]
@@ -95,5 +113,14 @@ SERVER  ROLE    ALIVE  SCORE  CPU  MEMORY  TASKS  APPLIED  LAG  ADDRESS  API
 2       leader  yes    1.5    2.0  2.5     0      9        0    b:1      b:2
 ";
         assert_eq!(text(&status), expected);
+        let crowd = json!({"workers": [{"name": "w1", "slots": 2, "running": 1, "alive": true, "draining": false,
+            "score": 3.5}], "queued": 7, "running": 1});
+        let expected = "
+WORKER  SLOTS  RUNNING  ALIVE  DRAINED  SCORE
+w1      2      1        yes    no       3.5
+
+7 queued, 1 running
+";
+        assert_eq!(crew(&crowd), expected);
     }
 }

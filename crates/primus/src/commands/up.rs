@@ -167,6 +167,7 @@ fn text(farm: &Farm, leader: u64) -> String {
 data: {dir} {fate}
 
 In another terminal:
+  primus run{choice} -- echo hello
   primus status --watch{choice}
   primus kv put colour blue{choice}
   primus chaos kill leader{choice}

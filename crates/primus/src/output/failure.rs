@@ -8,6 +8,9 @@ use serde::Serialize;
 use super::screen;
 use crate::args::Format;
 
+/// How commands end that cannot do what they are for, where other codes are those of the program that they run.
+const OWN: u8 = 125;
+
 /// Something that was asked for and cannot be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -96,6 +99,16 @@ impl Failure {
         Self { code: Cow::Borrowed("bench"), exit: 1, message, hint: self.hint, mistakes: Vec::new() }
     }
 
+    /// What kind of failure it is, for scripts.
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// The same failure of a command that otherwise ends with somebody else's exit code: 125.
+    pub(crate) fn into_own(self) -> Self {
+        Self { exit: OWN, ..self }
+    }
+
     /// What is wrong.
     pub(crate) fn message(&self) -> &str {
         &self.message
@@ -136,6 +149,8 @@ impl Failure {
         let exit = match (status, code.as_str()) {
             (400 | 413, _) => 2,
             (403, _) => 5,
+            // Too much is queued.
+            (429, _) => 4,
             // Whoever repeats this blindly may do it twice, so it must not look like "not now".
             (503, "unknown_outcome" | "not_transferred" | "dead") => 1,
             (503, _) => 4,

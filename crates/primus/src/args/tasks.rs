@@ -1,0 +1,181 @@
+//! The arguments of the commands that submit tasks and look after them.
+
+use clap::{Args, ValueEnum};
+
+use super::Place;
+
+/// What `run` and `submit` share: a command and the conditions under which it runs.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct WorkArgs {
+    /// How often a task that fails is tried again [default: 0]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) retries: Option<String>,
+    /// How long a task may run; then it is ended [default: for ever]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) timeout: Option<String>,
+    /// Never start it twice, even if its worker dies: then it is lost
+    #[arg(long)]
+    pub(crate) no_rerun: bool,
+    /// Greater comes first [default: 0]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) priority: Option<String>,
+    /// How many slots a task takes [default: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) cpus: Option<String>,
+    /// How much it gives way to other programs, from 0 to 19 [default: 0]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) nice: Option<String>,
+    /// What people call it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) name: Option<String>,
+    /// A variable for its environment, any number of times
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub(crate) environment: Vec<String>,
+    /// The folder in which it runs [default: this one if the farm runs on this host, else the worker's own]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// What it reads, up to 1 MiB: a file, or - for what comes in
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdin: Option<String>,
+    /// A job of this key exists once, however often it is submitted [default: a fresh one]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
+    /// The program and its arguments; no shell is involved
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct SubmitArgs {
+    /// One task for each number; {} becomes the number
+    #[arg(long, value_name = "FIRST-LAST", allow_hyphen_values = true)]
+    pub(crate) array: Option<String>,
+    /// One task for each line of a file, or of what comes in; {} becomes the line
+    #[arg(long, value_name = "FILE|-")]
+    pub(crate) each_line: Option<String>,
+    /// Call what workers have under this name, instead of a program
+    #[arg(long, value_name = "NAME")]
+    pub(crate) kind: Option<String>,
+    /// What that is given
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) input: Option<String>,
+    /// Wait until all tasks have ended; with exit code 1 if one failed
+    #[arg(long)]
+    pub(crate) wait: bool,
+    #[command(flatten)]
+    pub(crate) work: WorkArgs,
+    /// The program and its arguments; no shell is involved
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct JobsArgs {
+    /// How many, the newest first [default: 20]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) limit: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct TasksArgs {
+    /// Only tasks in this state
+    #[arg(long, value_enum, value_name = "STATE")]
+    pub(crate) state: Option<WhichState>,
+    /// Only tasks of this job
+    #[arg(long, value_name = "JOB")]
+    pub(crate) job: Option<String>,
+    /// How many, the newest jobs first [default: 100]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) limit: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WhichState {
+    Queued,
+    Running,
+    Done,
+    Failed,
+    Lost,
+    Cancelled,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct TaskArgs {
+    /// A task, such as 12.7; 12 alone is the first task of job 12
+    #[arg(value_name = "ID", allow_negative_numbers = true)]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct LogsArgs {
+    /// A task, such as 12.7, or a job, whose tasks come one after the other
+    #[arg(value_name = "ID", allow_negative_numbers = true)]
+    pub(crate) id: String,
+    /// Stay until it has ended, and show what it prints
+    #[arg(long, short = 'f')]
+    pub(crate) follow: bool,
+    /// Show its complaints instead
+    #[arg(long)]
+    pub(crate) stderr: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct WaitArgs {
+    /// Jobs or tasks
+    #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
+    pub(crate) ids: Vec<String>,
+    /// Give up after this long, with exit code 124 [default: never]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) timeout: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct CancelArgs {
+    /// Jobs or tasks
+    #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
+    pub(crate) ids: Vec<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct RetryArgs {
+    /// Tasks that ended badly, or jobs, of which all such tasks run again
+    #[arg(value_name = "ID", required_unless_present = "failed", allow_negative_numbers = true)]
+    pub(crate) ids: Vec<String>,
+    /// All tasks of this job that failed or were lost, but not those that were cancelled
+    #[arg(long, value_name = "JOB", conflicts_with = "ids")]
+    pub(crate) failed: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct DrainArgs {
+    /// The name of a worker
+    #[arg(value_name = "NODE")]
+    pub(crate) node: String,
+    /// Let it have work again
+    #[arg(long)]
+    pub(crate) undo: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}

@@ -1,0 +1,141 @@
+//! `primus logs`: what a task printed, or prints at the moment.
+
+use std::io::{ErrorKind, Write};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Verdict, refuse_to_draw};
+use crate::args::{Format, LogsArgs};
+use crate::client::tasks::{Caller, Piece, Reading, path_of};
+use crate::output::failure::Failure;
+use crate::output::{json as lines, screen};
+
+/// As long as a server lets one wait.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Shows it.
+pub(super) fn run(args: &LogsArgs, format: Format) -> Result<Verdict, Failure> {
+    refuse_to_draw(format)?;
+    let mut caller = Caller::find(&args.place)?;
+    let stream = if args.stderr { "stderr" } else { "stdout" };
+    // It must be known, before anything is waited for.
+    let known = caller.get(&path_of(&args.id)?)?;
+    let count = known["tasks"].as_u64().unwrap_or(1);
+    for index in 1..=count {
+        let task = if known["task"].is_string() { args.id.clone() } else { format!("{}.{index}", args.id) };
+        let sink = if format == Format::Json { Sink::Json } else { Sink::Stdout };
+        let follower = Follower::new(caller.clone(), &task, stream, sink);
+        if args.follow { follower.follow()? } else { follower.catch_up()? }
+    }
+    Ok(Verdict::Held)
+}
+
+/// Where output goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sink {
+    Stdout,
+    Stderr,
+    /// An object per piece, on stdout.
+    Json,
+}
+
+impl Sink {
+    /// Writes somebody's own bytes. Is anybody still reading?
+    pub(super) fn write(self, bytes: &[u8]) -> Result<bool, Failure> {
+        let written = match self {
+            Self::Stdout | Self::Json => put(&mut std::io::stdout().lock(), bytes),
+            Self::Stderr => put(&mut std::io::stderr().lock(), bytes),
+        };
+        match written {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            Err(error) => Err(Failure::output(&error)),
+        }
+    }
+}
+
+fn put(stream: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
+    stream.write_all(bytes)?;
+    stream.flush()
+}
+
+/// Reads one stream of one task.
+pub(super) struct Follower {
+    caller: Caller,
+    reading: Reading,
+    sink: Sink,
+}
+
+impl Follower {
+    pub(super) fn new(caller: Caller, task: &str, stream: &'static str, sink: Sink) -> Self {
+        let reading = Reading { task: task.to_owned(), stream, attempt: None, offset: 0 };
+        Self { caller, reading, sink }
+    }
+
+    /// Until the task has ended.
+    pub(super) fn follow(mut self) -> Result<(), Failure> {
+        loop {
+            let piece = self.caller.read(&self.reading, LONG)?;
+            let (is_last, total) = (piece.is_last, piece.total);
+            if !self.take(piece)? {
+                return Ok(());
+            }
+            if is_last {
+                self.tell_of_the_rest(total);
+                return Ok(());
+            }
+        }
+    }
+
+    /// What there is now.
+    pub(super) fn catch_up(mut self) -> Result<(), Failure> {
+        loop {
+            let piece = self.caller.read(&self.reading, Duration::ZERO)?;
+            let (is_last, is_empty, total) = (piece.is_last, piece.bytes.is_empty(), piece.total);
+            if !self.take(piece)? {
+                return Ok(());
+            }
+            if is_last || is_empty {
+                self.tell_of_the_rest(total.filter(|_| is_last));
+                return Ok(());
+            }
+        }
+    }
+
+    /// Shows a piece. Is anybody still reading?
+    fn take(&mut self, piece: Piece) -> Result<bool, Failure> {
+        let Piece { attempt, offset, bytes, .. } = piece;
+        if attempt.is_some() && self.reading.attempt.is_some() && attempt != self.reading.attempt {
+            screen::complain(&format!("task {} has begun again", self.reading.task));
+            self.reading.offset = 0;
+        }
+        if offset > self.reading.offset {
+            let missing = offset - self.reading.offset;
+            screen::complain(&format!("{missing} bytes of task {} are not kept", self.reading.task));
+        }
+        self.reading.attempt = attempt.or(self.reading.attempt.take());
+        self.reading.offset = offset + bytes.len() as u64;
+        if bytes.is_empty() {
+            return Ok(true);
+        }
+        match self.sink {
+            Sink::Json => screen::stream(&lines::line(&self.object(offset, &bytes))),
+            sink => sink.write(&bytes),
+        }
+    }
+
+    fn object(&self, offset: u64, bytes: &[u8]) -> Value {
+        let Reading { task, stream, attempt, .. } = &self.reading;
+        let text = String::from_utf8_lossy(bytes);
+        json!({ "task": task, "attempt": attempt, "stream": stream, "offset": offset, "text": text })
+    }
+
+    fn tell_of_the_rest(&self, total: Option<u64>) {
+        let Some(missing) = total.and_then(|total| total.checked_sub(self.reading.offset)).filter(|rest| *rest > 0)
+        else {
+            return;
+        };
+        screen::complain(&format!("{missing} further bytes of task {} are not kept", self.reading.task));
+    }
+}
