@@ -61,7 +61,7 @@ struct Companion {
 
 struct Task {
     group: Pid,
-    started_ms: u64,
+    started_us: u64,
     began_us: u64,
     fate: Fate,
     stdout: Capture,
@@ -216,7 +216,7 @@ impl Companion {
 
     fn start(&mut self, start: &Start) {
         let input = self.inputs.remove(&start.number).unwrap_or_default();
-        let (started_ms, began_us) = (wall_clock_ms(), now_us());
+        let (started_us, began_us) = (wall_clock_us(), now_us());
         let begun = child::spawn(start, &input).and_then(|child| {
             let path = |stream: &str| self.rules.outputs.join(format!("{}.{stream}", start.output));
             let stdout = Capture::new(child.stdout, path("stdout")).map_err(|error| error.to_string());
@@ -227,12 +227,12 @@ impl Companion {
             Ok((group, stdout, stderr)) => {
                 let fate = start.timeout_us.map_or(Fate::Runs, |timeout| Fate::RunsUntil(began_us + timeout));
                 let room = self.rules.output_len_max;
-                self.tasks.insert(start.number, Task { group, started_ms, began_us, fate, stdout, stderr, room });
+                self.tasks.insert(start.number, Task { group, started_us, began_us, fate, stdout, stderr, room });
             }
             Err(reason) => self.report(&End {
                 number: start.number,
                 cause: Cause::Verdict(Verdict::Refused(reason)),
-                started_ms,
+                started_us,
                 took_us: 0,
                 stdout: Tail::default(),
                 stderr: Tail::default(),
@@ -370,8 +370,8 @@ impl Task {
             Fate::Overdue(_) | Fate::Killed => Cause::Verdict(Verdict::TimedOut),
             Fate::Runs | Fate::RunsUntil(_) => Cause::Verdict(verdict),
         };
-        let (started_ms, took_us) = (self.started_ms, now.saturating_sub(self.began_us));
-        End { number, cause, started_ms, took_us, stdout, stderr, kept: kept_stdout + kept_stderr }
+        let (started_us, took_us) = (self.started_us, now.saturating_sub(self.began_us));
+        End { number, cause, started_us, took_us, stdout, stderr, kept: kept_stdout + kept_stderr }
     }
 }
 
@@ -388,8 +388,8 @@ fn timespec(length_us: u64) -> Timespec {
     Timespec::try_from(Duration::from_micros(length_us + 1)).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 })
 }
 
-/// Milliseconds since 1970.
-pub(crate) fn wall_clock_ms() -> u64 {
+/// Microseconds since 1970.
+pub(crate) fn wall_clock_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

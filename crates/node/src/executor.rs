@@ -26,7 +26,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 pub use self::kinds::{Answer, Call, Kinds};
 use crate::companion::order::{self, Cause, End, INPUT_PIECE_LEN, Order, Rules, Start, now_us};
-use crate::companion::{kin, wall_clock_ms};
+use crate::companion::{kin, wall_clock_us};
 use crate::outputs::{self, Outputs};
 
 /// How much a command may read.
@@ -268,7 +268,7 @@ impl Drop for Executor {
 
 /// Waits for a handler, but not for ever.
 async fn answer(work: impl Future<Output = Answer> + Send + 'static, timeout_ms: Option<u64>) -> Facts {
-    let (started_ms, began) = (wall_clock_ms(), Instant::now());
+    let (started_us, began) = (wall_clock_us(), Instant::now());
     // In a task of its own, because a handler may panic; the set ends it with whoever waits for it.
     let mut alone = JoinSet::new();
     alone.spawn(work);
@@ -279,7 +279,7 @@ async fn answer(work: impl Future<Output = Answer> + Send + 'static, timeout_ms:
         Ok(Some(Err(panic))) => (Verdict::Exited(101), Tail::default(), tail(panic.to_string().into_bytes())),
         Ok(None) | Err(_) => (Verdict::TimedOut, Tail::default(), Tail::default()),
     };
-    Facts { verdict, started_ms, took_us: micros(began.elapsed()), stdout, stderr }
+    Facts { verdict, started_us, took_us: micros(began.elapsed()), stdout, stderr }
 }
 
 fn tail(mut bytes: Vec<u8>) -> Tail {
@@ -307,7 +307,7 @@ fn environment(held: Held, index: u64, mut given: Vec<(String, String)>) -> Vec<
 /// All of an outcome but who and which.
 struct Facts {
     verdict: Verdict,
-    started_ms: u64,
+    started_us: u64,
     took_us: u64,
     stdout: Tail,
     stderr: Tail,
@@ -316,7 +316,7 @@ struct Facts {
 impl Facts {
     fn now(verdict: Verdict) -> Self {
         let (stdout, stderr) = (Tail::default(), Tail::default());
-        Self { verdict, started_ms: wall_clock_ms(), took_us: 0, stdout, stderr }
+        Self { verdict, started_us: wall_clock_us(), took_us: 0, stdout, stderr }
     }
 }
 
@@ -342,9 +342,9 @@ impl Shared {
     }
 
     fn finish(&self, held: Held, facts: Facts) {
-        let Facts { verdict, started_ms, took_us, stdout, stderr } = facts;
+        let Facts { verdict, started_us, took_us, stdout, stderr } = facts;
         let worker = self.settings.worker.clone();
-        let outcome = Outcome { attempt: held.attempt, worker, verdict, started_ms, took_us, stdout, stderr };
+        let outcome = Outcome { attempt: held.attempt, worker, verdict, started_us, took_us, stdout, stderr };
         self.state().tell(Ended::Finished(Report { task: held.task, outcome }));
     }
 
@@ -354,13 +354,13 @@ impl Shared {
         if end.kept > 0 {
             state.outputs.add(outputs::stem(held), end.kept);
         }
-        let End { cause, started_ms, took_us, stdout, stderr, .. } = end;
+        let End { cause, started_us, took_us, stdout, stderr, .. } = end;
         match cause {
             _ if !is_wanted => {}
             Cause::Abandoned => state.tell(Ended::Abandoned(held)),
             Cause::Verdict(verdict) => {
                 drop(state);
-                self.finish(held, Facts { verdict, started_ms, took_us, stdout, stderr });
+                self.finish(held, Facts { verdict, started_us, took_us, stdout, stderr });
             }
         }
     }

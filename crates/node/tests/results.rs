@@ -48,7 +48,7 @@ fn ended(index: u64) -> Record {
         attempt: held(index).attempt,
         worker: "w1".to_owned(),
         verdict: Verdict::Exited(0),
-        started_ms: index,
+        started_us: index,
         took_us: 1,
         stdout: Tail { total: 1000, bytes: vec![b'x'; 1000] },
         stderr: Tail::default(),

@@ -122,7 +122,7 @@ impl Client {
         let (first, status) = self.views("/v1/status").into_iter().next().ok_or_else(|| self.unreachable())?;
         let leader = status["servers"].as_array().into_iter().flatten().find(|server| server["role"] == "leader");
         let address = leader.and_then(|leader| leader["api"].as_str()).unwrap_or(&first);
-        let sent = http::upload(address, &path, body, answer_time);
+        let sent = http::upload(address, &path, http::LINES, body, answer_time);
         match sent.and_then(|response| understood(response).map_err(Trouble::NoAnswer)) {
             Ok(answer) => answer,
             Err(Trouble::Unreachable) => Err(self.unreachable()),

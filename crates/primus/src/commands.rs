@@ -94,6 +94,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
             Bench::Idle(args) => bench::idle(args, cli.output),
             Bench::Log(args) => bench::log(args, cli.output),
             Bench::Stability(args) => bench::stability(args, cli.output),
+            Bench::Tasks(args) => bench::tasks(args, cli.output),
+            Bench::Rescue(args) => bench::rescue(args, cli.output),
             Bench::Burn(args) => bench::burn(args),
         },
     }

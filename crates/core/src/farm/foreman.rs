@@ -477,7 +477,7 @@ fn lost(start: &Start) -> Entry {
         attempt: start.attempt,
         worker: start.worker.clone(),
         verdict: Verdict::Lost,
-        started_ms: 0,
+        started_us: 0,
         took_us: 0,
         stdout: Tail::default(),
         stderr: Tail::default(),

@@ -81,7 +81,7 @@ fn report(held: Held) -> Report {
         attempt: held.attempt,
         worker: "w1".into(),
         verdict: Verdict::Exited(0),
-        started_ms: 0,
+        started_us: 0,
         took_us: 1_000_000,
         stdout: Tail::default(),
         stderr: Tail::default(),

@@ -380,7 +380,7 @@ mod tests {
             attempt: Attempt { term: 1, sequence },
             worker: "w1".into(),
             verdict: Verdict::Exited(code),
-            started_ms: 0,
+            started_us: 0,
             took_us: 0,
             stdout: Default::default(),
             stderr: Default::default(),

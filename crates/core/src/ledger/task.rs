@@ -85,8 +85,8 @@ pub struct Outcome {
     pub worker: String,
     /// How it ended.
     pub verdict: Verdict,
-    /// When it started, on the worker's clock, in milliseconds since 1970.
-    pub started_ms: u64,
+    /// When it started, on the worker's clock, in microseconds since 1970.
+    pub started_us: u64,
     /// How long it ran, in microseconds.
     pub took_us: u64,
     /// The end of what it printed.

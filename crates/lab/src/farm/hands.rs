@@ -112,7 +112,7 @@ impl<O: Observer<Foreman> + Observer<Worker>> Run<'_, O> {
             attempt: held.attempt,
             worker: worker_name(id),
             verdict: Verdict::Exited(code),
-            started_ms: 0,
+            started_us: 0,
             took_us: SHORT.max_us,
             stdout: Tail::default(),
             stderr: Tail::default(),

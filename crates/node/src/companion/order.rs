@@ -68,7 +68,7 @@ pub(crate) struct End {
     pub(crate) number: u64,
     pub(crate) cause: Cause,
     /// When it started, in milliseconds since 1970.
-    pub(crate) started_ms: u64,
+    pub(crate) started_us: u64,
     pub(crate) took_us: u64,
     pub(crate) stdout: Tail,
     pub(crate) stderr: Tail,

@@ -17,7 +17,7 @@ async fn what_a_command_prints_is_in_its_result() {
     assert_eq!(outcome.stdout.bytes, b"hello argument 1 $HOME\n");
     assert_eq!(outcome.stderr, Tail::default());
     assert_eq!((outcome.worker.as_str(), outcome.attempt), ("w1", held(1).attempt));
-    assert!(outcome.started_ms > 0 && outcome.took_us > 0);
+    assert!(outcome.started_us > 0 && outcome.took_us > 0);
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ pub(super) struct JobFacts {
     command: Vec<String>,
     kind: Option<String>,
     tasks: u64,
+    open: u64,
     queued: u64,
     running: u64,
     done: u64,
@@ -44,6 +45,7 @@ impl JobFacts {
             command,
             kind,
             tasks: spec.fan.len(),
+            open: job.open(),
             queued: (counts.waiting + counts.started).saturating_sub(running),
             running,
             done: counts.done,
@@ -60,8 +62,52 @@ impl JobFacts {
     }
 }
 
+/// Many jobs in a row: `/v1/jobs/1-1000/wait`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct RangeFacts {
+    first: String,
+    last: String,
+    tasks: u64,
+    open: u64,
+    done: u64,
+    failed: u64,
+    lost: u64,
+    cancelled: u64,
+    /// Jobs that ended so long ago, or so many others since, that nothing is known of them.
+    forgotten: u64,
+}
+
+impl RangeFacts {
+    pub(super) fn new(foreman: &Foreman, first: JobId, last: JobId) -> Self {
+        let mut counts = Counts::default();
+        let (mut known, mut open) = (0, 0);
+        for (_, job) in foreman.ledger().jobs(first).take_while(|(id, _)| *id <= last) {
+            known += 1;
+            open += job.open();
+            add(job, &mut counts);
+        }
+        let Counts { waiting, started, done, failed, lost, cancelled } = counts;
+        Self {
+            tasks: waiting + started + done + failed + lost + cancelled,
+            open,
+            done,
+            failed,
+            lost,
+            cancelled,
+            forgotten: (last.0 - first.0 + 1).saturating_sub(known),
+            first: first.to_string(),
+            last: last.to_string(),
+        }
+    }
+}
+
 fn count(job: &Job) -> Counts {
     let mut counts = Counts::default();
+    add(job, &mut counts);
+    counts
+}
+
+fn add(job: &Job, counts: &mut Counts) {
     for state in job.states() {
         *match state {
             State::Waiting { .. } => &mut counts.waiting,
@@ -72,7 +118,6 @@ fn count(job: &Job) -> Counts {
             State::Cancelled => &mut counts.cancelled,
         } += 1;
     }
-    counts
 }
 
 /// A task: `/v1/tasks/12.7`. `is_running`: does it run at the moment, as far as the leader can tell?
@@ -112,7 +157,8 @@ fn result(outcome: &Outcome) -> Map<String, Value> {
         "verdict": verdict,
         "exit": exit,
         "signal": signal,
-        "started": (outcome.started_ms > 0).then(|| time_text(outcome.started_ms)),
+        "started": (outcome.started_us > 0).then(|| time_text(outcome.started_us / 1000)),
+        "started_us": outcome.started_us,
         "took_ms": outcome.took_us as f64 / 1000.0,
         "stdout": text(&outcome.stdout),
         "stdout_len": outcome.stdout.total,

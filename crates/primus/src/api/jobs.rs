@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::answers::Problem;
-use super::facts::JobFacts;
+use super::facts::{JobFacts, RangeFacts};
 use super::routes::Context;
 use super::{bodies, bulk};
 use crate::submission::{BODY_LEN_MAX, Submission};
@@ -137,10 +137,29 @@ pub(super) async fn wait(
     State(context): State<Context>,
     Path(id): Path<String>,
     Query(patience): Query<Patience>,
-) -> Result<Json<JobFacts>, Problem> {
+) -> Result<Response, Problem> {
+    if let Some((first, last)) = id.split_once('-') {
+        let (first, last) = (parse(first)?, parse(last)?);
+        return wait_for_many(&context, first, last, &patience).await;
+    }
     let id = parse(&id)?;
     patience.wait(&context, Awaited::Jobs(id, id)).await?;
-    facts(&context, id).await.map(Json)
+    facts(&context, id).await.map(|facts| Json(facts).into_response())
+}
+
+/// Whoever submits many jobs in one body waits for all of them in one request.
+async fn wait_for_many(
+    context: &Context,
+    first: JobId,
+    last: JobId,
+    patience: &Patience,
+) -> Result<Response, Problem> {
+    if first > last {
+        return Err(Problem::usage(format!("'{first}-{last}' are no jobs"), "write the lesser number first"));
+    }
+    patience.wait(context, Awaited::Jobs(first, last)).await?;
+    let facts = context.handle.farm.look(move |foreman| RangeFacts::new(foreman, first, last)).await?;
+    Ok(Json(facts).into_response())
 }
 
 pub(super) async fn cancel(State(context): State<Context>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {

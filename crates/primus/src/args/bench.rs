@@ -30,6 +30,12 @@ pub(crate) enum Bench {
     /// Whether the leader stays where nothing happens, even on a busy host
     #[command(after_help = guide::BENCH_STABILITY)]
     Stability(BenchStabilityArgs),
+    /// How fast tasks get done, beside what only starts processes or never idles
+    #[command(after_help = guide::BENCH_TASKS)]
+    Tasks(BenchTasksArgs),
+    /// From the death of a worker or the leader to the next start of a task
+    #[command(after_help = guide::BENCH_RESCUE)]
+    Rescue(BenchRescueArgs),
     /// Keep one processor busy
     #[command(hide = true, after_help = guide::BENCH_BURN)]
     Burn(BurnArgs),
@@ -82,6 +88,84 @@ pub(crate) struct BenchStabilityArgs {
     /// Keep all processors busy meanwhile
     #[arg(long)]
     pub(crate) busy: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchTasksArgs {
+    /// What the tasks are
+    #[arg(long, value_enum, default_value_t, value_name = "KIND")]
+    pub(crate) kind: TaskKind,
+    /// How many [default: 10000 true, 100000 noop, 1000 sleep, 200 bag]
+    #[arg(short, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) n: Option<String>,
+    /// How many servers [default: 3]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) servers: Option<String>,
+    /// How many workers [default: 2]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) workers: Option<String>,
+    /// How many slots each of them has [default: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) slots: Option<String>,
+    /// How often to measure [default: 3, 50 if there are few tasks, fewer if they take too long]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) runs: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum TaskKind {
+    /// Nothing, inside the workers; each task is submitted as a job of its own
+    Noop,
+    /// The program /bin/true, as a process
+    #[default]
+    True,
+    /// Sleeps of 20 ms
+    Sleep,
+    /// Sleeps of very different lengths, always the same ones
+    Bag,
+}
+
+impl TaskKind {
+    /// As people write it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Noop => "noop",
+            Self::True => "true",
+            Self::Sleep => "sleep",
+            Self::Bag => "bag",
+        }
+    }
+
+    /// How many of them say something.
+    pub(crate) const fn usual_count(self) -> u64 {
+        match self {
+            Self::Noop => 100_000,
+            Self::True => 10_000,
+            Self::Sleep => 1000,
+            Self::Bag => 200,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchRescueArgs {
+    /// What happens
+    #[arg(long, value_enum, default_value_t, value_name = "FAULT")]
+    pub(crate) fault: RescueFault,
+    /// How often to measure [default: 10, fewer if they take too long]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) runs: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum RescueFault {
+    /// A worker dies that has a task
+    #[default]
+    WorkerKill,
+    /// It keeps its connections and says nothing
+    WorkerFreeze,
+    /// The leader dies, and all workers live
+    LeaderKill,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

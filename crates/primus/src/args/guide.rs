@@ -396,6 +396,25 @@ Examples:
   primus bench stability
   primus bench stability --minutes 10 --busy -o json";
 
+pub(super) const BENCH_TASKS: &str = "\
+It starts a farm of its own, submits tasks and waits for the last result; everything is replicated and on disk as always. The
+ratio tells how it compares: for processes with xargs, measured before, between and after; for sleeps with slots that are
+never idle; for the bag with a perfect list scheduler, for which more than 1 is worse.
+
+Examples:
+  primus bench tasks
+  primus bench tasks --kind true --workers 1 --slots 2 -o json
+  primus bench tasks --kind true -n 1
+  primus bench tasks --kind noop -n 100000";
+
+pub(super) const BENCH_RESCUE: &str = "\
+It starts a farm of its own with two workers. A worker that has a task is killed or frozen, and the task must begin on the
+other one; or the leader is killed while many short tasks run, and the next leader must hand out another one.
+
+Examples:
+  primus bench rescue
+  primus bench rescue --fault leader-kill --runs 20 -o json";
+
 pub(super) const COMPANION: &str = "\
 Every worker starts one, with a socket as its standard input. It kills the worker's tasks when the worker dies or hangs.
 

@@ -99,16 +99,21 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Bodies whose every line is an object of its own.
+pub(crate) const LINES: &str = "application/x-ndjson";
+
 /// Sends this as the body of a POST while it is read, however long it is.
 pub(crate) fn upload(
     address: &str,
     path: &str,
+    kind: &str,
     body: &mut impl Read,
     answer_time: Duration,
 ) -> Result<Response, Trouble> {
     let mut stream = connect(address, answer_time).map_err(|_| Trouble::Unreachable)?;
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: {kind}\r\n\
+         transfer-encoding: chunked\r\n\r\n"
     );
     let sent = stream.write_all(head.as_bytes()).and_then(|()| send_chunks(&mut stream, body));
     // A server that refuses stops reading; then its answer says why.
@@ -146,6 +151,16 @@ impl Session {
 
     /// The status of the answer. After any trouble the next request opens another connection.
     pub(crate) fn status(&mut self, request: &Request<'_>) -> Result<u16, Trouble> {
+        self.answer(request).map(|(status, _)| status)
+    }
+
+    /// The answer as JSON, whatever its status.
+    pub(crate) fn json(&mut self, request: &Request<'_>) -> Result<serde_json::Value, Trouble> {
+        let (_, body) = self.answer(request)?;
+        serde_json::from_slice(&body).map_err(|error| Trouble::NoAnswer(error.into()))
+    }
+
+    fn answer(&mut self, request: &Request<'_>) -> Result<(u16, Vec<u8>), Trouble> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
             None => BufReader::new(connect(&self.address, self.answer_time).map_err(|_| Trouble::Unreachable)?),
@@ -153,16 +168,17 @@ impl Session {
         self.exchange(stream, request).map_err(Trouble::NoAnswer)
     }
 
-    fn exchange(&mut self, mut stream: BufReader<TcpStream>, request: &Request<'_>) -> io::Result<u16> {
+    fn exchange(&mut self, mut stream: BufReader<TcpStream>, request: &Request<'_>) -> io::Result<(u16, Vec<u8>)> {
         let Request { method, path, body } = request;
         let (address, length) = (&self.address, body.len());
         let head =
             format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n{HERE}: 1\r\ncontent-length: {length}\r\n\r\n");
         stream.get_mut().write_all(&[head.as_bytes(), body].concat())?;
         let mut response = Response::begin(stream)?;
-        io::copy(&mut response.body, &mut io::sink())?;
+        let mut body = Vec::new();
+        (&mut response.body).take(BODY_LEN_MAX).read_to_end(&mut body)?;
         self.stream = Some(response.body.stream);
-        Ok(response.status)
+        Ok((response.status, body))
     }
 }
 

@@ -7,14 +7,18 @@ mod failover;
 mod idle;
 mod log;
 mod processes;
+mod rescue;
 mod stability;
+mod tasks;
 mod transfer;
 
 pub(super) use failover::failover;
 pub(super) use idle::idle;
 pub(super) use log::log;
 pub(super) use processes::burn;
+pub(super) use rescue::rescue;
 pub(super) use stability::stability;
+pub(super) use tasks::tasks;
 pub(super) use transfer::transfer;
 
 use std::collections::BTreeMap;

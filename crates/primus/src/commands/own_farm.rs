@@ -52,8 +52,24 @@ impl OwnFarm {
 
     /// The same; by load, no server takes leadership back by itself.
     pub(super) fn start_ranked(purpose: &str, servers: u64, rank: &str) -> Result<Self, Failure> {
+        // Nobody submits anything here, and figures should not depend on who looks on.
+        Self::begin(purpose, servers, &["--rank", rank, "--workers", "0"])
+    }
+
+    /// The same, with workers that can run anything.
+    pub(super) fn start_with_workers(
+        purpose: &str,
+        servers: u64,
+        workers: u64,
+        slots: u64,
+    ) -> Result<Self, Failure> {
+        let [workers, slots] = [workers, slots].map(|number| number.to_string());
+        Self::begin(purpose, servers, &["--rank", "id", "--workers", &workers, "--slots", &slots])
+    }
+
+    fn begin(purpose: &str, servers: u64, options: &[&str]) -> Result<Self, Failure> {
         let name = format!("{purpose}-{}", std::process::id());
-        let mut up = command(&name, servers, rank).and_then(|mut command| command.spawn()).map_err(|error| {
+        let mut up = command(&name, servers, options).and_then(|mut command| command.spawn()).map_err(|error| {
             Failure::failed("system", format!("primus up cannot be started: {error}"), "make room, then try again")
         })?;
         let words = up.stderr.take().map(listen);
@@ -227,11 +243,10 @@ fn path(key: &str) -> String {
     format!("/v1/kv/{}", escaped(key))
 }
 
-fn command(name: &str, servers: u64, rank: &str) -> std::io::Result<Command> {
+fn command(name: &str, servers: u64, options: &[&str]) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["up", "-o", "json", "--rank", rank, "--farm", name, "--servers", &servers.to_string()]);
-    // Nobody submits anything here, and figures should not depend on who looks on.
-    command.args(["--workers", "0"]);
+    command.args(["up", "-o", "json", "--farm", name, "--servers", &servers.to_string()]);
+    command.args(options);
     command.arg("--parent").arg(std::process::id().to_string());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok(command)

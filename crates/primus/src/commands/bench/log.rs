@@ -155,7 +155,7 @@ fn run(farm: &OwnFarm, records: u64, batch: u64) -> Result<f64, Failure> {
 fn write(api: &str, text: &[u8], records: u64, batch: u64) -> Result<(), Failure> {
     let line_len = text.len() / KEYS;
     let mut body = Repeated { text, place: 0, left: records as usize * line_len };
-    let response = http::upload(api, &format!("/v1/kv?batch={batch}"), &mut body, ANSWER_TIME);
+    let response = http::upload(api, &format!("/v1/kv?batch={batch}"), http::LINES, &mut body, ANSWER_TIME);
     let answer = response.map_err(|trouble| refused(&format!("{trouble:?}")))?.bytes();
     let answer: Value = answer.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
     if answer["written"] == records { Ok(()) } else { Err(refused(&answer.to_string())) }

@@ -267,7 +267,7 @@ fn offer(leader: &Writer, to: u64) -> Result<Value, Failure> {
 
 fn write_many(api: &str, count: u64) -> Result<(), Failure> {
     let lines = "{\"key\":\"bench/transfer\",\"value\":\"lag\"}\n".repeat(count as usize);
-    let sent = http::upload(api, "/v1/kv", &mut lines.as_bytes(), ANSWER_TIME);
+    let sent = http::upload(api, "/v1/kv", http::LINES, &mut lines.as_bytes(), ANSWER_TIME);
     let is_done = sent.is_ok_and(|response| response.status == 200);
     if is_done { Ok(()) } else { Err(nothing_written()) }
 }
