@@ -45,6 +45,8 @@ const TURN_MAX: Duration = Duration::from_millis(5);
 const RECORDS_MAX: usize = 256;
 /// When the log has grown by this many bytes, it is cut, however few entries that are.
 const GROWN_MAX: usize = 64 << 20;
+/// How many reads may wait for a new leader to be ready.
+const EARLY_READS_MAX: usize = 1024;
 /// After a turn of this length others get the thread.
 const YIELD_AFTER: Duration = Duration::from_micros(500);
 
@@ -117,6 +119,8 @@ struct Running {
     parked: Parked,
     next_read: u64,
     reads: BTreeMap<u64, Read>,
+    /// Reads that wait until a new leader knows everything that its predecessors acknowledged.
+    early_reads: Vec<Read>,
     /// Reads that wait for the register to reach an index.
     late_reads: BTreeMap<u64, Vec<Read>>,
     state: View,
@@ -204,6 +208,7 @@ impl Running {
             parked: Parked::default(),
             next_read: 0,
             reads: BTreeMap::new(),
+            early_reads: Vec::new(),
             late_reads: BTreeMap::new(),
             view: watch::Sender::new(state.clone()),
             measured: Load::default(),
@@ -496,11 +501,7 @@ impl Running {
             Notice::Leader(leader, term, reason) => self.on_leader(leader, term, reason),
             Notice::Committed(entries) => entries.into_iter().for_each(|entry| self.apply(&entry)),
             Notice::Readable(number, index) => self.on_readable(number, index),
-            Notice::Unreadable(number) => {
-                if let Some(read) = self.reads.remove(&number) {
-                    read.refuse(self.unable());
-                }
-            }
+            Notice::Unreadable(number) => self.on_unreadable(number),
             Notice::Restored(snapshot) => self.restore(&snapshot),
             Notice::Refused(refusal, entries) => self.on_refused(refusal, entries),
             Notice::NotTransferred(obstacle) => {
@@ -529,7 +530,8 @@ impl Running {
             let writes = std::mem::take(&mut self.writes);
             writes.into_values().for_each(|write| _ = write.reply.send(Err(Unable::Unknown)));
             let unable = self.unable();
-            std::mem::take(&mut self.reads).into_values().for_each(|read| read.refuse(unable));
+            let reads = std::mem::take(&mut self.reads).into_values();
+            reads.chain(std::mem::take(&mut self.early_reads)).for_each(|read| read.refuse(unable));
         }
         if leader.is_some() {
             self.release_parked();
@@ -540,6 +542,7 @@ impl Running {
     fn accede(&mut self) {
         if let Some(term) = self.accession.take_if(|term| *term == self.applied_term) {
             self.tell_farm(Told::Lead(term));
+            std::mem::take(&mut self.early_reads).into_iter().for_each(|read| self.on_read(read));
         }
     }
 
@@ -627,6 +630,15 @@ impl Running {
             self.applied_term = snapshot.term;
             self.answer_late_reads();
         }
+    }
+
+    fn on_unreadable(&mut self, number: u64) {
+        let Some(read) = self.reads.remove(&number) else { return };
+        let leads = self.state.leader == Some(self.config.plan.id);
+        if leads && self.early_reads.len() < EARLY_READS_MAX {
+            return self.early_reads.push(read);
+        }
+        read.refuse(self.unable());
     }
 
     fn on_readable(&mut self, number: u64, index: u64) {
