@@ -1,11 +1,12 @@
 //! `primus demo`: a tour of elections that checks what it shows.
 //!
 //! First come simulations: every scene is a command line that anybody can type. The demo runs it through the same code,
-//! shows some of its story, and makes a claim that is computed from the report. Then come three real servers, and claims
-//! that are computed from their answers. Nothing is claimed that was not checked.
+//! shows some of its story, and makes a claim that is computed from the report. Then come real servers and
+//! workers, and claims that are computed from their answers. Nothing is claimed that was not checked.
 
 mod acts;
 mod scenes;
+mod work;
 
 use serde::Serialize;
 
@@ -20,7 +21,8 @@ use scenes::{SCENES, Shown};
 /// What to try next.
 const NEXT: &str = "\
 Next:  primus up                    a farm that stays; Ctrl-C ends it
-       primus chaos kill leader     in a second terminal, and watch: primus status --watch
+       primus run -- uname -a       in a second terminal
+       primus chaos kill leader     and watch:  primus status --watch
        primus bench failover        how fast another one leads, here
        primus simulate ring --ids 5,3,7,1,4 --start 1
        primus simulate bully --nodes 1,2,3,4,5 --crash 5 --seeds 10000
@@ -54,8 +56,10 @@ pub(super) fn run(format: Format) -> Result<Verdict, Failure> {
 fn run_text() -> Result<Verdict, Failure> {
     let version = env!("CARGO_PKG_VERSION");
     screen::print(&format!(
-        "primus {version} demo: simulated elections, then {} real servers, loopback only, gone when it ends\n",
-        acts::SERVERS
+        "primus {version} demo: simulated elections, then {} real servers and {} workers, loopback only, gone when it \
+         ends\n",
+        acts::SERVERS,
+        acts::WORKERS
     ))?;
     let mut number = 0;
     // Said before it is done, so that nobody wonders what takes its time.

@@ -1,4 +1,4 @@
-//! The part of the demo that is no simulation: three servers as real processes, killed, frozen and cut off.
+//! The part of the demo that is no simulation: servers and workers as real processes, killed, frozen and cut off.
 //!
 //! Every claim is computed from what the servers themselves answer, and the last ones from their histories and from what
 //! the system says about processes and files.
@@ -9,12 +9,14 @@ use std::time::Instant;
 use rustix::process::Signal;
 
 use super::scenes::Shown;
+use super::work;
 use crate::client::farms::{self, Farm, Started};
 use crate::commands::chaos;
 use crate::commands::own_farm::{self, OwnFarm, Reign};
 use crate::output::failure::Failure;
 
 pub(super) const SERVERS: u64 = 3;
+pub(super) const WORKERS: u64 = 2;
 const KEY: &str = "demo/colour";
 /// What somebody tries to write to a leader that is cut off.
 const LOST_KEY: &str = "demo/cut-off";
@@ -60,6 +62,26 @@ pub(super) const ACTS: &[Act] = &[
     },
     Act { title: "The network heals", command: |_| "primus chaos heal".into(), play: heal },
     Act {
+        title: "Tasks: sixty commands, each run where there is room",
+        command: |_| work::command(),
+        play: work::submit,
+    },
+    Act {
+        title: "A worker is killed while it works: what it had runs elsewhere",
+        command: |_| "primus chaos kill w1".into(),
+        play: work::kill_worker,
+    },
+    Act {
+        title: "The leader is killed, too: what runs goes on",
+        command: |_| "primus chaos kill leader".into(),
+        play: work::kill_leader,
+    },
+    Act {
+        title: "Nothing is lost, and nothing counts twice",
+        command: |play| format!("primus wait {}", play.job),
+        play: work::count,
+    },
+    Act {
         title: "Never two leaders in one term, say the histories of all servers",
         command: |_| "primus events".into(),
         play: histories,
@@ -75,6 +97,8 @@ pub(super) struct Play {
     /// The last leader that something happened to.
     fallen: u64,
     seen: Vec<Reign>,
+    /// What was submitted.
+    pub(super) job: String,
 }
 
 impl Act {
@@ -89,22 +113,22 @@ impl Act {
 }
 
 impl Play {
-    fn farm(&self) -> Result<&OwnFarm, Failure> {
+    pub(super) fn farm(&self) -> Result<&OwnFarm, Failure> {
         self.farm.as_ref().ok_or_else(|| Failure::failed("dead", "there is no farm", "start one: primus up"))
     }
 
     /// On a busy host somebody else may lead meanwhile.
-    fn settle(&mut self) -> Result<(), Failure> {
+    pub(super) fn settle(&mut self) -> Result<(), Failure> {
         self.reign = Some(self.farm()?.settled()?);
         Ok(())
     }
 
-    fn leader(&self) -> u64 {
+    pub(super) fn leader(&self) -> u64 {
         self.reign.map_or(0, |reign| reign.leader)
     }
 
     /// Notes who leads now. Is it another one, in a later term?
-    fn is_succeeded_by(&mut self, new: Reign) -> bool {
+    pub(super) fn is_succeeded_by(&mut self, new: Reign) -> bool {
         let old = self.reign.replace(new);
         self.fallen = old.map_or(0, |old| old.leader);
         self.seen.push(new);
@@ -120,7 +144,7 @@ impl Play {
 
 fn start(play: &mut Play) -> Result<Shown, Failure> {
     let started = Instant::now();
-    let farm = OwnFarm::start("demo", SERVERS)?;
+    let farm = OwnFarm::start_with_workers("demo", SERVERS, WORKERS, 1)?;
     let reign = farm.settled()?;
     let lines = vec![format!("ready after {:.0} ms, processes included", ms(started))];
     let agree = farm.servers().iter().all(|server| own_farm::believes(&server.api) == Some(reign));
@@ -238,14 +262,15 @@ fn histories(play: &mut Play) -> Result<Shown, Failure> {
     let most = leaders.values().map(BTreeSet::len).max().unwrap_or(0);
     let claim =
         format!("{} terms with a leader, {most} in each at most, as {} servers tell", leaders.len(), told.len());
-    // There were four at least: at the start, after the kill, the freeze and the cut.
-    Ok(Shown { lines, claim, held: most == 1 && leaders.len() >= 4 && told.len() as u64 == SERVERS })
+    // There were five at least: at the start, after both kills, the freeze and the cut.
+    Ok(Shown { lines, claim, held: most == 1 && leaders.len() >= 5 && told.len() as u64 == SERVERS })
 }
 
 fn end(play: &mut Play) -> Result<Shown, Failure> {
     let last = play.farm()?.now()?;
     drop(play.farm.take());
-    let processes = last.servers.iter().filter_map(|server| server.pid).chain([last.pid]);
+    let workers = last.workers.iter().filter_map(|worker| worker.pid);
+    let processes = last.servers.iter().filter_map(|server| server.pid).chain(workers).chain([last.pid]);
     let left = processes.filter(|pid| farms::is_alive(*pid)).count();
     let is_known = Farm::all()?.iter().any(|farm| farm.name == last.name);
     let has_folder = last.dir.exists();
@@ -269,7 +294,7 @@ fn api(farm: &Farm, id: u64) -> String {
     farm.servers.iter().find(|server| server.id == id).map(|server| server.api.clone()).unwrap_or_default()
 }
 
-fn ms(since: Instant) -> f64 {
+pub(super) fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1000.0
 }
 
