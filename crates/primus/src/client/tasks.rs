@@ -2,7 +2,8 @@
 //!
 //! Everything that is asked here may be asked again: reads change nothing, a job that is submitted twice under one key
 //! exists once, and what is cancelled twice is cancelled. So whoever asks goes from server to server until one answers,
-//! and a leader that dies meanwhile is nothing but a pause.
+//! and a leader that dies meanwhile is nothing but a pause. Only what was cancelled and then forgotten cannot be told from
+//! what never was; who may have been heard the first time says so.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,12 +11,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::http::{Request, Response, Trouble, escaped};
-use super::{Client, refusal, strange_answer, understood};
+use super::{Client, listens, refusal, strange_answer, understood};
 use crate::args::Place;
 use crate::output::failure::Failure;
 
 /// How long one server may take to answer, the first time and later: one that is frozen says nothing.
 const ANSWER_TIMES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
+/// How much longer an order may take than a question: a job can have millions of tasks.
+const ORDER_TIME: Duration = Duration::from_secs(10);
 /// How long a farm may have nobody who answers.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait before asking again.
@@ -83,7 +86,12 @@ impl Caller {
 
     /// Has something done that may be done twice.
     pub(crate) fn post(&mut self, path: &str, body: &Value) -> Result<Value, Failure> {
-        self.ask(&Request::post(path, body.to_string().as_bytes()), None, Duration::ZERO)
+        // A server that is frozen must not use up the time that a busy one may need.
+        let is_alive = |address: &String| listens(address);
+        if let Some(place) = self.client.addresses.iter().position(is_alive) {
+            self.client.addresses.rotate_left(place);
+        }
+        self.ask(&Request::post(path, body.to_string().as_bytes()), None, ORDER_TIME)
     }
 
     /// A job or a task (its path), when it has ended or this much time has passed.
@@ -124,6 +132,8 @@ impl Caller {
     ) -> Result<T, Failure> {
         let until = Instant::now() + PATIENCE;
         let (mut unreachable, mut silent) = (0, 0);
+        // May an earlier attempt have been carried out?
+        let mut is_heard = false;
         loop {
             let Some(address) = self.client.addresses.first().cloned() else {
                 return Err(self.client.unreachable());
@@ -131,7 +141,13 @@ impl Caller {
             let time = ANSWER_TIMES[silent.min(ANSWER_TIMES.len() - 1)] + extra;
             let sent = request.send_with(field, &address, time);
             let last = match sent.and_then(|response| read(response).map_err(Trouble::NoAnswer)) {
-                Ok(Err(failure)) if is_passing(&failure) => failure,
+                Ok(Err(failure)) if is_passing(&failure) => {
+                    is_heard |= failure.code() == "unknown_outcome";
+                    failure
+                }
+                Ok(Err(failure)) if is_heard && request.method == "POST" && failure.code() == "not_found" => {
+                    return Err(perhaps_done(&failure));
+                }
                 Ok(answer) => {
                     self.is_met = true;
                     return answer;
@@ -141,7 +157,7 @@ impl Caller {
                     self.client.unreachable()
                 }
                 Err(Trouble::NoAnswer(_)) => {
-                    silent += 1;
+                    (silent, is_heard) = (silent + 1, true);
                     self.client.unreachable()
                 }
             };
@@ -158,6 +174,12 @@ impl Caller {
 /// Will it be otherwise in a moment? A full queue will not.
 fn is_passing(failure: &Failure) -> bool {
     matches!(failure.code(), "no_leader" | "busy" | "unknown_outcome")
+}
+
+/// It is not there any more, and we may be the reason.
+fn perhaps_done(failure: &Failure) -> Failure {
+    let message = format!("no answer came back at first, and now {}: it may have been done", failure.message());
+    Failure::failed("unknown_outcome", message, "look with primus jobs")
 }
 
 fn is_loopback(address: std::net::IpAddr) -> bool {
@@ -203,6 +225,9 @@ pub(crate) fn nothing() -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -221,6 +246,36 @@ mod tests {
             assert_eq!(path_of(id).ok().as_deref(), expected, "{id}");
         }
         assert_eq!(task_path("12").unwrap(), "/v1/tasks/12");
+    }
+
+    /// A server that answers each connection in turn with one of these, and says nothing where there is none.
+    fn server(answers: Vec<Option<&'static str>>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it has an address").to_string();
+        thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().expect("somebody calls");
+                _ = stream.read(&mut [0; 4096]);
+                if let Some(answer) = answer {
+                    _ = write!(stream, "HTTP/1.1 {answer}");
+                }
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn what_is_gone_after_an_unheard_order_may_have_been_done() {
+        const ALIVE: Option<&str> = Some("200 OK\r\ncontent-length: 0\r\n\r\n");
+        const GONE: Option<&str> = Some(
+            "404 Not Found\r\n\r\n{\"error\":{\"code\":\"not_found\",\"message\":\"there is no job 1\",\"hint\":\"h\"}}",
+        );
+        for (answers, expected) in [(vec![ALIVE, None, GONE], "unknown_outcome"), (vec![ALIVE, GONE], "not_found")]
+        {
+            let client = Client { addresses: vec![server(answers)] };
+            let refused = Caller { client, is_met: false }.post("/v1/jobs/1/cancel", &nothing());
+            assert_eq!(refused.expect_err("it is gone").code(), expected);
+        }
     }
 
     #[test]
