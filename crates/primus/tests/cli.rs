@@ -371,7 +371,8 @@ fn help_groups_the_commands_and_its_examples_work() {
     examples.sort();
     examples.dedup();
     // A bench measures a million nodes: that is no test. What needs a farm is tested where there is one.
-    let runs_here = |line: &&String| !["bench", "up", "chaos"].iter().any(|command| line.starts_with(command));
+    let runs_here =
+        |line: &&String| !["bench", "up", "chaos", "run"].iter().any(|command| line.starts_with(command));
     for line in examples.iter().filter(runs_here) {
         primus(line).good();
     }

@@ -363,6 +363,8 @@ fn a_farm_ends_after_its_time() {
     let place = Place::new();
     let ran = place.primus("up --servers 1 --for 100ms");
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    assert!(ran.stdout.starts_with("farm local: one server and 2 workers, server 1 leads\n"), "{ran:?}");
+    let ran = place.primus("up --servers 1 --workers 0 --for 100ms");
     assert!(ran.stdout.starts_with("farm local: one server, server 1 leads\n"), "{ran:?}");
     assert!(place.known().is_empty());
 }

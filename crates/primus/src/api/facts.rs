@@ -242,6 +242,8 @@ pub(crate) struct WorkerFacts {
     slots: u32,
     running: Option<u64>,
     alive: bool,
+    /// Does the ledger know of it, so that it may get work?
+    registered: bool,
     draining: bool,
     score: Option<f64>,
 }
@@ -257,11 +259,13 @@ pub(super) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
         slots,
         running: None,
         alive: false,
+        registered: false,
         draining: false,
         score: None,
     };
     for (name, registration) in foreman.ledger().workers() {
-        let known = WorkerFacts { draining: registration.is_draining, ..facts(name, registration.slots.into()) };
+        let draining = registration.is_draining;
+        let known = WorkerFacts { registered: true, draining, ..facts(name, registration.slots.into()) };
         all.insert(name.clone(), known);
     }
     for (name, slots, _, score) in foreman.present() {

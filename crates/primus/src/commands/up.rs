@@ -29,7 +29,7 @@ use home::Home;
 
 /// How long a farm may take to have a leader.
 const LEADER_TIME: Duration = Duration::from_secs(30);
-/// How long all servers may take to agree, once one knows a leader.
+/// How long all servers may take to agree, and all workers to join, once one knows a leader.
 const AGREEMENT_TIME: Duration = Duration::from_secs(2);
 /// How often to look at the children and for requests.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -112,7 +112,7 @@ fn wait_for_leader(fleet: &mut Fleet<'_>, stop: &Stop) -> Result<Start, Failure>
             let since = *first_seen.get_or_insert_with(Instant::now);
             let agree =
                 views.len() == fleet.farm.servers.len() && views.iter().all(|view| view["leader"] == leader);
-            if agree || since.elapsed() > AGREEMENT_TIME {
+            if (agree && workers_are_here(fleet)) || since.elapsed() > AGREEMENT_TIME {
                 return Ok(Start::Leader(leader));
             }
         }
@@ -120,6 +120,17 @@ fn wait_for_leader(fleet: &mut Fleet<'_>, stop: &Stop) -> Result<Start, Failure>
     }
     let message = format!("no server leads after {} s", LEADER_TIME.as_secs());
     Err(Failure::no_leader(message, format!("look at the logs in {}, kept by --dir", fleet.farm.dir.display())))
+}
+
+/// Has every worker joined? Whoever reads that the farm is ready may name one at once.
+fn workers_are_here(fleet: &Fleet<'_>) -> bool {
+    if fleet.farm.workers.is_empty() {
+        return true;
+    }
+    let Ok(status) = fleet.client().latest("/v1/status") else { return false };
+    let joined = status["workers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_here = |name: &str| joined.iter().any(|worker| worker["name"] == name && worker["registered"] == true);
+    fleet.farm.workers.iter().all(|worker| is_here(&worker.name))
 }
 
 /// Looks after the servers until somebody asks for the end or the time is over.
