@@ -106,6 +106,11 @@ impl<M: Machine> World<M> {
         self.step(node, Input::LinkUp(peer))
     }
 
+    /// The link to a peer was lost. `None` if the node is crashed or unknown.
+    pub fn link_down(&mut self, node: NodeId, peer: NodeId) -> Option<Taken<M>> {
+        self.step(node, Input::LinkDown(peer))
+    }
+
     /// The message at this place of [`World::in_flight`] reaches its end.
     ///
     /// # Panics

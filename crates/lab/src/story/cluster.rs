@@ -5,10 +5,12 @@
 //!                     [asking=one-by-one] [reminders] [leader=NAME]
 //! cluster ring ID…    [winner=lowest|highest] [preempt=true|false] [reminders] [leader=ID]
 //! cluster control ID… [algorithm=bully|ring] [rank=id|load] [scores=20,43,7] [preempt=true|false] [leader=ID]
+//! cluster farm ID… wN… [slots=N] [leader=ID]
 //! ```
 //!
 //! Ranked by address, the names are addresses and the ids are 1, 2, … in the order given. `known` tells every
-//! node the others' scores beforehand. `control` are whole servers, election and log together. `leader` lets that node win before the story begins. Explorations open
+//! node the others' scores beforehand. `control` are whole servers, election and log together; `farm` are
+//! their foremen and workers, and `leader` says whom all workers serve. Elsewhere `leader` lets that node win before the story begins. Explorations open
 //! with the same line, so that what they find can be told as a story.
 
 use std::collections::BTreeMap;
@@ -19,6 +21,7 @@ use primus_core::load::Score;
 use primus_core::rank::Address;
 use primus_core::{Delay, Input, Machine, NodeId, Outbox, Round};
 
+use super::farm;
 use super::servers::ServerRecipe;
 
 /// What a line describes.
@@ -30,6 +33,8 @@ pub enum Cluster {
     Ring(Description<RingRecipe>),
     /// Whole servers.
     Control(Description<ServerRecipe>),
+    /// Servers as farms see them, and workers.
+    Farm(farm::Description),
 }
 
 /// Nodes, how to make them, and who leads when the story begins.
@@ -102,7 +107,8 @@ impl Cluster {
             (["bully", names @ ..], options) => BullyRecipe::describe(names, options).map(Self::Bully),
             (["ring", names @ ..], options) => RingRecipe::describe(names, options).map(Self::Ring),
             (["control", names @ ..], options) => ServerRecipe::describe(names, options).map(Self::Control),
-            _ => Err("say which: cluster bully, cluster ring or cluster control".to_owned()),
+            (["farm", names @ ..], options) => farm::Description::parse(names, options).map(Self::Farm),
+            _ => Err("say which: cluster bully, cluster ring, cluster control or cluster farm".to_owned()),
         }
     }
 }

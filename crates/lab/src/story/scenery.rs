@@ -140,6 +140,19 @@ impl<M: Machine> Scenery<M> {
         Ok(())
     }
 
+    /// Does it stand still?
+    pub(super) fn is_frozen(&self, node: NodeId) -> bool {
+        self.frozen.contains(&node)
+    }
+
+    /// Everything that is on its way from one node to another is gone.
+    pub(super) fn lose(&mut self, from: NodeId, to: NodeId) {
+        let is_it = |envelope: &Envelope<_>| (envelope.from, envelope.to) == (from, to);
+        while let Some(place) = self.world.in_flight().iter().position(is_it) {
+            self.world.drop(place);
+        }
+    }
+
     /// Repeats a step until there is nothing left to do.
     pub(super) fn repeat(
         &mut self,

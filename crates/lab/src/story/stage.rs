@@ -28,6 +28,7 @@ use primus_core::NodeId;
 use primus_core::election::{Command, Election, Timer};
 
 use super::cluster::{self, Cluster, Description, Recipe};
+use super::farm::Farm;
 use super::scenery::{Manner, Scenery};
 use super::servers::Servers;
 use crate::world::{Envelope, World};
@@ -50,6 +51,7 @@ pub fn set(cluster: Cluster, printed: &mut Vec<String>) -> Result<Box<dyn Stage>
         Cluster::Bully(description) => Ok(Box::new(Cast::new(description, printed)?)),
         Cluster::Ring(description) => Ok(Box::new(Cast::new(description, printed)?)),
         Cluster::Control(description) => Ok(Box::new(Servers::new(description)?)),
+        Cluster::Farm(description) => Ok(Box::new(Farm::new(description)?)),
     }
 }
 
