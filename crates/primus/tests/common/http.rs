@@ -11,8 +11,18 @@ pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// The status and JSON that came back.
 pub(crate) fn ask(api: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<(u16, Value)> {
+    request(api, &format!("{method} {path} HTTP/1.1"), body)
+}
+
+/// Submits a job that exists once under this key, however often it is submitted.
+pub(crate) fn submit(api: SocketAddr, key: &str, job: &Value) -> io::Result<(u16, Value)> {
+    request(api, &format!("POST /v1/jobs HTTP/1.1\r\nidempotency-key: {key}"), &job.to_string())
+}
+
+/// The head is what comes before the headers that all requests have.
+fn request(api: SocketAddr, head: &str, body: &str) -> io::Result<(u16, Value)> {
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nhost: {api}\r\nconnection: close\r\ncontent-length: {length}");
+    let head = format!("{head}\r\nhost: {api}\r\nconnection: close\r\ncontent-length: {length}");
     let text = exchange(api, format!("{head}\r\n\r\n{body}").as_bytes())?;
     let broken = || io::Error::from(io::ErrorKind::UnexpectedEof);
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(broken)?;

@@ -6,6 +6,7 @@ pub(crate) mod clients;
 pub(crate) mod http;
 pub(crate) mod network;
 pub(crate) mod place;
+pub(crate) mod submitters;
 
 use std::fs;
 use std::thread;

@@ -122,11 +122,20 @@ impl Farm<'_> {
 
     /// The processes of the servers that run.
     pub(crate) fn pids(&self) -> Vec<u64> {
+        self.pids_of("servers")
+    }
+
+    /// The processes of the workers that run.
+    pub(crate) fn worker_pids(&self) -> Vec<u64> {
+        self.pids_of("workers")
+    }
+
+    fn pids_of(&self, nodes: &str) -> Vec<u64> {
         let name = self.ready["farm"].as_str().expect("a farm has a name");
         let file = fs::read(self.place.dir.join(format!("run/primus/{name}.json"))).expect("the farm is known");
         let farm: Value = serde_json::from_slice(&file).expect("the file is JSON");
-        let servers = farm["servers"].as_array().expect("servers are a list");
-        servers.iter().filter_map(|server| server["pid"].as_u64()).collect()
+        let nodes = farm[nodes].as_array().expect("nodes are a list");
+        nodes.iter().filter_map(|node| node["pid"].as_u64()).collect()
     }
 
     /// The leader, once there is one that is not this one.

@@ -1,0 +1,365 @@
+//! Clients that submit jobs whose tasks leave traces, one that watches the results, and the judgement on both.
+//!
+//! A task's first act is to append its name and its attempt to one file, so the file tells what was started, and in which
+//! order. A job is submitted under a key until somebody acknowledges it, so in the end there must be exactly these jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use primus_lab::chance::Chance;
+use serde_json::{Value, json};
+
+use super::clients::StopAtEnd;
+use super::eventually;
+use super::http::{ask, submit};
+use super::place::Place;
+
+const SUBMITTERS: u64 = 2;
+/// How many tasks may wait or run. Few, so that submissions go on until the end.
+const OPEN_MAX: u64 = 300;
+const JOB_TASKS_MAX: u64 = 30;
+/// How many of the newest tasks the watcher asks for; far more than may be open.
+const WATCHED: usize = 1000;
+const PAGE: usize = 2000;
+const PAUSE: Duration = Duration::from_millis(50);
+/// Every how many jobs one is submitted again at the end.
+const AGAIN_EVERY: usize = 10;
+
+/// What all submitters did, and what was seen of it.
+pub(crate) struct Submitters {
+    seed: u64,
+    /// How many tasks there will be.
+    tasks: u64,
+    traces: PathBuf,
+    /// Where the servers are; they move when the whole farm is started again.
+    api: Mutex<Vec<SocketAddr>>,
+    began: Instant,
+    claimed: AtomicU64,
+    jobs: Mutex<BTreeMap<u64, Acknowledged>>,
+    /// The results that were seen first.
+    seen: Mutex<BTreeMap<String, Seen>>,
+    stop: AtomicBool,
+}
+
+/// What a task is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nature {
+    /// It may run again if its worker dies.
+    Ordinary,
+    /// It must not start twice.
+    Once,
+    /// It fails the first time, and may be retried.
+    FailsFirst,
+}
+
+/// A job that was acknowledged.
+struct Acknowledged {
+    nature: Nature,
+    tasks: u64,
+    key: String,
+    body: Value,
+}
+
+/// A result, and how long the file of traces was when it had been seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    result: Outcome,
+    traces_len: u64,
+}
+
+/// What is recorded of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Outcome {
+    state: String,
+    attempt: Option<Attempt>,
+}
+
+/// Term, then sequence.
+type Attempt = (u64, u64);
+
+/// One start, and where in the file it is noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Trace {
+    attempt: Attempt,
+    offset: u64,
+}
+
+impl Submitters {
+    pub(crate) fn new(place: &Place, api: &[SocketAddr], seed: u64, tasks: u64) -> Self {
+        let traces = place.dir.join("traces");
+        fs::write(&traces, "").expect("a file can be written");
+        Self {
+            seed,
+            tasks,
+            traces,
+            api: Mutex::new(api.to_vec()),
+            began: Instant::now(),
+            claimed: AtomicU64::new(0),
+            jobs: Mutex::default(),
+            seen: Mutex::default(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    /// Does this while they work. Whatever happens meanwhile, they must end, or the test never would.
+    pub(crate) fn while_they_work<T>(&self, act: impl FnOnce() -> T) -> T {
+        thread::scope(|scope| {
+            let _stop = StopAtEnd(&self.stop);
+            for number in 0..SUBMITTERS {
+                scope.spawn(move || self.work(Chance::new(self.seed ^ (number << 32)), number));
+            }
+            scope.spawn(|| self.watch());
+            let done = act();
+            eventually("all jobs to be acknowledged", || (self.acknowledged() == self.tasks).then_some(()));
+            done
+        })
+    }
+
+    /// The farm was started again, and is here now.
+    pub(crate) fn move_to(&self, api: &[SocketAddr]) {
+        *self.api.lock().expect("nobody panics while asking") = api.to_vec();
+    }
+
+    /// How many tasks are known to have ended.
+    pub(crate) fn ended(&self) -> u64 {
+        self.seen.lock().expect("nobody panics while noting").len() as u64
+    }
+
+    /// Waits until so many more tasks have ended, or until there are none left to be submitted.
+    pub(crate) fn wait_for(&self, count: u64) {
+        let wanted = self.ended() + count;
+        // Each of them may take its time: what must not happen is that none ends.
+        while self.ended() < wanted && !self.are_done() {
+            let before = self.ended();
+            eventually("a task to end", || (self.ended() > before || self.are_done()).then_some(()));
+        }
+    }
+
+    /// Is there nothing left to submit?
+    pub(crate) fn are_done(&self) -> bool {
+        self.claimed.load(Ordering::Relaxed) == self.tasks
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.jobs.lock().expect("nobody panics while noting").values().map(|job| job.tasks).sum()
+    }
+
+    /// One submitter, until there is nothing left to submit.
+    fn work(&self, mut chance: Chance, submitter: u64) {
+        for number in 0u64.. {
+            while self.claimed.load(Ordering::Relaxed) >= self.ended() + OPEN_MAX {
+                if self.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                thread::sleep(PAUSE / 10);
+            }
+            let Some(tasks) = self.claim(chance.between(1, JOB_TASKS_MAX)) else { return };
+            let nature = chance.pick(&[Nature::Ordinary, Nature::Ordinary, Nature::Once, Nature::FailsFirst]);
+            let body = self.body(nature, tasks, &mut chance);
+            let key = format!("{submitter}-{number}");
+            let job = self.submit(&mut chance, &key, &body)["job"].as_str().and_then(|job| job.parse().ok());
+            let job = job.expect("a job has a number");
+            let acknowledged = Acknowledged { nature, tasks, key, body };
+            let before = self.jobs.lock().expect("nobody panics while noting").insert(job, acknowledged);
+            assert!(before.is_none(), "seed {}: two jobs are job {job}", self.seed);
+        }
+    }
+
+    /// As many tasks as there are left, up to this many; none if there are none.
+    fn claim(&self, most: u64) -> Option<u64> {
+        let take = |claimed: u64| (claimed < self.tasks).then(|| self.tasks.min(claimed + most));
+        let before = self.claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        Some(most.min(self.tasks - before))
+    }
+
+    /// A task leaves its trace, then takes 5 to 50 ms. Each line is how long one takes.
+    fn body(&self, nature: Nature, tasks: u64, chance: &mut Chance) -> Value {
+        let lines: Vec<String> = (0..tasks).map(|_| format!("0.{:03}", chance.between(5, 50))).collect();
+        let trace = r#"echo "$PRIMUS_TASK $PRIMUS_ATTEMPT" >> "$0""#;
+        let script = match nature {
+            Nature::Ordinary | Nature::Once => format!("{trace}; exec sleep {{}}"),
+            // Only the first that comes here can make the folder.
+            Nature::FailsFirst => {
+                format!(r#"{trace}; mkdir "$0.$PRIMUS_TASK" 2> /dev/null && exit 1; exec sleep {{}}"#)
+            }
+        };
+        let retries = if nature == Nature::FailsFirst { 3 } else { 0 };
+        let command = json!(["sh", "-c", script, self.traces]);
+        json!({ "command": command, "lines": lines, "no_rerun": nature == Nature::Once, "retries": retries })
+    }
+
+    /// Submits it at one server after the other until it is acknowledged.
+    fn submit(&self, chance: &mut Chance, key: &str, body: &Value) -> Value {
+        eventually("a job to be acknowledged", || match submit(self.one_of_them(chance), key, body) {
+            Ok((200 | 201, answer)) => Some(answer),
+            Ok((503, _)) | Err(_) => None,
+            Ok((status, answer)) => panic!("submit: {status} {answer}"),
+        })
+    }
+
+    fn one_of_them(&self, chance: &mut Chance) -> SocketAddr {
+        chance.pick(&self.api.lock().expect("nobody panics while asking"))
+    }
+
+    /// Notes every result as soon as it can be seen. It stays where it is answered: a frozen server would cost it seconds.
+    fn watch(&self) {
+        let mut chance = Chance::new(!self.seed);
+        let mut api = self.one_of_them(&mut chance);
+        while !self.stop.load(Ordering::Relaxed) {
+            if self.look(api, &format!("limit={WATCHED}")).is_none() {
+                api = self.one_of_them(&mut chance);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Asks for one page of tasks and notes which have ended. What does the page say? None if nobody answers.
+    fn look(&self, api: SocketAddr, page: &str) -> Option<Value> {
+        let path = format!("/v1/tasks?{page}&fields=task,state,attempt");
+        let answer = match ask(api, "GET", &path, "") {
+            Ok((200, answer)) => answer,
+            Ok((503, _)) | Err(_) => return None,
+            Ok((status, answer)) => panic!("tasks: {status} {answer}"),
+        };
+        // Only now: whatever starts from here on starts after the result was there to be seen.
+        let traces_len = fs::metadata(&self.traces).expect("the file of traces is there").len();
+        let items = answer["items"].as_array().expect("tasks are a list");
+        let mut seen = self.seen.lock().expect("nobody panics while noting");
+        for item in items {
+            let state = item["state"].as_str().expect("a state is text");
+            if ["queued", "running"].contains(&state) {
+                continue;
+            }
+            let result = Outcome { state: state.to_owned(), attempt: item["attempt"].as_str().map(attempt) };
+            let task = item["task"].as_str().expect("a task has a name").to_owned();
+            let first = seen.entry(task.clone()).or_insert(Seen { result: result.clone(), traces_len });
+            assert_eq!(first.result, result, "seed {}: {task} has two results", self.seed);
+        }
+        drop(seen);
+        Some(answer)
+    }
+
+    /// Waits until every task has ended; then whoever submits a job again learns that it is there already.
+    pub(crate) fn wait_for_all(&self) {
+        let mut chance = Chance::new(self.seed);
+        eventually("all tasks to end", || (self.count_all(&mut chance)? == self.ended()).then_some(()));
+        assert_eq!(self.ended(), self.tasks, "seed {}: tasks that nobody wanted, or too few", self.seed);
+        let jobs = self.jobs.lock().expect("nobody panics while noting");
+        for (number, job) in jobs.iter().step_by(AGAIN_EVERY) {
+            let again = self.submit(&mut chance, &job.key, &job.body);
+            assert_eq!((&again["job"], &again["created"]), (&json!(number.to_string()), &json!(false)));
+        }
+    }
+
+    /// Looks at all tasks. How many are there?
+    fn count_all(&self, chance: &mut Chance) -> Option<u64> {
+        let (mut count, mut page) = (0, format!("limit={PAGE}"));
+        loop {
+            let answer = self.look(self.one_of_them(chance), &page)?;
+            count += answer["items"].as_array()?.len() as u64;
+            let Some(next) = answer["next"].as_str() else { return Some(count) };
+            page = format!("limit={PAGE}&after={next}");
+        }
+    }
+
+    /// Compares results and traces, when nothing runs any more.
+    pub(crate) fn judge(&self, lost_max: u64) {
+        let (jobs, seen) = (self.jobs.lock().expect("all have ended"), self.seen.lock().expect("all have ended"));
+        let traces = self.traces();
+        let names = |(number, job): (&u64, &Acknowledged)| {
+            let (number, nature) = (*number, job.nature);
+            (1..=job.tasks).map(move |index| (format!("{number}.{index}"), nature)).collect::<Vec<_>>()
+        };
+        let tasks: BTreeMap<String, Nature> = jobs.iter().flat_map(names).collect();
+        let (wanted, ended): (BTreeSet<_>, BTreeSet<_>) = (tasks.keys().collect(), seen.keys().collect());
+        assert_eq!(wanted, ended, "seed {}: not the tasks that were acknowledged", self.seed);
+        let unknown = traces.keys().find(|task| !tasks.contains_key(*task));
+        assert_eq!(unknown, None, "seed {}: a task that nobody wanted", self.seed);
+        for (task, nature) in &tasks {
+            let starts = traces.get(task).map_or(&[][..], Vec::as_slice);
+            let wrong = wrong(*nature, &seen[task].result, starts);
+            assert_eq!(wrong, None, "seed {}: {task}, {nature:?}: {:?} {starts:?}", self.seed, seen[task]);
+        }
+        let late = self.late(&seen, &traces);
+        let lost = seen.values().filter(|seen| seen.result.state == "lost").count();
+        self.tell(&tasks, &traces, late, lost);
+        assert!(lost as u64 <= lost_max, "seed {}: {lost} lost", self.seed);
+    }
+
+    /// How many starts came after the result was seen? All of them must have been handed out before: an attempt that is no
+    /// newer than another one that had begun by then was, and waited somewhere, as at a worker that was frozen.
+    fn late(&self, seen: &BTreeMap<String, Seen>, traces: &BTreeMap<String, Vec<Trace>>) -> usize {
+        let all: Vec<Trace> = traces.values().flatten().copied().collect();
+        let mut late = 0;
+        for (task, Seen { traces_len, .. }) in seen {
+            for start in traces.get(task).into_iter().flatten().filter(|start| start.offset >= *traces_len) {
+                let before = all.iter().filter(|trace| trace.offset < *traces_len);
+                let newest = before.map(|trace| trace.attempt).max();
+                let is_explained = newest.is_some_and(|newest| start.attempt <= newest);
+                assert!(is_explained, "seed {}: {task} was handed out though it had ended: {start:?}", self.seed);
+                late += 1;
+            }
+        }
+        late
+    }
+
+    fn tell(
+        &self,
+        tasks: &BTreeMap<String, Nature>,
+        traces: &BTreeMap<String, Vec<Trace>>,
+        late: usize,
+        lost: usize,
+    ) {
+        let count = |nature| tasks.values().filter(|its| **its == nature).count();
+        let starts: usize = traces.values().map(Vec::len).sum();
+        let is_double = |(task, starts): &(&String, &Vec<Trace>)| {
+            starts.len() > 1 && tasks.get(*task) == Some(&Nature::Ordinary)
+        };
+        let double = traces.iter().filter(is_double).count();
+        println!(
+            "seed {}: {} tasks: {} ordinary, {} once, {} fail first; {starts} starts; {double} ordinary ones started \
+             twice; {late} starts after the end; {lost} lost; {:.1} s",
+            self.seed,
+            tasks.len(),
+            count(Nature::Ordinary),
+            count(Nature::Once),
+            count(Nature::FailsFirst),
+            self.began.elapsed().as_secs_f64()
+        );
+    }
+
+    /// What was started, by task.
+    fn traces(&self) -> BTreeMap<String, Vec<Trace>> {
+        let text = fs::read_to_string(&self.traces).expect("the file of traces is there");
+        let (mut traces, mut offset) = (BTreeMap::<String, Vec<Trace>>::new(), 0);
+        for line in text.lines() {
+            let (task, start) = line.split_once(' ').expect("a trace is a task and an attempt");
+            traces.entry(task.to_owned()).or_default().push(Trace { attempt: attempt(start), offset });
+            offset += line.len() as u64 + 1;
+        }
+        traces
+    }
+}
+
+/// What is wrong with this result of a task that was started so often, if anything is.
+fn wrong(nature: Nature, result: &Outcome, starts: &[Trace]) -> Option<&'static str> {
+    let is_traced = starts.iter().any(|start| Some(start.attempt) == result.attempt);
+    match (nature, result.state.as_str()) {
+        (Nature::Once, _) if starts.len() > 1 => Some("it must not start twice"),
+        (_, "done") if !is_traced => Some("the attempt that ended was never started"),
+        (_, "done") | (Nature::Once, "lost") => None,
+        _ => Some("it must not end so"),
+    }
+}
+
+fn attempt(text: &str) -> Attempt {
+    let parts =
+        text.split_once('-').and_then(|(term, sequence)| Some((term.parse().ok()?, sequence.parse().ok()?)));
+    parts.unwrap_or_else(|| panic!("{text:?} is no attempt"))
+}
