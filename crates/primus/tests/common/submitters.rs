@@ -1,6 +1,6 @@
 //! Clients that submit jobs whose tasks leave traces, one that watches the results, and the judgement on both.
 //!
-//! A task's first act is to append its name and its attempt to one file, so the file tells what was started, and in which
+//! A task's first act is to append its name, its attempt and its worker to one file, so the file tells what was started, and in which
 //! order. A job is submitted under a key until somebody acknowledges it, so in the end there must be exactly these jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,9 +84,10 @@ struct Outcome {
 type Attempt = (u64, u64);
 
 /// One start, and where in the file it is noted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Trace {
     attempt: Attempt,
+    worker: String,
     offset: u64,
 }
 
@@ -181,7 +182,8 @@ impl Submitters {
     /// A task leaves its trace, then takes 5 to 50 ms. Each line is how long one takes.
     fn body(&self, nature: Nature, tasks: u64, chance: &mut Chance) -> Value {
         let lines: Vec<String> = (0..tasks).map(|_| format!("0.{:03}", chance.between(5, 50))).collect();
-        let trace = r#"echo "$PRIMUS_TASK $PRIMUS_ATTEMPT" >> "$0""#;
+        // A task begins in its worker's own folder: `farm/w1/home`.
+        let trace = r#"w=${PWD%/*}; echo "$PRIMUS_TASK $PRIMUS_ATTEMPT ${w##*/}" >> "$0""#;
         let script = match nature {
             Nature::Ordinary | Nature::Once => format!("{trace}; exec sleep {{}}"),
             // Only the first that comes here can make the folder.
@@ -295,14 +297,14 @@ impl Submitters {
     /// How many starts came after the result was seen? All of them must have been handed out before: an attempt that is no
     /// newer than another one that had begun by then was, and waited somewhere, as at a worker that was frozen.
     fn late(&self, seen: &BTreeMap<String, Seen>, traces: &BTreeMap<String, Vec<Trace>>) -> usize {
-        let all: Vec<Trace> = traces.values().flatten().copied().collect();
         let mut late = 0;
-        for (task, Seen { traces_len, .. }) in seen {
+        for (task, Seen { traces_len, result }) in seen {
             for start in traces.get(task).into_iter().flatten().filter(|start| start.offset >= *traces_len) {
-                let before = all.iter().filter(|trace| trace.offset < *traces_len);
+                let before = traces.values().flatten().filter(|trace| trace.offset < *traces_len);
                 let newest = before.map(|trace| trace.attempt).max();
                 let is_explained = newest.is_some_and(|newest| start.attempt <= newest);
                 assert!(is_explained, "seed {}: {task} was handed out though it had ended: {start:?}", self.seed);
+                println!("{task}: {start:?} came after {result:?} had been seen");
                 late += 1;
             }
         }
@@ -339,8 +341,10 @@ impl Submitters {
         let text = fs::read_to_string(&self.traces).expect("the file of traces is there");
         let (mut traces, mut offset) = (BTreeMap::<String, Vec<Trace>>::new(), 0);
         for line in text.lines() {
-            let (task, start) = line.split_once(' ').expect("a trace is a task and an attempt");
-            traces.entry(task.to_owned()).or_default().push(Trace { attempt: attempt(start), offset });
+            let words: Vec<&str> = line.split(' ').collect();
+            let [task, start, worker] = words[..] else { panic!("{line:?} is no trace") };
+            let trace = Trace { attempt: attempt(start), worker: worker.to_owned(), offset };
+            traces.entry(task.to_owned()).or_default().push(trace);
             offset += line.len() as u64 + 1;
         }
         traces
