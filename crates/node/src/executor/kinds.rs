@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use primus_core::ledger::Held;
+
+/// The runtime's own timers count whole milliseconds and are late by up to two; the rest of a sleep is the system's.
+const COARSE: Duration = Duration::from_millis(2);
 
 /// What handlers a worker has.
 #[derive(Clone)]
@@ -66,7 +70,13 @@ async fn sleep(call: Call) -> Answer {
     let text = if call.input.is_empty() { call.argument.into_bytes() } else { call.input };
     let text = String::from_utf8_lossy(&text);
     let length_ms = text.trim().parse().map_err(|_| format!("{text:?} is no number of milliseconds"))?;
-    tokio::time::sleep(Duration::from_millis(length_ms)).await;
+    let began = Instant::now();
+    let length = Duration::from_millis(length_ms);
+    tokio::time::sleep(length.saturating_sub(COARSE)).await;
+    let rest = length.saturating_sub(began.elapsed());
+    if !rest.is_zero() {
+        _ = tokio::task::spawn_blocking(move || thread::sleep(rest)).await;
+    }
     Ok(Vec::new())
 }
 
