@@ -162,7 +162,10 @@ pub fn state(register: &[u8], ledger: &Ledger) -> Bytes {
     let mut bytes = BytesMut::with_capacity(8 + register.len());
     bytes.put_u64(register.len() as u64);
     bytes.put_slice(register);
-    postcard::to_extend(ledger, Vec::from(bytes)).expect("a ledger can always be written").into()
+    let mut bytes = postcard::to_extend(ledger, Vec::from(bytes)).expect("a ledger can always be written");
+    // It is kept for a long time.
+    bytes.shrink_to_fit();
+    bytes.into()
 }
 
 /// The bytes of register and ledger in a whole state.

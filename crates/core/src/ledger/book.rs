@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::entry::{Batch, Entry, Report, Start, Target};
 use super::job::{Job, JobId, Spec};
+use super::kept::{Kept, Names};
 use super::task::{Attempt, Held, Outcome, State, TaskId, Verdict};
 
 /// What a farm agrees on.
@@ -16,7 +17,9 @@ pub struct Ledger {
     last_job: u64,
     keys: BTreeMap<String, JobId>,
     /// The newest results in full; of older ones only the state is left.
-    outcomes: BTreeMap<TaskId, Outcome>,
+    outcomes: BTreeMap<TaskId, Kept>,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    names: Names,
     /// In the order in which they came, with the time.
     finished: VecDeque<(u64, TaskId)>,
     /// Who has the tasks that must not start twice.
@@ -181,7 +184,7 @@ impl Ledger {
             return Effect::Again(held);
         }
         self.starts.remove(&task);
-        self.outcomes.insert(task, outcome);
+        self.outcomes.insert(task, Kept::new(outcome, &mut self.names));
         self.finished.push_back((time_ms, task));
         Effect::Finished(held)
     }
@@ -306,8 +309,8 @@ impl Ledger {
 
     /// A task's result, if it is still kept.
     #[must_use]
-    pub fn outcome(&self, task: TaskId) -> Option<&Outcome> {
-        self.outcomes.get(&task)
+    pub fn outcome(&self, task: TaskId) -> Option<Outcome> {
+        self.outcomes.get(&task).map(Kept::outcome)
     }
 
     /// Who has the tasks that must not start twice.

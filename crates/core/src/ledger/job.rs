@@ -1,6 +1,7 @@
 //! One submission: what to run, how often, and under which conditions.
 
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -94,8 +95,9 @@ pub struct Lines {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Job {
-    /// What was submitted.
-    pub spec: Spec,
+    /// What was submitted. Shared, because a copy of the ledger is made for every snapshot, and lines are long.
+    #[cfg_attr(feature = "serde", serde(with = "super::shared"))]
+    pub spec: Arc<Spec>,
     /// When, on the leader's clock, in milliseconds since 1970.
     pub submitted_ms: u64,
     /// The name under which it cannot be submitted twice.
@@ -159,6 +161,29 @@ impl Lines {
         true
     }
 
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        (1..=self.ends.len() as u64).filter_map(|index| self.get(index))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Are there none?
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// How long they are together.
+    #[must_use]
+    pub const fn text_len(&self) -> usize {
+        self.text.len()
+    }
+
     /// The line at this place, from 1.
     #[must_use]
     pub fn get(&self, index: u64) -> Option<&str> {
@@ -183,7 +208,7 @@ impl Job {
     pub fn new(spec: Spec, submitted_ms: u64, key: Option<String>) -> Self {
         let open = spec.fan.len();
         let states = alloc::vec![State::Waiting { failures: 0 }; usize::try_from(open).unwrap_or(0)];
-        Self { spec, submitted_ms, key, states, open }
+        Self { spec: Arc::new(spec), submitted_ms, key, states, open }
     }
 
     /// What is agreed about the task at this place, from 1.

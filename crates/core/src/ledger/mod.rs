@@ -10,6 +10,9 @@ pub mod job;
 pub mod task;
 
 mod book;
+mod kept;
+#[cfg(feature = "serde")]
+mod shared;
 
 pub use book::{Counts, Effect, Ledger, Limits, Registration};
 pub use entry::{Batch, Entry, Report, Start, Target};

@@ -283,7 +283,7 @@ impl Farm {
 
     pub(crate) async fn outcome(&self, task: TaskId) -> Outcome {
         let farm = self.farm().await;
-        let outcome = farm.look(move |foreman| foreman.ledger().outcome(task).cloned()).await;
+        let outcome = farm.look(move |foreman| foreman.ledger().outcome(task)).await;
         outcome.expect("it leads").expect("there is a result")
     }
 

@@ -133,13 +133,13 @@ pub(super) fn task(foreman: &Foreman, id: TaskId, is_running: bool) -> Option<Ma
     say("failures", json!(if let State::Waiting { failures } = state { failures } else { 0 }));
     let whereabouts = foreman.whereabouts(id).filter(|_| !state.is_final());
     let outcome = foreman.ledger().outcome(id);
-    let worker = whereabouts.map(|(worker, _)| worker).or(outcome.map(|outcome| outcome.worker.as_str()));
-    let attempt = whereabouts.map(|(_, attempt)| attempt).or(outcome.map(|outcome| outcome.attempt));
+    let worker = whereabouts.map(|(worker, _)| worker).or(outcome.as_ref().map(|outcome| outcome.worker.as_str()));
+    let attempt = whereabouts.map(|(_, attempt)| attempt).or(outcome.as_ref().map(|outcome| outcome.attempt));
     say("worker", json!(worker));
     say("attempt", json!(attempt.map(|attempt| attempt.to_string())));
-    say("reason", json!(reason(state, outcome, job)));
+    say("reason", json!(reason(state, outcome.as_ref(), job)));
     if let Some(outcome) = outcome {
-        facts.extend(result(outcome));
+        facts.extend(result(&outcome));
     }
     Some(facts)
 }
@@ -202,7 +202,7 @@ pub(super) fn explanation(foreman: &Foreman, id: TaskId) -> Option<(&'static str
             ("done", format!("{id} ended well{}", by.unwrap_or_default()))
         }
         Standing::Ended(state) => {
-            let why = reason(state, foreman.ledger().outcome(id), job).unwrap_or_default();
+            let why = reason(state, foreman.ledger().outcome(id).as_ref(), job).unwrap_or_default();
             (state.name(), format!("{id} is {}: {why}", state.name()))
         }
         Standing::NotLeading => ("no_leader", format!("{id} waits for a server that leads")),

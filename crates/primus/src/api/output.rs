@@ -200,7 +200,7 @@ const BYTES: &str = "application/octet-stream";
 fn source(foreman: &Foreman, task: TaskId) -> Option<Source> {
     let state = foreman.ledger().state(task)?;
     if let Some(outcome) = foreman.ledger().outcome(task) {
-        return Some(Source::Ended(outcome.clone()));
+        return Some(Source::Ended(outcome));
     }
     if state.is_final() {
         return Some(Source::Nothing);
