@@ -17,6 +17,9 @@ pub struct Log {
     snapshot: Option<Snapshot>,
 }
 
+/// What stays behind a snapshot has no more bytes than this, however few entries that are.
+const KEPT_LEN_MAX: usize = 16 << 20;
+
 impl Log {
     /// The log that these records make, read from disk in the order in which they were written.
     #[must_use]
@@ -70,6 +73,7 @@ impl Log {
 
     /// Forgets what a snapshot covers, save the last few entries, so that a follower that is a little behind needs none.
     pub(crate) fn compact(&mut self, snapshot: Snapshot, keep: u64) {
+        let keep = keep.min(self.short_before(snapshot.index));
         let upto = snapshot.index.saturating_sub(keep).clamp(self.base.0, self.last());
         if let Ok(term) = self.term(upto) {
             let gone = usize::try_from(upto - self.base.0).unwrap_or(usize::MAX);
@@ -77,6 +81,18 @@ impl Log {
             self.base = (upto, term);
         }
         self.snapshot = Some(snapshot);
+    }
+
+    /// How many entries up to this index are short enough to be kept.
+    fn short_before(&self, index: u64) -> u64 {
+        let end = usize::try_from(index.saturating_sub(self.base.0)).unwrap_or(usize::MAX);
+        let mut len = 0;
+        let entries = self.entries[..end.min(self.entries.len())].iter().rev();
+        let kept = entries.take_while(|entry| {
+            len += entry.data.len();
+            len <= KEPT_LEN_MAX
+        });
+        kept.count() as u64
     }
 
     /// The index of the last entry.
