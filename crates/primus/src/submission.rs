@@ -2,6 +2,8 @@
 //!
 //! Servers read what anybody sends, so everything here has a limit, and what is wrong is said in one sentence.
 
+mod texts;
+
 use std::collections::BTreeMap;
 
 use base64::Engine;
@@ -44,8 +46,8 @@ pub(crate) struct Submission {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) array: Option<String>,
     /// One task for each line.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) lines: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none", with = "texts")]
+    pub(crate) lines: Option<Lines>,
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) retries: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,7 +127,7 @@ impl Submission {
         let single = [&self.kind, &self.input, &self.cwd].into_iter().flatten();
         let variables = self.env.iter().flat_map(|(name, value)| [name, value]);
         let command = self.command.iter().chain(single).chain(variables).map(String::len).sum();
-        let lines = self.lines.iter().flatten().map(String::len).sum();
+        let lines = self.lines.as_ref().map_or(0, Lines::text_len);
         within("the command and its environment", command, COMMAND_LEN_MAX)?;
         within("the lines", lines, LINES_LEN_MAX)
     }
@@ -134,7 +136,7 @@ impl Submission {
         let fan = match (&self.array, self.lines.take()) {
             (Some(_), Some(_)) => return wrong("array and lines exclude each other", "leave one out"),
             (Some(array), None) => numbers(array)?,
-            (None, Some(texts)) => lines(&texts)?,
+            (None, Some(lines)) => Fan::Lines(lines),
             (None, None) => Fan::One,
         };
         match fan.len() {
@@ -217,14 +219,6 @@ fn numbers(text: &str) -> Result<Fan, Mistake> {
     match (first.trim().parse(), last.trim().parse()) {
         (Ok(first), Ok(last)) if first <= last => Ok(Fan::Array { first, last }),
         _ => wrong(format!("array is '{text}'"), "write it like 1-1000, the lesser number first"),
-    }
-}
-
-fn lines(texts: &[String]) -> Result<Fan, Mistake> {
-    let mut lines = Lines::default();
-    match texts.iter().all(|text| lines.push(text)) {
-        true => Ok(Fan::Lines(lines)),
-        false => wrong("the lines are too long", "submit several jobs"),
     }
 }
 

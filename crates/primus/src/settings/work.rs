@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
+use primus_core::ledger::job::Lines;
 use uuid::Uuid;
 
 use super::{length, number, quoted};
@@ -147,9 +148,8 @@ fn bytes(file: &str) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-fn lines(file: &str) -> Result<Vec<String>, Failure> {
-    let mut lines = Vec::new();
-    let mut length = 0;
+fn lines(file: &str) -> Result<Lines, Failure> {
+    let mut lines = Lines::default();
     for line in BufReader::new(open(file)?).lines() {
         let line = line.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => {
@@ -158,12 +158,10 @@ fn lines(file: &str) -> Result<Vec<String>, Failure> {
             }
             _ => unreadable(file, &error),
         })?;
-        length += line.len();
-        if length > LINES_LEN_MAX {
+        if !lines.push(&line) || lines.text_len() > LINES_LEN_MAX {
             let message = format!("the lines of {} have more than {LINES_LEN_MAX} bytes", quoted(file));
             return Err(Failure::usage(message, "split them over several jobs"));
         }
-        lines.push(line);
     }
     Ok(lines)
 }
