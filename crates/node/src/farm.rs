@@ -62,8 +62,6 @@ pub(crate) enum Told {
     Snapshot(u64, Bytes),
     /// The whole ledger came from elsewhere.
     Restored(Bytes),
-    /// These records were not taken: too much is under way.
-    Refused(Vec<Bytes>),
 }
 
 /// What the farm wants of the control thread.

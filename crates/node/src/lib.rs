@@ -5,6 +5,7 @@
 
 pub mod companion;
 pub mod disk;
+mod entering;
 pub mod events;
 pub mod executor;
 pub mod farm;

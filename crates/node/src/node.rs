@@ -26,6 +26,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use crate::disk::{self, Disk};
+use crate::entering::Entering;
 use crate::events::{History, Kind};
 use crate::farm::{self, FarmHandle, Told, Wish};
 use crate::handle::{Handle, PeerView, Proposals, Reply, Request, Unable, Values, View};
@@ -106,10 +107,13 @@ struct Running {
     /// How the farm's thread is told what the log says, and what it wants.
     farm: mpsc::UnboundedSender<Told>,
     wishes: mpsc::UnboundedReceiver<Wish>,
+    /// What the farm wants to write.
+    entering: Entering,
     /// The term in which this server leads, until it has applied its own first entry of that term.
     accession: Option<u64>,
-    /// The term of the last entry that was applied.
+    /// The term of the last entry that was applied, and whether that was in the middle of a batch.
     applied_term: u64,
+    is_within_batch: bool,
     snapshot_at: u64,
     /// How many bytes the log has grown since.
     grown: usize,
@@ -163,26 +167,12 @@ impl Running {
             .collect();
         let stores = opened.store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store)).collect();
         let history = Arc::<History>::default();
+        let meters = Arc::<Meters>::default();
         let farm = farm::start(identity.clone(), Arc::clone(&history));
         let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.callers);
         let (register, applied) = restored(&opened.records, &farm.told);
         let server = config.plan.server(opened.records);
-        let (_, _, term) = server.replica().view();
-        let meters = Arc::<Meters>::default();
-        let state = View {
-            id: config.plan.id,
-            role: Role::Follower,
-            leader: None,
-            term,
-            since: SystemTime::now(),
-            reason: Reason::Start,
-            applied,
-            last: server.replica().extent().0,
-            load: Load::default(),
-            peers: peers.keys().map(|peer| (*peer, PeerView::default())).collect(),
-            suspicions: 0,
-            longest_turn: Duration::ZERO,
-        };
+        let state = first_view(&config.plan, &server, applied);
         let snapshot_at = applied + config.plan.snapshot_every;
         let running = Self {
             config,
@@ -199,8 +189,10 @@ impl Running {
             register,
             farm: farm.told,
             wishes: farm.wishes,
+            entering: Entering::default(),
             accession: None,
             applied_term: 0,
+            is_within_batch: false,
             snapshot_at,
             grown: 0,
             origin: incarnation,
@@ -225,7 +217,7 @@ impl Running {
 
     async fn turn(&mut self, mut requests: mpsc::UnboundedReceiver<Request>) -> Result<(), WriteError> {
         loop {
-            let due = self.timers.next().into_iter().chain(self.parked.due()).min();
+            let due = self.timers.next().into_iter().chain(self.parked.due()).chain(self.entering.due()).min();
             let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
                 biased;
@@ -240,6 +232,7 @@ impl Running {
             }
             let began = Instant::now();
             let all_taken = self.take_inputs(&mut requests, began)?;
+            self.propose_entering();
             self.fire_timers(all_taken);
             self.flush();
             let turn = began.elapsed();
@@ -274,6 +267,13 @@ impl Running {
             }
         }
         Ok(false)
+    }
+
+    fn propose_entering(&mut self) {
+        let records = self.entering.take(Instant::now());
+        if !records.is_empty() {
+            self.step(Input::Command(Command::Propose(records)));
+        }
     }
 
     /// Nobody is judged silent whose words may not have been read yet.
@@ -368,9 +368,7 @@ impl Running {
     fn on_wish(&mut self, wish: Wish) {
         match wish {
             // What a leader wanted that has been deposed meanwhile is void, and its farm knows or will know.
-            Wish::Enter(term, records) if self.leads_in(term) => {
-                self.step(Input::Command(Command::Propose(records)));
-            }
+            Wish::Enter(term, records) if self.leads_in(term) => self.entering.add(records),
             Wish::Enter(..) => {}
             Wish::Compact(index, state) => {
                 self.step(Input::Command(Command::Compact(index, state)));
@@ -520,6 +518,7 @@ impl Running {
         self.tell_history(leader, term, reason);
         (self.state.leader, self.state.term, self.state.reason) = (leader, term, reason);
         self.state.since = SystemTime::now();
+        self.entering.clear();
         self.tell_farm(Told::Leader(leader));
         self.accession = Some(term.0).filter(|term| self.leads_in(*term));
         self.accede();
@@ -577,7 +576,7 @@ impl Running {
         let number = match entries.last().map(|data| Content::of(data)) {
             Some(Content::Register(proposal)) => Proposal::from_bytes(proposal).map(|proposal| proposal.number),
             Some(Content::Ledger { .. }) if refusal == Refusal::Busy => {
-                return self.tell_farm(Told::Refused(entries));
+                return self.entering.put_back(entries, Instant::now());
             }
             _ => None,
         };
@@ -592,13 +591,14 @@ impl Running {
 
     fn apply(&mut self, entry: &Entry) {
         self.state.applied = entry.index;
+        // What a leader that was deposed did not bring to an end never gets one.
+        self.is_within_batch &= self.applied_term == entry.term;
         self.applied_term = entry.term;
         self.grown += entry.data.len();
-        let mut is_boundary = true;
         match Content::of(&entry.data) {
             Content::Register(proposal) => self.apply_to_register(entry.index, proposal),
             Content::Ledger { goes_on } => {
-                is_boundary = !goes_on;
+                self.is_within_batch = goes_on;
                 self.tell_farm(Told::Committed(entry.data.clone()));
             }
             Content::Nothing => {}
@@ -606,7 +606,7 @@ impl Running {
         self.accede();
         self.answer_late_reads();
         let is_due = entry.index >= self.snapshot_at || self.snapshot_at < u64::MAX && self.grown > GROWN_MAX;
-        if is_due && is_boundary {
+        if is_due && !self.is_within_batch {
             // The next one not before this one is done.
             (self.snapshot_at, self.grown) = (u64::MAX, 0);
             self.tell_farm(Told::Snapshot(entry.index, self.register.to_bytes()));
@@ -628,6 +628,7 @@ impl Running {
             self.register = register;
             self.state.applied = snapshot.index;
             self.applied_term = snapshot.term;
+            self.is_within_batch = false;
             self.answer_late_reads();
         }
     }
@@ -693,6 +694,26 @@ impl Read {
             Self::Get(_, reply) => _ = reply.send(Err(unable)),
             Self::List(_, reply) => _ = reply.send(Err(unable)),
         }
+    }
+}
+
+/// What a server looks like that has just started.
+fn first_view(plan: &Plan, server: &Server, applied: u64) -> View {
+    let (_, _, term) = server.replica().view();
+    let peers = plan.servers.keys().filter(|peer| **peer != plan.id);
+    View {
+        id: plan.id,
+        role: Role::Follower,
+        leader: None,
+        term,
+        since: SystemTime::now(),
+        reason: Reason::Start,
+        applied,
+        last: server.replica().extent().0,
+        load: Load::default(),
+        peers: peers.map(|peer| (*peer, PeerView::default())).collect(),
+        suspicions: 0,
+        longest_turn: Duration::ZERO,
     }
 }
 

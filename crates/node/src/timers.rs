@@ -41,10 +41,6 @@ impl<T: Copy + Ord> Timers<T> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    pub(crate) fn is_set(&self, timer: T) -> bool {
-        self.by_name.contains_key(&timer)
-    }
-
     /// The next one that is due, and since when.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<(Instant, T)> {
         let (due, timer) = self.due.first().copied().filter(|(due, _)| *due <= now)?;

@@ -41,8 +41,8 @@ const ENTRIES_MAX: usize = 4096;
 const CALLERS_MAX: usize = 256;
 const EARLY_MAX: usize = 1024;
 const OUTPUTS_MAX: usize = 1024;
-/// How long records that were not taken wait.
-const AGAIN: Duration = Duration::from_millis(1);
+/// How many bytes of clients' batches may be under way; one batch may have more.
+const ENTERING_LEN_MAX: usize = 256 << 20;
 /// A timer that is this late was kept waiting by a pause of this process, and says nothing about others.
 const LATE: Duration = Duration::from_millis(100);
 
@@ -88,21 +88,13 @@ struct Inputs {
     calls: mpsc::Receiver<Caller>,
 }
 
-/// What can wake the farm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Alarm {
-    Foreman(Timer),
-    /// Time to try again with what was not taken.
-    Again,
-}
-
 /// The loop's state.
 struct Farm {
     id: NodeId,
     origin: u64,
     foreman: Foreman,
     outbox: Outbox<Foreman>,
-    timers: Timers<Alarm>,
+    timers: Timers<Timer>,
     callers: Callers,
     wishes: mpsc::UnboundedSender<Wish>,
     history: Arc<History>,
@@ -118,8 +110,9 @@ struct Farm {
     under_way: BTreeSet<u64>,
     /// Records for the log.
     records: Vec<Bytes>,
-    /// Clients' batches that are not applied yet.
-    entering: BTreeMap<u64, Reply<Vec<Effect>>>,
+    /// Clients' batches that are not applied yet, with their lengths.
+    entering: BTreeMap<u64, (usize, Reply<Vec<Effect>>)>,
+    entering_len: usize,
     /// What was asked before this server was ready to lead.
     early: Vec<Ask>,
     /// What the last batch came to.
@@ -154,6 +147,7 @@ impl Farm {
             under_way: BTreeSet::new(),
             records: Vec::new(),
             entering: BTreeMap::new(),
+            entering_len: 0,
             early: Vec::new(),
             effects: Vec::new(),
             waiters: Waiters::default(),
@@ -206,13 +200,12 @@ impl Farm {
     /// Nobody is judged silent whose words may not have been read yet.
     fn fire_timers(&mut self, all_taken: bool) {
         let now = Instant::now();
-        while let Some((due, alarm)) = self.timers.take_due(now) {
-            match alarm {
-                Alarm::Foreman(Timer::Silence(_) | Timer::Settle) if !all_taken || now - due > LATE => {
-                    self.timers.set(alarm, now + LATE / 2);
+        while let Some((due, timer)) = self.timers.take_due(now) {
+            match timer {
+                Timer::Silence(_) | Timer::Settle if !all_taken || now - due > LATE => {
+                    self.timers.set(timer, now + LATE / 2);
                 }
-                Alarm::Foreman(timer) => self.step(Input::Timer(timer)),
-                Alarm::Again => {}
+                timer => self.step(Input::Timer(timer)),
             }
         }
     }
@@ -222,19 +215,19 @@ impl Farm {
             Told::Committed(record) => self.on_committed(&record),
             Told::Leader(leader) => self.on_leader(leader),
             Told::Lead(term) => self.on_lead(term),
-            Told::Snapshot(index, register) => {
-                let state = record::state(&register, self.foreman.ledger());
-                self.wish(Wish::Compact(index, state));
-            }
+            Told::Snapshot(index, register) => self.snapshot(index, register),
             Told::Restored(bytes) => {
                 let ledger = record::ledger(&bytes).expect("servers of one protocol read each other's states");
                 self.foreman.restore(ledger);
             }
-            Told::Refused(records) => {
-                self.records.splice(0..0, records);
-                self.timers.set(Alarm::Again, Instant::now() + AGAIN);
-            }
         }
+    }
+
+    /// A long ledger takes a while to be written down, so a thread of its own does that with a copy.
+    fn snapshot(&self, index: u64, register: Bytes) {
+        let (ledger, wishes) = (self.foreman.ledger().clone(), self.wishes.clone());
+        let write = move || _ = wishes.send(Wish::Compact(index, record::state(&register, &ledger)));
+        thread::Builder::new().name("snapshot".to_owned()).spawn(write).expect("the system gives a thread");
     }
 
     fn wish(&self, wish: Wish) {
@@ -249,7 +242,8 @@ impl Farm {
         self.waiters.on_effects(&effects, self.foreman.ledger());
         if filed.origin == self.origin {
             self.under_way.remove(&filed.number);
-            if let Some(reply) = self.entering.remove(&filed.number) {
+            if let Some((len, reply)) = self.entering.remove(&filed.number) {
+                self.entering_len -= len;
                 answer(reply, Ok(effects));
             }
         }
@@ -266,7 +260,9 @@ impl Farm {
         self.proposed.clear();
         self.records.clear();
         self.under_way.clear();
-        std::mem::take(&mut self.entering).into_values().for_each(|reply| answer(reply, Err(Unable::Unknown)));
+        self.entering_len = 0;
+        let entering = std::mem::take(&mut self.entering).into_values();
+        entering.for_each(|(_, reply)| answer(reply, Err(Unable::Unknown)));
         let unable = self.unable();
         self.waiters.refuse(unable);
         std::mem::take(&mut self.early).into_iter().for_each(|ask| self.on_ask(ask));
@@ -330,9 +326,12 @@ impl Farm {
                 self.early.push(ask);
             }
             _ if self.leads.is_none() => ask.refuse(self.unable()),
+            Ask::Enter(..) if self.entering_len > ENTERING_LEN_MAX => ask.refuse(Unable::Busy),
             Ask::Enter(draft, reply) => {
+                let len = draft.len();
                 let number = self.seal(draft);
-                self.entering.insert(number, reply);
+                self.entering_len += len;
+                self.entering.insert(number, (len, reply));
             }
             Ask::Look(look) => look(Ok(&self.foreman)),
             Ask::Ended(awaited, reply) => self.waiters.add(awaited, reply, self.foreman.ledger()),
@@ -378,10 +377,8 @@ impl Farm {
     fn carry_out(&mut self, output: Output<Foreman>) {
         match output {
             Output::Send { to, message } => self.callers.add(to, message),
-            Output::Set { timer, delay } => {
-                self.timers.set(Alarm::Foreman(timer), Instant::now() + drawn(delay));
-            }
-            Output::Cancel(timer) => self.timers.cancel(Alarm::Foreman(timer)),
+            Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
+            Output::Cancel(timer) => self.timers.cancel(timer),
             Output::Notify(Notice::Propose(entries)) => self.proposed.extend(entries),
             Output::Notify(Notice::Applied(effects)) => self.effects = effects,
             Output::Ignore(_) => {}
@@ -398,7 +395,6 @@ impl Farm {
         }
         if let Some(term) = self.leads
             && !self.records.is_empty()
-            && !self.timers.is_set(Alarm::Again)
         {
             let records = std::mem::take(&mut self.records);
             self.wish(Wish::Enter(term, records));
