@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use primus_core::NodeId;
 use primus_core::farm::Message;
-use primus_core::farm::worker::{Beat, Command, Notice, Worker};
+use primus_core::farm::worker::{Beat, Command, Notice, REPORTS_MAX, Worker};
 use primus_core::load::Score;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
 use primus_wire::work::{self, FromWorker, Part, ToWorker};
@@ -316,7 +316,9 @@ impl Running {
     fn say(&mut self, to: NodeId, message: Message) {
         let said = self.said.entry(to).or_default();
         match (said.last_mut(), message) {
-            (Some(Message::Ended(all)), Message::Ended(more)) => all.extend(more),
+            (Some(Message::Ended(all)), Message::Ended(more)) if all.len() + more.len() <= REPORTS_MAX => {
+                all.extend(more);
+            }
             (_, message) => said.push(message),
         }
     }
@@ -325,9 +327,10 @@ impl Running {
         while let Some((server, said)) = self.said.pop_first() {
             let mut buffer = BytesMut::new();
             said.into_iter().for_each(|message| work::put(&mut buffer, &FromWorker::Farm(message)));
-            if let Some(outgoing) = self.links.outgoing(server) {
-                // If the link is lost, everything is said again in the next hello.
-                _ = outgoing.send(buffer.freeze());
+            let is_read = self.links.outgoing(server).is_none_or(|outgoing| outgoing.send(buffer.freeze()));
+            if !is_read {
+                // Whoever does not read gets another link, and a new hello.
+                self.links.closed(server);
             }
         }
     }

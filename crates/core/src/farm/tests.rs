@@ -10,7 +10,7 @@ use crate::ledger::{
     Attempt, Batch, Entry, Fan, Held, JobId, Ledger, Outcome, Report, Spec, State, Tail, Target, TaskId, Verdict,
     Work,
 };
-use crate::{Delay, Input, Machine, NodeId, Outbox, Token};
+use crate::{Delay, Input, Machine, NodeId, Outbox, Output, Token};
 
 const W1: NodeId = NodeId(101);
 const W2: NodeId = NodeId(102);
@@ -238,7 +238,7 @@ fn a_result_is_told_when_it_is_on_disk_to_whoever_leads_then() {
     let mut out = Outbox::new();
     worker.0.step(Input::Command(worker::Command::Serve(NodeId(2))), &mut out);
     let said = Hello { name: "w1".into(), term: 1, slots: 1, held: alloc::vec![held(1, 1, 1)], ended: Vec::new() };
-    assert!(out.as_slice().contains(&crate::Output::Send { to: NodeId(2), message: Message::Hello(said) }));
+    assert!(out.as_slice().contains(&Output::Send { to: NodeId(2), message: Message::Hello(said) }));
     assert_eq!(worker.step(Input::Persisted(Token(1))), ["send 2 ended 1.1"]);
 }
 
@@ -266,4 +266,25 @@ fn without_a_leader_nothing_is_begun() {
     worker.hears(NodeId(2), Message::Stop(2, alloc::vec![held(2, 1, 2)]));
     assert_eq!(worker.hears(NodeId(2), Message::Welcome(2)), Vec::<String>::new(), "it was refused");
     assert_eq!(worker.hears(NodeId(1), run(1, held(3, 1, 3))), ["ignore what an older leader says"]);
+}
+
+#[test]
+fn a_worker_with_many_results_tells_them_in_pieces() {
+    let count = worker::REPORTS_MAX as u64 + 1;
+    let records = (1..=count).map(|job| worker::Record::Ended(report(held(job, 1, job))));
+    let mut worker = Worker::new("w1".into(), 1, Delay::exactly_ms(250), records);
+    let mut out = Outbox::new();
+    worker.step(Input::Command(worker::Command::Serve(NodeId(1))), &mut out);
+    let last = held(count, 1, count);
+    let said = out
+        .drain()
+        .filter_map(|output| if let Output::Send { message, .. } = output { Some(message) } else { None });
+    let said: Vec<Message> = said.collect();
+    let [Message::Hello(hello), Message::Ended(more)] = &said[..] else { panic!("{said:?}") };
+    assert_eq!((hello.ended.len(), &hello.held[..]), (worker::REPORTS_MAX, &[last][..]));
+    assert_eq!(more[..], [report(last)]);
+    let mut foreman = Bench::leader(2, &["w1"]);
+    (0..count).for_each(|_| _ = foreman.submit(|_| ()));
+    foreman.hears(W1, Message::Hello(hello.clone()));
+    assert_eq!(foreman.hears(W1, Message::Ended(more.clone())), ["propose 1"]);
 }

@@ -71,6 +71,9 @@ pub enum Notice {
     Kill(Held),
 }
 
+/// How many results one message tells of: each has up to some eight thousand bytes.
+pub const REPORTS_MAX: usize = 1024;
+
 /// The one timer: time to show that one is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Beat;
@@ -145,14 +148,20 @@ impl Worker {
         self.is_welcome = false;
         let waiting = self.waiting.iter().map(|assignment| assignment.held);
         let unwritten = self.unwritten.iter().map(|(_, report)| report.held());
+        let mut reports = self.ended.values().cloned();
+        let ended: Vec<Report> = reports.by_ref().take(REPORTS_MAX).collect();
+        // What does not fit into the hello is told right after it, and until then counts as what still runs.
+        let more: Vec<Report> = reports.collect();
+        let later = more.iter().map(Report::held);
         let hello = Hello {
             name: self.name.clone(),
             term: self.term,
             slots: u16::try_from(self.slots).unwrap_or(u16::MAX),
-            held: self.running.keys().copied().chain(waiting).chain(unwritten).collect(),
-            ended: self.ended.values().cloned().collect(),
+            held: self.running.keys().copied().chain(waiting).chain(unwritten).chain(later).collect(),
+            ended,
         };
         out.send(leader, Message::Hello(hello));
+        more.chunks(REPORTS_MAX).for_each(|reports| out.send(leader, Message::Ended(reports.to_vec())));
         out.set(Beat, self.beat);
     }
 
@@ -177,10 +186,12 @@ impl Worker {
     /// The leader is told, or the next one in its hello.
     fn on_persisted(&mut self, token: Token, out: &mut Outbox<Self>) {
         let count = self.unwritten.iter().take_while(|(written, _)| *written <= token).count();
-        let reports: Vec<Report> = self.unwritten.drain(..count).map(|(_, report)| report).collect();
+        let mut reports: Vec<Report> = self.unwritten.drain(..count).map(|(_, report)| report).collect();
         self.ended.extend(reports.iter().map(|report| (report.held(), report.clone())));
-        if let (Some(leader), false) = (self.leader, reports.is_empty()) {
-            out.send(leader, Message::Ended(reports));
+        let Some(leader) = self.leader else { return };
+        while !reports.is_empty() {
+            let more = reports.split_off(reports.len().min(REPORTS_MAX));
+            out.send(leader, Message::Ended(core::mem::replace(&mut reports, more)));
         }
     }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -22,6 +24,8 @@ const WORDS_MAX: usize = 64;
 const DIAL_TIME: Duration = Duration::from_secs(1);
 const HELLO_TIME: Duration = Duration::from_secs(2);
 const WRITE_TIME: Duration = Duration::from_secs(5);
+/// How much may wait for one server.
+const LEAVING_LEN_MAX: usize = 128 << 20;
 /// No answer to a hello is longer.
 const ANSWER_LEN_MAX: u64 = 4096;
 /// A link on which nothing arrives for this long, though something was sent, is dialled anew.
@@ -35,7 +39,7 @@ const REFUSED_TIME: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) enum LinkEvent {
     /// A server can be written to, here.
-    Up(NodeId, mpsc::UnboundedSender<Bytes>),
+    Up(NodeId, Outgoing),
     /// A server said something.
     Word(NodeId, ToWorker),
     /// The link to a server is lost.
@@ -44,11 +48,28 @@ pub(super) enum LinkEvent {
     Refused(NodeId, String),
 }
 
-/// The links that are up. What waits for one is bounded: a worker says little that it is not asked for, and keeps the rest
-/// until it is told that it may forget it.
+/// Where to write to a server. The link ends when nobody has this any more.
+#[derive(Debug, Clone)]
+pub(super) struct Outgoing {
+    queue: mpsc::UnboundedSender<Bytes>,
+    /// How many bytes wait to leave.
+    leaving: Arc<AtomicUsize>,
+}
+
+impl Outgoing {
+    /// False if too much waits already.
+    pub(super) fn send(&self, bytes: Bytes) -> bool {
+        let waiting = self.leaving.fetch_add(bytes.len(), Ordering::Relaxed);
+        // If the link is lost, everything is said again in the next hello.
+        _ = self.queue.send(bytes);
+        waiting <= LEAVING_LEN_MAX
+    }
+}
+
+/// The links that are up.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    up: BTreeMap<NodeId, mpsc::UnboundedSender<Bytes>>,
+    up: BTreeMap<NodeId, Outgoing>,
 }
 
 impl Links {
@@ -67,7 +88,7 @@ impl Links {
         (Self::default(), received)
     }
 
-    pub(super) fn opened(&mut self, server: NodeId, outgoing: mpsc::UnboundedSender<Bytes>) {
+    pub(super) fn opened(&mut self, server: NodeId, outgoing: Outgoing) {
         self.up.insert(server, outgoing);
     }
 
@@ -76,7 +97,7 @@ impl Links {
     }
 
     /// Where to write to a server.
-    pub(super) fn outgoing(&self, server: NodeId) -> Option<mpsc::UnboundedSender<Bytes>> {
+    pub(super) fn outgoing(&self, server: NodeId) -> Option<Outgoing> {
         self.up.get(&server).cloned()
     }
 }
@@ -140,13 +161,15 @@ impl Dialler {
 
     /// Reads and writes until the link is lost.
     async fn talk(&self, mut stream: TcpStream, arrived: BytesMut) {
-        let (outgoing, queue) = mpsc::unbounded_channel();
+        let (sender, queue) = mpsc::unbounded_channel();
+        let leaving = Arc::<AtomicUsize>::default();
+        let outgoing = Outgoing { queue: sender, leaving: Arc::clone(&leaving) };
         _ = self.events.send(LinkEvent::Up(self.server, outgoing)).await;
         let (reading, writing) = stream.split();
         tokio::select! {
             // However it was lost, it will be dialled again.
             _ = self.listen(reading, arrived) => {}
-            () = speak(writing, queue) => {}
+            () = speak(writing, queue, &leaving) => {}
         }
         _ = self.events.send(LinkEvent::Down(self.server)).await;
     }
@@ -164,10 +187,11 @@ impl Dialler {
     }
 }
 
-async fn speak(mut writing: WriteHalf<'_>, mut queue: mpsc::UnboundedReceiver<Bytes>) {
+async fn speak(mut writing: WriteHalf<'_>, mut queue: mpsc::UnboundedReceiver<Bytes>, leaving: &AtomicUsize) {
     while let Some(bytes) = queue.recv().await {
         if !matches!(timeout(WRITE_TIME, writing.write_all(&bytes)).await, Ok(Ok(()))) {
             return;
         }
+        leaving.fetch_sub(bytes.len(), Ordering::Relaxed);
     }
 }
