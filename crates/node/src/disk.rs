@@ -1,8 +1,11 @@
 //! The disk's own thread: it takes everything that waits, writes it in one go, and says how far it is durable.
+//!
+//! A full disk is no failure: nobody has been told of what does not fit, so the thread tries the same again until there is
+//! room. Whoever hands over more should look at [`Meters::disk_full`] first.
 
 use std::sync::{Arc, mpsc as blocking};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use primus_core::NodeId;
 use primus_core::machine::Token;
@@ -11,6 +14,9 @@ use tokio::sync::mpsc;
 
 use crate::meters::Meters;
 use crate::store::{Store, StoreId, WriteError};
+
+/// How long to wait for room on a full disk before trying again.
+const FULL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Something on disk to which records can be added.
 pub trait Durable: Send + 'static {
@@ -24,6 +30,9 @@ pub trait Durable: Send + 'static {
     /// # Errors
     /// If they are not known to be durable.
     fn write(&mut self, records: &[Self::Record]) -> Result<(), Self::Error>;
+
+    /// Was there only no room, so that the same can be written again?
+    fn is_full(error: &Self::Error) -> bool;
 }
 
 /// A way to hand records to the disk and to hear that they are durable.
@@ -39,7 +48,7 @@ enum Work<S: Durable> {
     Other(Other<S>),
 }
 
-type Other<S> = Box<dyn FnOnce(&mut S) -> Result<(), <S as Durable>::Error> + Send>;
+type Other<S> = Box<dyn Fn(&mut S) -> Result<(), <S as Durable>::Error> + Send>;
 
 /// Starts the thread.
 ///
@@ -70,7 +79,7 @@ fn run<S: Durable>(
                     records.extend(more);
                 }
                 Work::Other(other) => {
-                    if let Err(error) = other(&mut store) {
+                    if let Err(error) = when_there_is_room(&mut store, meters, &other) {
                         _ = tell.send(Err(error));
                     }
                 }
@@ -78,11 +87,28 @@ fn run<S: Durable>(
         }
         let Some(token) = newest else { continue };
         let began = Instant::now();
-        let written = store.write(&records).map(|()| token);
+        let written = when_there_is_room(&mut store, meters, |store| store.write(&records)).map(|()| token);
         meters.syncs.add(began.elapsed());
         if tell.send(written).is_err() {
             return;
         }
+    }
+}
+
+/// Does this, again and again as long as the disk is full.
+fn when_there_is_room<S: Durable>(
+    store: &mut S,
+    meters: &Meters,
+    change: impl Fn(&mut S) -> Result<(), S::Error>,
+) -> Result<(), S::Error> {
+    loop {
+        let changed = change(store);
+        let is_full = changed.as_ref().is_err_and(S::is_full);
+        meters.disk_full.set(is_full);
+        if !is_full {
+            return changed;
+        }
+        thread::sleep(FULL_PAUSE);
     }
 }
 
@@ -92,6 +118,10 @@ impl Durable for Store {
 
     fn write(&mut self, records: &[Record]) -> Result<(), WriteError> {
         Self::write(self, records)
+    }
+
+    fn is_full(error: &WriteError) -> bool {
+        matches!(error, WriteError::Full { .. })
     }
 }
 

@@ -105,6 +105,9 @@ pub enum Unable {
     /// Nobody leads.
     #[error("no server leads at the moment")]
     NoLeader,
+    /// There is no room on the leader's disk.
+    #[error("the leader's disk is full")]
+    DiskFull,
     /// Too much is under way.
     #[error("the leader is busy")]
     Busy,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// All that is counted.
@@ -16,6 +16,8 @@ pub struct Meters {
     pub syncs: Histogram,
     /// How long proposals took until they were acknowledged.
     pub commits: Histogram,
+    /// Is there no room on the disk?
+    pub disk_full: Flag,
     /// How often another server began to lead, by reason.
     changes: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -23,6 +25,10 @@ pub struct Meters {
 /// A number that grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
+
+/// What is so or not.
+#[derive(Debug, Default)]
+pub struct Flag(AtomicBool);
 
 /// How many things took how long.
 #[derive(Debug, Default)]
@@ -44,6 +50,18 @@ impl Meters {
     #[must_use]
     pub fn changes(&self) -> BTreeMap<&'static str, u64> {
         self.changes.lock().expect("nobody panics while holding this").clone()
+    }
+}
+
+impl Flag {
+    pub(crate) fn set(&self, is_so: bool) {
+        self.0.store(is_so, Ordering::Relaxed);
+    }
+
+    /// Is it so?
+    #[must_use]
+    pub fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 

@@ -168,7 +168,7 @@ impl Running {
         let stores = opened.store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store)).collect();
         let history = Arc::<History>::default();
         let meters = Arc::<Meters>::default();
-        let farm = farm::start(identity.clone(), Arc::clone(&history));
+        let farm = farm::start(identity.clone(), Arc::clone(&history), Arc::clone(&meters));
         let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.callers);
         let (register, applied) = restored(&opened.records, &farm.told);
         let server = config.plan.server(opened.records);
@@ -397,6 +397,8 @@ impl Running {
         let write = Write { number, entries, since: Instant::now(), reply };
         if write.entries.is_empty() {
             _ = write.reply.send(Ok(self.state.applied));
+        } else if self.leads_in(self.state.term.0) && self.meters.disk_full.get() {
+            _ = write.reply.send(Err(Unable::DiskFull));
         } else if self.state.leader.is_none() && may_wait {
             // Whoever has been without a leader for longer is cut off, and says so at once.
             let until = self.leaderless.map_or(write.since, |since| since + PARKING_TIME);

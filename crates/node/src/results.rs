@@ -183,6 +183,10 @@ impl Durable for Results {
         }
         Ok(())
     }
+
+    fn is_full(error: &WriteError) -> bool {
+        matches!(error, WriteError::Full { .. })
+    }
 }
 
 /// What can be wrong with a file.

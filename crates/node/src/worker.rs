@@ -113,11 +113,14 @@ pub async fn run(
         meter.watch(move |load| loads.send(load.score).is_ok());
     }
     let (links, link_events) = Links::start(config.cluster, &config.name, &config.servers, store);
+    let meters = Arc::<Meters>::default();
     let running = Running {
         worker: Worker::new(config.name, config.slots, BEAT, records),
         outbox: Outbox::new(),
         executor,
-        disk: disk::start(results, Arc::<Meters>::default()),
+        disk: disk::start(results, Arc::clone(&meters)),
+        meters,
+        is_full: false,
         outputs: directory.join(executor::Settings::OUTPUTS),
         links,
         leads: BTreeMap::new(),
@@ -149,6 +152,9 @@ struct Running {
     outbox: Outbox<Worker>,
     executor: Executor,
     disk: Disk<Results>,
+    meters: Arc<Meters>,
+    /// Was there no room on the disk when it was last looked at?
+    is_full: bool,
     outputs: PathBuf,
     links: Links,
     /// The servers that lead, as they say themselves, and in which terms.
@@ -178,6 +184,7 @@ impl Running {
             }
             self.take_inputs(&mut inputs)?;
             self.fire_timers();
+            self.look_for_room();
             self.flush();
             // The links have this thread, too.
             yield_now().await;
@@ -210,6 +217,15 @@ impl Running {
                     self.timers.set(Alarm::Renew, now + RENEW);
                 }
             }
+        }
+    }
+
+    /// What would have no place for its result is not begun.
+    fn look_for_room(&mut self) {
+        let is_full = self.meters.disk_full.get();
+        if is_full != self.is_full {
+            self.is_full = is_full;
+            self.step(Input::Command(Command::Room(!is_full)));
         }
     }
 

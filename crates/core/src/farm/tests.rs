@@ -255,6 +255,14 @@ fn what_was_abandoned_is_given_back_and_makes_room() {
 }
 
 #[test]
+fn without_room_for_results_nothing_is_begun() {
+    let mut worker = worker();
+    worker.step(Input::Command(worker::Command::Room(false)));
+    assert_eq!(worker.hears(NodeId(1), run(1, held(1, 1, 1))), Vec::<String>::new());
+    assert_eq!(worker.step(Input::Command(worker::Command::Room(true))), ["start 1.1 (1-1)"]);
+}
+
+#[test]
 fn without_a_leader_nothing_is_begun() {
     let mut worker = worker();
     worker.hears(NodeId(1), run(1, held(1, 1, 1)));

@@ -32,6 +32,8 @@ pub struct Worker {
     /// What runs, with the slots that it takes.
     running: BTreeMap<Held, u32>,
     busy: u32,
+    /// Is there room for results on the disk?
+    has_room: bool,
     /// Results that are not on disk yet. Nobody is told of them: what is told must not be forgotten.
     unwritten: VecDeque<(Token, Report)>,
     /// Results that are on disk, and not known to be recorded.
@@ -60,6 +62,8 @@ pub enum Command {
     Abandoned(Held),
     /// The host's load has been measured.
     Load(Score),
+    /// There is room for results on the disk, or not.
+    Room(bool),
 }
 
 /// What a worker tells its owner.
@@ -100,6 +104,7 @@ impl Worker {
             waiting: VecDeque::new(),
             running: BTreeMap::new(),
             busy: 0,
+            has_room: true,
             unwritten: VecDeque::new(),
             ended,
             last_token: 0,
@@ -140,6 +145,7 @@ impl Worker {
             Command::Ended(report) => self.on_ended(report, out),
             Command::Abandoned(held) => self.on_abandoned(held, out),
             Command::Load(score) => self.score = score,
+            Command::Room(has_room) => self.has_room = has_room,
         }
     }
 
@@ -256,7 +262,7 @@ impl Worker {
 
     /// Begins with what fits, in the order in which it came.
     fn begin(&mut self, out: &mut Outbox<Self>) {
-        if !self.is_welcome || self.leader.is_none() {
+        if !self.is_welcome || self.leader.is_none() || !self.has_room {
             return;
         }
         while let Some(first) = self.waiting.front() {
@@ -329,6 +335,7 @@ impl fmt::Display for Command {
             Self::Ended(report) => write!(f, "ended {}", report.task),
             Self::Abandoned(held) => write!(f, "abandoned {held}"),
             Self::Load(score) => write!(f, "load {score}"),
+            Self::Room(has_room) => f.write_str(if *has_room { "room" } else { "no room" }),
         }
     }
 }

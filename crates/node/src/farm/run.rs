@@ -28,6 +28,7 @@ use super::{Ask, FarmHandle, Told, Wish};
 use crate::events::{History, Kind};
 use crate::handle::{Reply, Unable};
 use crate::links::Identity;
+use crate::meters::Meters;
 use crate::timers::{Timers, drawn};
 
 /// How many inputs are taken before timers are looked at, at most, and for how long.
@@ -58,7 +59,7 @@ pub(crate) struct Ends {
 ///
 /// # Panics
 /// If the system gives no thread.
-pub(crate) fn start(identity: Identity, history: Arc<History>) -> Ends {
+pub(crate) fn start(identity: Identity, history: Arc<History>, meters: Arc<Meters>) -> Ends {
     let (told_sender, told) = mpsc::unbounded_channel();
     let (asks_sender, asks) = mpsc::unbounded_channel();
     let (callers_sender, calls) = mpsc::channel(CALLERS_MAX);
@@ -68,7 +69,7 @@ pub(crate) fn start(identity: Identity, history: Arc<History>) -> Ends {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {
             let (callers, events) = Callers::new(identity.clone());
-            let farm = Farm::new(&identity, callers, wishes, history);
+            let farm = Farm::new(&identity, callers, wishes, history, meters);
             // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
             _ = tokio::spawn(farm.turn(inputs, events)).await;
         });
@@ -98,6 +99,7 @@ struct Farm {
     callers: Callers,
     wishes: mpsc::UnboundedSender<Wish>,
     history: Arc<History>,
+    meters: Arc<Meters>,
     assembly: Assembly,
     /// Who leads, as far as this server knows, and in which term this server does.
     leader: Option<NodeId>,
@@ -128,6 +130,7 @@ impl Farm {
         callers: Callers,
         wishes: mpsc::UnboundedSender<Wish>,
         history: Arc<History>,
+        meters: Arc<Meters>,
     ) -> Self {
         Self {
             id: identity.server,
@@ -138,6 +141,7 @@ impl Farm {
             callers,
             wishes,
             history,
+            meters,
             assembly: Assembly::default(),
             leader: None,
             leads: None,
@@ -326,6 +330,7 @@ impl Farm {
                 self.early.push(ask);
             }
             _ if self.leads.is_none() => ask.refuse(self.unable()),
+            Ask::Enter(..) if self.meters.disk_full.get() => ask.refuse(Unable::DiskFull),
             Ask::Enter(..) if self.entering_len > ENTERING_LEN_MAX => ask.refuse(Unable::Busy),
             Ask::Enter(draft, reply) => {
                 let len = draft.len();
@@ -388,7 +393,9 @@ impl Farm {
 
     /// What this turn came to leaves in one go.
     fn flush(&mut self) {
-        while !self.proposed.is_empty() && self.under_way.len() < UNDER_WAY_MAX {
+        // On a full disk nothing more is wanted; it waits here, and the next sign of life of a worker looks again.
+        let has_room = !self.meters.disk_full.get();
+        while has_room && !self.proposed.is_empty() && self.under_way.len() < UNDER_WAY_MAX {
             let entries: Vec<Entry> = self.proposed.drain(..self.proposed.len().min(ENTRIES_MAX)).collect();
             let number = self.seal(Draft::new(&entries));
             self.under_way.insert(number);

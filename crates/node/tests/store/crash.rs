@@ -4,12 +4,17 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
-use primus_node::store::{Store, WriteError};
+use primus_core::machine::Token;
+use primus_node::disk;
+use primus_node::meters::Meters;
+use primus_node::store::{OpenError, Store, WriteError};
 use primus_replica::log::Log;
 use primus_replica::message::Record;
 
-use crate::scratch::{Scratch, entry, hard_state, open, snapshot};
+use crate::scratch::{Scratch, entry, hard_state, open, snapshot, try_open};
 
 const WRITER: &str = "PRIMUS_TEST_WRITER";
 const FULL: &str = "PRIMUS_TEST_FULL";
@@ -70,16 +75,25 @@ fn a_child_writes_until_it_is_killed() {
     }
 }
 
-/// A small disk is mounted for a child alone.
 #[test]
 fn a_full_disk_is_named_and_survived() {
+    on_a_small_disk("crash::a_child_fills_its_disk");
+}
+
+#[test]
+fn the_disk_thread_waits_for_room() {
+    on_a_small_disk("crash::a_child_waits_for_room");
+}
+
+/// A small disk is mounted for a child alone.
+fn on_a_small_disk(test: &str) {
     let scratch = Scratch::new();
-    let script =
-        r#"mount -t tmpfs -o size=12m tmpfs "$1" && exec "$2" --exact crash::a_child_fills_its_disk --nocapture"#;
+    let script = r#"mount -t tmpfs -o size=12m tmpfs "$1" && exec "$2" --exact "$3" --nocapture"#;
     let status = Command::new("unshare")
         .args(["--mount", "sh", "-c", &format!("{script} || exit 77"), "sh"])
         .arg(scratch.path())
         .arg(std::env::current_exe().unwrap())
+        .arg(test)
         .env(FULL, scratch.path())
         .status();
     match status.map(|status| status.code()) {
@@ -113,6 +127,35 @@ fn a_child_fills_its_disk() {
     }
     drop(store);
     assert_eq!(Log::new(vec![1], open(&dir).records).last(), last);
+}
+
+#[tokio::test]
+async fn a_child_waits_for_room() {
+    let Some(dir) = std::env::var_os(FULL) else { return };
+    let (dir, filler) = (Path::new(&dir).join("store"), Path::new(&dir).join("filler"));
+    let meters = Arc::new(Meters::default());
+    let mut disk = disk::start(open(&dir).store, Arc::clone(&meters));
+    assert!(fs::write(&filler, vec![1; 12 << 20]).is_err(), "the filler takes all that is left");
+    let mut last = 0;
+    while !meters.disk_full.get() {
+        last += 100;
+        disk.write(Token(last), batch(last - 100));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    disk.write(Token(last + 100), batch(last));
+    last += 100;
+    fs::remove_file(&filler).unwrap();
+    while disk.done().await.unwrap() < Token(last) {}
+    assert!(!meters.disk_full.get());
+    drop(disk);
+    let records = loop {
+        match try_open(&dir) {
+            Ok(opened) => break opened.records,
+            // The thread ends, and with it the lock, a moment later.
+            Err(error) => assert!(matches!(error, OpenError::InUse { .. }), "{error}"),
+        }
+    };
+    assert_eq!(Log::new(vec![1], records).last(), last);
 }
 
 fn write_until_error(store: &mut Store, last: &mut u64) -> WriteError {

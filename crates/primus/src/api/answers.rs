@@ -201,6 +201,7 @@ impl From<Unable> for Problem {
     fn from(unable: Unable) -> Self {
         let (code, hint) = match unable {
             Unable::NotLeading(_) | Unable::NoLeader => ("no_leader", "try again in a moment"),
+            Unable::DiskFull => ("disk_full", "make room; the leader goes on by itself then"),
             Unable::Busy => ("busy", "try again in a moment"),
             Unable::Unknown => ("unknown_outcome", "read the key to find out whether it was written"),
             Unable::TooLong => ("too_long", "submit it in several parts"),
