@@ -17,8 +17,9 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use crate::output::failure::Failure;
 
 pub(crate) use bench::{
-    Bench, BenchArgs, BenchFailoverArgs, BenchIdleArgs, BenchLogArgs, BenchRescueArgs, BenchSimulateArgs,
-    BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault, RescueFault, TaskKind,
+    Bench, BenchArgs, BenchFailoverArgs, BenchIdleArgs, BenchLogArgs, BenchQueueArgs, BenchRescueArgs,
+    BenchSimulateArgs, BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault, RescueFault,
+    TaskKind,
 };
 pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs};
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};

@@ -96,6 +96,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
             Bench::Stability(args) => bench::stability(args, cli.output),
             Bench::Tasks(args) => bench::tasks(args, cli.output),
             Bench::Rescue(args) => bench::rescue(args, cli.output),
+            Bench::Queue(args) => bench::queue(args, cli.output),
             Bench::Burn(args) => bench::burn(args),
         },
     }

@@ -36,6 +36,9 @@ pub(crate) enum Bench {
     /// From the death of a worker or the leader to the next start of a task
     #[command(after_help = guide::BENCH_RESCUE)]
     Rescue(BenchRescueArgs),
+    /// What many waiting tasks cost the leader: memory, and time
+    #[command(after_help = guide::BENCH_QUEUE)]
+    Queue(BenchQueueArgs),
     /// Keep one processor busy
     #[command(hide = true, after_help = guide::BENCH_BURN)]
     Burn(BurnArgs),
@@ -166,6 +169,16 @@ pub(crate) enum RescueFault {
     WorkerFreeze,
     /// The leader dies, and all workers live
     LeaderKill,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchQueueArgs {
+    /// How many tasks [default: 100000]
+    #[arg(short, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) n: Option<String>,
+    /// A line of 40 bytes for each task, instead of a number
+    #[arg(long)]
+    pub(crate) each_line: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

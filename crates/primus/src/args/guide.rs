@@ -415,6 +415,14 @@ Examples:
   primus bench rescue
   primus bench rescue --fault leader-kill --runs 20 -o json";
 
+pub(super) const BENCH_QUEUE: &str = "\
+It starts a farm of its own, submits one job of many tasks, lets half of them run and reads how much memory the leader has
+taken for each that waits. Then it writes until every server takes a snapshot, and tells the longest turn of a control loop.
+
+Examples:
+  primus bench queue
+  primus bench queue -n 1000000 --each-line -o json";
+
 pub(super) const COMPANION: &str = "\
 Every worker starts one, with a socket as its standard input. It kills the worker's tasks when the worker dies or hangs.
 
