@@ -172,3 +172,19 @@ impl Storage for Log {
         Ok(newest.clone().into_engine(&self.voters))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_entries_stay_behind_a_snapshot_if_they_are_long() {
+        for (len, kept) in [(1, 5), (KEPT_LEN_MAX / 2, 2), (KEPT_LEN_MAX + 1, 0)] {
+            let data = bytes::Bytes::from(vec![7; len]);
+            let entry = |index| Record::Append(Entry { index, term: 1, data: data.clone() });
+            let mut log = Log::new(vec![1], (1..=9).map(entry));
+            log.compact(Snapshot { index: 8, term: 1, data: bytes::Bytes::new() }, 5);
+            assert_eq!(log.entries().count(), kept + 1, "{len} bytes each, and one after the snapshot");
+        }
+    }
+}
