@@ -30,6 +30,8 @@ const PAGE: usize = 2000;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Every how many jobs one is submitted again at the end.
 const AGAIN_EVERY: usize = 10;
+/// How often an answer is lost on its way, so that the job must be submitted again.
+const LOST_ANSWER_PPM: u32 = 150_000;
 
 /// What all submitters did, and what was seen of it.
 pub(crate) struct Submitters {
@@ -41,6 +43,8 @@ pub(crate) struct Submitters {
     api: Mutex<Vec<SocketAddr>>,
     began: Instant,
     claimed: AtomicU64,
+    /// How many jobs were there already when they were acknowledged.
+    known: AtomicU64,
     jobs: Mutex<BTreeMap<u64, Acknowledged>>,
     /// The results that were seen first.
     seen: Mutex<BTreeMap<String, Seen>>,
@@ -102,6 +106,7 @@ impl Submitters {
             api: Mutex::new(api.to_vec()),
             began: Instant::now(),
             claimed: AtomicU64::new(0),
+            known: AtomicU64::new(0),
             jobs: Mutex::default(),
             seen: Mutex::default(),
             stop: AtomicBool::new(false),
@@ -164,8 +169,12 @@ impl Submitters {
             let nature = chance.pick(&[Nature::Ordinary, Nature::Ordinary, Nature::Once, Nature::FailsFirst]);
             let body = self.body(nature, tasks, &mut chance);
             let key = format!("{submitter}-{number}");
-            let job = self.submit(&mut chance, &key, &body)["job"].as_str().and_then(|job| job.parse().ok());
-            let job = job.expect("a job has a number");
+            if chance.happens(LOST_ANSWER_PPM) {
+                _ = submit(self.one_of_them(&mut chance), &key, &body);
+            }
+            let answer = self.submit(&mut chance, &key, &body);
+            self.known.fetch_add(u64::from(answer["created"] == false), Ordering::Relaxed);
+            let job = answer["job"].as_str().and_then(|job| job.parse().ok()).expect("a job has a number");
             let acknowledged = Acknowledged { nature, tasks, key, body };
             let before = self.jobs.lock().expect("nobody panics while noting").insert(job, acknowledged);
             assert!(before.is_none(), "seed {}: two jobs are job {job}", self.seed);
@@ -326,12 +335,13 @@ impl Submitters {
         let double = traces.iter().filter(is_double).count();
         println!(
             "seed {}: {} tasks: {} ordinary, {} once, {} fail first; {starts} starts; {double} ordinary ones started \
-             twice; {late} starts after the end; {lost} lost; {:.1} s",
+             twice; {late} starts after the end; {lost} lost; {} jobs acknowledged when they were known already; {:.1} s",
             self.seed,
             tasks.len(),
             count(Nature::Ordinary),
             count(Nature::Once),
             count(Nature::FailsFirst),
+            self.known.load(Ordering::Relaxed),
             self.began.elapsed().as_secs_f64()
         );
     }
