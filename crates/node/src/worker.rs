@@ -37,6 +37,8 @@ use crate::timers::{Timers, drawn};
 const BEAT: Delay = Delay::exactly_ms(500);
 /// How often the executor is told that the worker is well.
 const RENEW: Duration = Duration::from_millis(100);
+/// A pause of its own after which a worker does not know what others think of it. Leaders wait a little longer.
+const PAUSE: Duration = Duration::from_secs(1);
 /// How many inputs are taken before timers are looked at, at most.
 const INPUTS_MAX: usize = 1024;
 
@@ -127,6 +129,7 @@ pub async fn run(
         newest: 0,
         serves: None,
         timers: Timers::default(),
+        awake: Instant::now(),
         said: BTreeMap::new(),
         happenings,
     };
@@ -164,6 +167,8 @@ struct Running {
     /// The leader that the worker was last told to serve.
     serves: Option<(NodeId, u64)>,
     timers: Timers<Alarm>,
+    /// When it last looked at the clock, which it does several times a second.
+    awake: Instant,
     /// What was said to servers in this turn.
     said: BTreeMap<NodeId, Vec<Message>>,
     happenings: mpsc::UnboundedSender<Happening>,
@@ -182,6 +187,7 @@ impl Running {
                 Some(score) = inputs.measured.recv() => self.step(Input::Command(Command::Load(score))),
                 () = sleep_until(due) => {}
             }
+            self.look_at_clock();
             self.take_inputs(&mut inputs)?;
             self.fire_timers();
             self.look_for_room();
@@ -229,6 +235,16 @@ impl Running {
         }
     }
 
+    /// Whoever was frozen for so long may have been given up: it begins with nothing before a leader has welcomed it again.
+    fn look_at_clock(&mut self) {
+        let now = Instant::now();
+        if now - std::mem::replace(&mut self.awake, now) > PAUSE {
+            self.links.give_up();
+            let leaders = std::mem::take(&mut self.leads);
+            leaders.into_keys().for_each(|leader| self.lose(leader));
+        }
+    }
+
     fn on_ended(&mut self, ended: Ended) {
         self.step(Input::Command(match ended {
             Ended::Finished(report) => Command::Ended(report),
@@ -239,6 +255,7 @@ impl Running {
     fn on_link(&mut self, event: LinkEvent) {
         match event {
             LinkEvent::Up(server, outgoing) => self.links.opened(server, outgoing),
+            LinkEvent::Word(server, _) if self.links.is_given_up(server) => {}
             LinkEvent::Word(server, word) => self.on_word(server, word),
             LinkEvent::Down(server) => {
                 self.links.closed(server);
@@ -307,6 +324,7 @@ impl Running {
     }
 
     fn step(&mut self, input: Input<Worker>) {
+        self.look_at_clock();
         let mut outbox = std::mem::take(&mut self.outbox);
         self.worker.step(input, &mut outbox);
         for output in outbox.drain() {

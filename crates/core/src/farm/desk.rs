@@ -216,15 +216,23 @@ impl Desk {
             self.release(held.task);
             out.send(worker, Message::Forget(self.term, alloc::vec![held]));
         } else {
-            self.stop(held.task, out);
+            self.stop([held.task], out);
         }
     }
 
-    pub(super) fn stop(&mut self, task: TaskId, out: &mut Outbox<Foreman>) {
-        let Some(Hand { attempt, worker, .. }) = self.release(task) else { return };
-        let held = Held { task, attempt };
-        out.send(worker, Message::Stop(self.term, alloc::vec![held]));
-        out.send(worker, Message::Forget(self.term, alloc::vec![held]));
+    /// Nobody goes on with these. Whoever has several of them hears of all at once: between two orders it would begin with
+    /// the next one.
+    pub(super) fn stop(&mut self, tasks: impl IntoIterator<Item = TaskId>, out: &mut Outbox<Foreman>) {
+        let mut parcels: BTreeMap<NodeId, Vec<Held>> = BTreeMap::new();
+        for task in tasks {
+            if let Some(Hand { attempt, worker, .. }) = self.release(task) {
+                parcels.entry(worker).or_default().push(Held { task, attempt });
+            }
+        }
+        for (worker, held) in parcels {
+            out.send(worker, Message::Stop(self.term, held.clone()));
+            out.send(worker, Message::Forget(self.term, held));
+        }
     }
 
     /// Nobody has this task any more. Says who had it.

@@ -144,6 +144,7 @@ impl Foreman {
             Command::Apply(batch) => {
                 let effects = self.ledger.apply(batch);
                 effects.iter().for_each(|effect| self.on_effect(effect, out));
+                self.stop_cancelled(&effects, out);
                 out.notify(Notice::Applied(effects));
             }
             Command::Lead(term) => self.lead(term, out),
@@ -192,10 +193,20 @@ impl Foreman {
             }
             Effect::Wanted(task) => desk.requeue(&self.ledger, *task),
             Effect::MayStart(start) => self.on_may_start(start, out),
-            Effect::Cancelled(task) => desk.stop(*task, out),
             Effect::Workers => self.on_workers(out),
             Effect::Left(worker) => self.on_left(worker, out),
-            Effect::Submitted { .. } | Effect::Full | Effect::Nothing => {}
+            // All that are cancelled are stopped together.
+            Effect::Cancelled(_) | Effect::Submitted { .. } | Effect::Full | Effect::Nothing => {}
+        }
+    }
+
+    fn stop_cancelled(&mut self, effects: &[Effect], out: &mut Outbox<Self>) {
+        let cancelled = effects.iter().filter_map(|effect| match effect {
+            Effect::Cancelled(task) => Some(*task),
+            _ => None,
+        });
+        if let Some(desk) = &mut self.desk {
+            desk.stop(cancelled, out);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A worker's links: one to every server, dialled again whenever it is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -70,6 +70,7 @@ impl Outgoing {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     up: BTreeMap<NodeId, Outgoing>,
+    given_up: BTreeSet<NodeId>,
 }
 
 impl Links {
@@ -94,6 +95,17 @@ impl Links {
 
     pub(super) fn closed(&mut self, server: NodeId) {
         self.up.remove(&server);
+        self.given_up.remove(&server);
+    }
+
+    /// Gives all links up. What is still on its way on them is not heard any more; they are dialled again.
+    pub(super) fn give_up(&mut self) {
+        self.given_up.extend(std::mem::take(&mut self.up).into_keys());
+    }
+
+    /// Is this server's link given up, and its end not known yet?
+    pub(super) fn is_given_up(&self, server: NodeId) -> bool {
+        self.given_up.contains(&server)
     }
 
     /// Where to write to a server.
