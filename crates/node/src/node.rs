@@ -168,7 +168,7 @@ impl Running {
         let stores = opened.store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store)).collect();
         let history = Arc::<History>::default();
         let meters = Arc::<Meters>::default();
-        let farm = farm::start(identity.clone(), Arc::clone(&history), Arc::clone(&meters));
+        let farm = farm::start(identity.clone(), &config.plan, Arc::clone(&history), Arc::clone(&meters));
         let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.callers);
         let (register, applied) = restored(&opened.records, &farm.told);
         let server = config.plan.server(opened.records);

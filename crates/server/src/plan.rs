@@ -9,7 +9,9 @@ use primus_core::detector;
 use primus_core::election::Algorithm;
 use primus_core::election::bully::{self, Bully};
 use primus_core::election::ring::{self, Ring, Winner};
+use primus_core::farm::assign::Rule;
 use primus_core::handover;
+use primus_core::ledger::Limits;
 use primus_core::machine::Delay;
 use primus_core::rank::{Address, RankBy};
 use primus_replica::message::Record;
@@ -42,6 +44,10 @@ pub struct Plan {
     pub silence: detector::Rules,
     /// When a loaded leader hands over; never, if ranks are not loads.
     pub handover: handover::Rules,
+    /// Who gets a task.
+    pub assignment: Rule,
+    /// How much the ledger keeps, once this server leads.
+    pub limits: Limits,
     /// After how many entries the log is cut short. Half as many stay in memory for servers that are a little late.
     pub snapshot_every: u64,
 }
@@ -60,6 +66,8 @@ impl Plan {
             victory: Delay::exactly_ms(60),
             silence: detector::Rules::DEFAULT,
             handover: handover::Rules::DEFAULT,
+            assignment: Rule::Balanced,
+            limits: Limits::default(),
             snapshot_every: 10_000,
         }
     }

@@ -54,8 +54,8 @@ pub struct Counts {
     pub cancelled: u64,
 }
 
-/// How much is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// How much is kept. All servers must go by the same, so the leader's are written into the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Limits {
     /// How many results are kept.
@@ -131,6 +131,7 @@ impl Ledger {
             Entry::Retry(target) => self.retry(target, effects),
             Entry::Join { worker, slots } => effects.push(self.join(worker, slots)),
             Entry::Leave { worker } => effects.push(self.leave(worker)),
+            Entry::Limit(limits) => self.limits = limits,
             Entry::Drain { worker, is_draining } => {
                 let known = self.workers.get_mut(&worker).map(|worker| worker.is_draining = is_draining);
                 effects.push(changed(known.is_some()));
@@ -514,6 +515,19 @@ mod tests {
             submit(&mut ledger, spec(Fan::One), Some("key")),
             Effect::Submitted { job: JobId(2), is_new: true }
         );
+    }
+
+    #[test]
+    fn limits_count_from_the_moment_at_which_the_log_names_them() {
+        let mut ledger = Ledger::default();
+        submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), None);
+        (1..=3).for_each(|index| _ = finish(&mut ledger, 1, index, index, 0));
+        assert!(ledger.outcome(task(1, 1)).is_some());
+        let limits = Limits { results: 1, waiting: 2, ..Limits::default() };
+        apply(&mut ledger, 0, Entry::Limit(limits));
+        assert_eq!(ledger.outcome(task(1, 2)), None, "only one is kept");
+        assert!(ledger.outcome(task(1, 3)).is_some());
+        assert_eq!(submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), None), Effect::Full);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::book::Limits;
 use super::job::{JobId, Spec};
 use super::task::{Attempt, Held, Outcome, TaskId};
 
@@ -54,6 +55,8 @@ pub enum Entry {
         /// Which of both.
         is_draining: bool,
     },
+    /// So much is kept from now on.
+    Limit(Limits),
 }
 
 /// How an attempt of a task ended.

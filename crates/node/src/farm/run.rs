@@ -15,6 +15,7 @@ use primus_core::farm::Message;
 use primus_core::farm::foreman::{Command, Foreman, Notice, Rules, Timer};
 use primus_core::ledger::{Effect, Entry, Ledger, Limits};
 use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_server::Plan;
 use primus_server::record::{self, Assembly, Draft};
 use primus_wire::work::{FromWorker, Part, ToWorker};
 use tokio::runtime::Builder;
@@ -59,7 +60,8 @@ pub(crate) struct Ends {
 ///
 /// # Panics
 /// If the system gives no thread.
-pub(crate) fn start(identity: Identity, history: Arc<History>, meters: Arc<Meters>) -> Ends {
+pub(crate) fn start(identity: Identity, plan: &Plan, history: Arc<History>, meters: Arc<Meters>) -> Ends {
+    let (rules, limits) = (Rules { assignment: plan.assignment, ..Rules::default() }, plan.limits);
     let (told_sender, told) = mpsc::unbounded_channel();
     let (asks_sender, asks) = mpsc::unbounded_channel();
     let (callers_sender, calls) = mpsc::channel(CALLERS_MAX);
@@ -69,7 +71,7 @@ pub(crate) fn start(identity: Identity, history: Arc<History>, meters: Arc<Meter
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {
             let (callers, events) = Callers::new(identity.clone());
-            let farm = Farm::new(&identity, callers, wishes, history, meters);
+            let farm = Farm::new(&identity, (rules, limits), callers, wishes, history, meters);
             // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
             _ = tokio::spawn(farm.turn(inputs, events)).await;
         });
@@ -94,6 +96,8 @@ struct Farm {
     id: NodeId,
     origin: u64,
     foreman: Foreman,
+    /// How much the ledger shall keep when this server leads.
+    limits: Limits,
     outbox: Outbox<Foreman>,
     timers: Timers<Timer>,
     callers: Callers,
@@ -127,6 +131,7 @@ struct Farm {
 impl Farm {
     fn new(
         identity: &Identity,
+        (rules, limits): (Rules, Limits),
         callers: Callers,
         wishes: mpsc::UnboundedSender<Wish>,
         history: Arc<History>,
@@ -135,7 +140,8 @@ impl Farm {
         Self {
             id: identity.server,
             origin: identity.incarnation,
-            foreman: Foreman::new(Rules::default(), Ledger::new(Limits::default())),
+            foreman: Foreman::new(rules, Ledger::new(Limits::default())),
+            limits,
             outbox: Outbox::new(),
             timers: Timers::default(),
             callers,
@@ -275,6 +281,9 @@ impl Farm {
     fn on_lead(&mut self, term: u64) {
         self.leads = Some(term);
         self.step(Input::Command(Command::Lead(term)));
+        if self.foreman.ledger().limits() != self.limits {
+            self.proposed.push_back(Entry::Limit(self.limits));
+        }
         self.callers.say_to_all(&ToWorker::Leads(term));
         std::mem::take(&mut self.early).into_iter().for_each(|ask| self.on_ask(ask));
     }

@@ -109,7 +109,7 @@ impl Bulk<'_> {
             let place = |problem: Problem| problem.within(&format!("line {number}"));
             let submission: Submission = serde_json::from_slice(line).map_err(|error| place(strange(&error)))?;
             let key = self.key.as_ref().map(|key| format!("{key}/{number}"));
-            self.batch.push(entry(submission, key).map_err(place)?);
+            self.batch.push(entry(self.context, submission, key).map_err(place)?);
             self.batch_len += line.len();
             if self.batch.len() >= BATCH_MAX || self.batch_len >= BATCH_LEN_MAX {
                 self.enter().await?;
@@ -138,7 +138,7 @@ impl Bulk<'_> {
         let Some(entering) = self.entering.pop_front() else { return Ok(()) };
         let effects = entering.await.map_err(|_| Unable::Unknown)??;
         for effect in effects {
-            let Effect::Submitted { job, is_new } = effect else { return Err(full()) };
+            let Effect::Submitted { job, is_new } = effect else { return Err(full(self.context)) };
             self.submitted.add(job, is_new);
         }
         Ok(())

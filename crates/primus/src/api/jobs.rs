@@ -9,7 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use primus_core::farm::foreman::Foreman;
-use primus_core::ledger::{Effect, Entry, JobId, Limits, State as TaskState, Target, TaskId};
+use primus_core::ledger::{Effect, Entry, JobId, State as TaskState, Target, TaskId};
 use primus_node::farm::Awaited;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ pub(super) async fn submit(State(context): State<Context>, request: Request<Body
     let body = bodies::read_long(request, BODY_LEN_MAX).await?;
     let submission: Submission = serde_json::from_slice(&body).map_err(|error| strange(&error))?;
     drop(body);
-    let entry = entry(submission, key)?;
+    let entry = entry(&context, submission, key)?;
     let tasks = tasks_of(&entry);
     let effects = context.handle.farm.enter(vec![entry]).await?;
     match effects.first() {
@@ -49,7 +49,7 @@ pub(super) async fn submit(State(context): State<Context>, request: Request<Body
             let answer = json!({ "job": job.to_string(), "tasks": tasks, "created": is_new });
             Ok((status, Json(answer)).into_response())
         }
-        _ => Err(full()),
+        _ => Err(full(&context)),
     }
 }
 
@@ -67,9 +67,8 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
 }
 
 /// What is written into the log for this.
-pub(super) fn entry(submission: Submission, key: Option<String>) -> Result<Entry, Problem> {
-    let spec =
-        submission.spec(Limits::default().waiting).map_err(|(message, hint)| Problem::usage(message, hint))?;
+pub(super) fn entry(context: &Context, submission: Submission, key: Option<String>) -> Result<Entry, Problem> {
+    let spec = submission.spec(context.queue_max).map_err(|(message, hint)| Problem::usage(message, hint))?;
     Ok(Entry::Submit { spec, key })
 }
 
@@ -81,8 +80,8 @@ pub(super) fn strange(error: &serde_json::Error) -> Problem {
     Problem::usage(format!("this is no job: {error}"), "send {\"command\":[\"echo\",\"hello\"]}")
 }
 
-pub(super) fn full() -> Problem {
-    let most = Limits::default().waiting;
+pub(super) fn full(context: &Context) -> Problem {
+    let most = context.queue_max;
     Problem::full(format!("the queue is full: {most} tasks may wait"), "try again when some have ended")
 }
 

@@ -55,6 +55,8 @@ pub(crate) struct Context {
     pub(crate) servers: Arc<BTreeMap<NodeId, Places>>,
     pub(crate) handle: Handle,
     pub(crate) proxy: Proxy,
+    /// How many tasks may wait, if this server leads.
+    pub(crate) queue_max: u64,
     /// May links be cut and loads be overridden?
     pub(crate) has_chaos: bool,
 }

@@ -114,6 +114,7 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
         servers: Arc::new(settings.servers),
         handle,
         proxy: api::Proxy::new(),
+        queue_max: settings.plan.limits.waiting,
         has_chaos: settings.chaos,
     };
     let web = web.into_std().expect("a listener stays one");

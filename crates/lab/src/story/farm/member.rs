@@ -194,6 +194,7 @@ fn entry_words(entry: &Entry) -> String {
         Entry::Leave { worker } => format!("leave {worker}"),
         Entry::Drain { worker, is_draining: true } => format!("drain {worker}"),
         Entry::Drain { worker, is_draining: false } => format!("undrain {worker}"),
+        Entry::Limit(_) => "limit".to_owned(),
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use primus_core::detector;
 use primus_core::election::Algorithm;
+use primus_core::farm::assign::Rule;
 use primus_core::handover;
+use primus_core::ledger::Limits;
 use primus_core::load::{BadWeights, Score, Weights};
 use primus_core::machine::Delay;
 use primus_core::rank::RankBy;
@@ -62,7 +64,22 @@ pub(super) fn plan(layers: &Layers, plan: Plan) -> Option<Plan> {
             cool_down_us: us("election.handover_cooldown")?,
             tenure_us: us("election.least_tenure")?,
         },
+        assignment: assignment(layers)?,
+        limits: Limits {
+            results: usize::try_from(layers.number("farm.results_max")?).ok()?,
+            age_ms: us("farm.results_age")? / 1000,
+            waiting: layers.number("farm.queue_max")?,
+        },
         ..plan
+    })
+}
+
+fn assignment(layers: &Layers) -> Option<Rule> {
+    Some(match layers.text("farm.assignment")? {
+        "score" => Rule::Score,
+        "round-robin" => Rule::RoundRobin,
+        "random" => Rule::Random,
+        _ => Rule::Balanced,
     })
 }
 
