@@ -96,12 +96,13 @@ impl Checks {
     pub(super) fn on_append<'a>(
         &mut self,
         id: NodeId,
+        term: Term,
         entries: impl Iterator<Item = &'a Entry> + Clone,
         log: &Log,
     ) {
         let judgement = self.log_matching.on_append(id, entries.clone(), log);
         self.note(Property::LogMatching, judgement);
-        let judgement = self.commits_stay.on_append(id, entries, &self.committed);
+        let judgement = self.commits_stay.on_append(id, term, entries, &self.committed);
         self.note(Property::CommitsStay, judgement);
     }
 
@@ -109,7 +110,7 @@ impl Checks {
     pub(super) fn on_start(&mut self, id: NodeId, log: &Log, snapshot: Option<&Snapshot>) {
         let entries: Vec<Entry> = log.entries().collect();
         self.commits_stay.on_start(id, log);
-        self.on_append(id, entries.iter(), log);
+        self.on_append(id, Term(0), entries.iter(), log);
         if let Some(snapshot) = snapshot {
             self.on_restore(id, snapshot);
         }

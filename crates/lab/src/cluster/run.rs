@@ -457,10 +457,10 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
 
     fn check_step(&mut self, id: NodeId, outputs: &[Output<Server>]) {
         let Some(server) = &self.hosts[place(id)].process else { return };
-        let log = server.replica().log();
+        let (log, (_, _, term)) = (server.replica().log(), server.replica().view());
         for output in outputs {
             if let Output::Persist { records, .. } = output {
-                self.checks.on_append(id, records.iter().filter_map(appended), log);
+                self.checks.on_append(id, term, records.iter().filter_map(appended), log);
             }
         }
         let leads = self.hosts[place(id)].leads();

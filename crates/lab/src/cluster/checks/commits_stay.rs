@@ -1,11 +1,14 @@
-//! Commits stay: a committed entry is in the logs of a majority, and no server that has it ever overwrites it.
+//! Commits stay: a committed entry is in the logs of a majority, and no server overwrites it in the term in which it was
+//! committed, or a later one.
 //!
-//! This is the step on which the Raft paper's proof of leader completeness rests. It is violated by the first wrong append,
+//! In an earlier term it may: a server that stood still for long can still hear a leader of then, who did not have the entry,
+//! while the others have committed it without that server. But whoever leads later has it. This is the step on which the Raft paper's proof of leader completeness rests. It is violated by the first wrong append,
 //! long before an unlucky election makes it a loss that anybody else could see.
 
 use std::collections::BTreeMap;
 
 use primus_core::NodeId;
+use primus_replica::Term;
 use primus_replica::log::Log;
 use primus_replica::message::Entry;
 
@@ -39,10 +42,11 @@ impl Watch {
         kept.covered = kept.covered.max(index);
     }
 
-    /// An append replaces everything from its first entry on.
+    /// An append replaces everything from its first entry on. The server is in this term.
     pub(super) fn on_append<'a>(
         &mut self,
         id: NodeId,
+        term: Term,
         entries: impl Iterator<Item = &'a Entry>,
         committed: &[Committed],
     ) -> Judgement {
@@ -52,12 +56,13 @@ impl Watch {
             replaced.append(&mut kept.terms.split_off(&entry.index));
             kept.terms.insert(entry.index, entry.term);
         }
-        let is_lost = |(index, term): &(&u64, &u64)| {
-            term_at(committed, **index) == Some(**term) && kept.terms.get(index) != Some(term)
+        let is_committed = |index: u64, of: u64| {
+            entry_at(committed, index).is_some_and(|entry| entry.term == of && entry.known_in <= term)
         };
+        let is_lost = |(index, of): &(&u64, &u64)| is_committed(**index, **of) && kept.terms.get(index) != Some(of);
         match replaced.iter().find(is_lost) {
-            Some((index, term)) => {
-                Err(format!("server {id} overwrote entry {index} of term {term}, which is committed"))
+            Some((index, of)) => {
+                Err(format!("server {id} overwrote entry {index} of term {of}, which is committed"))
             }
             None => Ok(()),
         }
@@ -75,15 +80,13 @@ impl Watch {
     }
 }
 
-fn term_at(committed: &[Committed], index: u64) -> Option<u64> {
-    let place = usize::try_from(index.checked_sub(1)?).ok()?;
-    committed.get(place).map(|entry| entry.term)
+fn entry_at(committed: &[Committed], index: u64) -> Option<&Committed> {
+    committed.get(usize::try_from(index.checked_sub(1)?).ok()?)
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use primus_replica::Term;
 
     use super::*;
 
@@ -99,20 +102,21 @@ mod tests {
     fn watch(logs: &[&[u64]]) -> Watch {
         let mut watch = Watch::default();
         for (id, terms) in (1..).zip(logs) {
-            watch.on_append(NodeId(id), entries(1, terms).iter(), &[]).unwrap();
+            watch.on_append(NodeId(id), Term(9), entries(1, terms).iter(), &[]).unwrap();
         }
         watch
     }
 
     #[test]
     fn only_what_is_not_committed_is_overwritten() {
-        let append = |first, terms: &[u64]| {
-            let log = entries(first, terms);
-            watch(&[&[1, 1, 1]]).on_append(NodeId(1), log.iter(), &committed(&[1, 1])).is_ok()
+        let append = |known_in, first, terms: &[u64]| {
+            let (log, mut committed) = (entries(first, terms), committed(&[1, 1]));
+            committed.iter_mut().for_each(|entry| entry.known_in = Term(known_in));
+            watch(&[&[1, 1, 1]]).on_append(NodeId(1), Term(2), log.iter(), &committed).is_ok()
         };
-        assert!(append(3, &[2]) && append(2, &[1, 2]) && append(4, &[2]));
-        assert!(!append(2, &[2]) && !append(1, &[1]));
-        assert!(watch(&[&[1, 1]]).on_append(NodeId(1), entries(1, &[1, 1]).iter(), &committed(&[2, 2])).is_ok());
+        assert!(append(1, 3, &[2]) && append(1, 2, &[1, 2]) && append(1, 4, &[2]));
+        assert!(!append(1, 2, &[2]) && !append(1, 1, &[1]) && !append(2, 2, &[2]));
+        assert!(append(3, 2, &[2]), "it was committed later, by others");
     }
 
     #[test]
