@@ -137,7 +137,7 @@ impl Bench {
         self.marks.wait(|mark| mark.term == reign.term)?;
         let (now, target) = (self.farm.now()?, reign.leader.to_string());
         let started = Instant::now();
-        chaos::kill(&now, &target)?;
+        chaos::signal(&now, &target, "kill", "", Signal::KILL)?;
         self.marks.wait(|mark| mark.term > reign.term)?;
         let ms = milliseconds(started);
         chaos::restart(&now, &target)?;
