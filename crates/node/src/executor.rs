@@ -1,6 +1,7 @@
-//! Runs what a worker is given: commands through the [companion](crate::companion), handlers inside this process.
+//! Runs what a worker is given: commands through a [companion](crate::companion), handlers inside this process.
 //!
-//! The caller says every now and then that it is well ([`Executor::renew`]); if it does not, it hangs, and the companion
+//! A companion stands still while a new process finds its program, so a worker with several slots has several of them. The
+//! caller says every now and then that it is well ([`Executor::renew`]); if it does not, it hangs, and the companion
 //! kills what runs. What has ended comes back through a channel. The channel closes when there is no companion and none can
 //! be started: a worker without one must stop.
 
@@ -60,6 +61,8 @@ pub struct Settings {
     pub grace: Duration,
     /// The program that calls [`companion::run`](crate::companion::run), and its arguments.
     pub companion: (PathBuf, Vec<OsString>),
+    /// How many of them share the commands.
+    pub companions: usize,
 }
 
 impl Settings {
@@ -79,6 +82,7 @@ impl Settings {
             patience: Duration::from_secs(1),
             grace: Duration::from_secs(5),
             companion,
+            companions: 1,
         }
     }
 }
@@ -108,12 +112,14 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// Nothing once the executor is dropped.
-    orders: Option<mpsc::UnboundedSender<Order>>,
-    /// Nothing once there is no companion any more.
+    /// To each companion; to none once the executor is dropped.
+    orders: Vec<mpsc::UnboundedSender<Order>>,
+    /// How many companions there are.
+    companions: usize,
+    /// Nothing once there is no companion any more, or one cannot be kept.
     tell: Option<mpsc::UnboundedSender<Ended>>,
     last_number: u64,
-    /// Attempts that the companion has, by their numbers.
+    /// Attempts that companions have, by their numbers.
     commands: BTreeMap<u64, Running>,
     /// Attempts that handlers have.
     calls: BTreeMap<Held, AbortHandle>,
@@ -123,20 +129,23 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 struct Running {
     held: Held,
+    companion: usize,
     is_wanted: bool,
 }
 
 impl Executor {
-    /// Starts the companion. To be called inside a tokio runtime with time and io.
+    /// Starts the companions. To be called inside a tokio runtime with time and io.
     ///
     /// # Errors
     /// If there is no companion to be had, or the folder for outputs cannot be made.
     pub fn start(settings: Settings, kinds: Kinds) -> io::Result<(Self, mpsc::UnboundedReceiver<Ended>)> {
         let outputs = Outputs::open(settings.directory.join(Settings::OUTPUTS), settings.outputs_len_max)?;
-        let (orders, queue) = mpsc::unbounded_channel();
+        let count = settings.companions.max(1);
+        let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let (tell, ended) = mpsc::unbounded_channel();
         let state = State {
-            orders: Some(orders),
+            orders,
+            companions: count,
             tell: Some(tell),
             last_number: 0,
             commands: BTreeMap::new(),
@@ -144,8 +153,11 @@ impl Executor {
             outputs,
         };
         let shared = Arc::new(Shared { settings, state: Mutex::new(state) });
-        let companion = Companion::start(&shared.settings)?;
-        tokio::spawn(supervise(Arc::clone(&shared), queue, companion));
+        let companions: Vec<Companion> =
+            (0..count).map(|_| Companion::start(&shared.settings)).collect::<io::Result<_>>()?;
+        for (which, (companion, queue)) in companions.into_iter().zip(queues).enumerate() {
+            tokio::spawn(supervise(Arc::clone(&shared), which, queue, companion));
+        }
         Ok((Self { shared, kinds }, ended))
     }
 
@@ -170,16 +182,18 @@ impl Executor {
         let found = state.commands.iter_mut().find(|(_, running)| running.held == held);
         if let Some((number, running)) = found {
             running.is_wanted = false;
-            let order = Order::Kill(*number);
-            state.order(order);
+            let (companion, order) = (running.companion, Order::Kill(*number));
+            state.order(companion, order);
         }
     }
 
     /// The worker is well. To be said by its loop, several times within [`Settings::patience`].
     pub fn renew(&self) {
         let state = self.shared.state();
-        if !state.commands.is_empty() {
-            state.order(Order::Renew(now_us()));
+        for companion in 0..state.orders.len() {
+            if state.load_of(companion) > 0 {
+                state.order(companion, Order::Renew(now_us()));
+            }
         }
     }
 
@@ -196,11 +210,12 @@ impl Executor {
         let mut state = self.shared.state();
         state.last_number += 1;
         let number = state.last_number;
-        state.commands.insert(number, Running { held, is_wanted: true });
+        let companion = (0..state.orders.len()).min_by_key(|companion| state.load_of(*companion)).unwrap_or(0);
+        state.commands.insert(number, Running { held, companion, is_wanted: true });
         for piece in command.stdin.chunks(INPUT_PIECE_LEN) {
-            state.order(Order::Input(number, piece.to_vec()));
+            state.order(companion, Order::Input(number, piece.to_vec()));
         }
-        state.order(Order::Start(Start {
+        let start = Start {
             number,
             sent_us: now_us(),
             arguments,
@@ -209,7 +224,8 @@ impl Executor {
             nice: command.nice,
             timeout_us: timeout_ms.map(|timeout| timeout.saturating_mul(1000)),
             output: outputs::stem(held),
-        }));
+        };
+        state.order(companion, Order::Start(start));
         Ok(())
     }
 
@@ -261,7 +277,7 @@ impl Executor {
 impl Drop for Executor {
     fn drop(&mut self) {
         let mut state = self.shared.state();
-        state.orders = None;
+        state.orders.clear();
         std::mem::take(&mut state.calls).into_values().for_each(|call| call.abort());
     }
 }
@@ -321,11 +337,16 @@ impl Facts {
 }
 
 impl State {
-    fn order(&self, order: Order) {
-        if let Some(orders) = &self.orders {
+    fn order(&self, companion: usize, order: Order) {
+        if let Some(orders) = self.orders.get(companion) {
             // Nobody listens after the channel to the worker has been closed, too.
             _ = orders.send(order);
         }
+    }
+
+    /// How many attempts this companion has.
+    fn load_of(&self, companion: usize) -> usize {
+        self.commands.values().filter(|running| running.companion == companion).count()
     }
 
     fn tell(&self, ended: Ended) {
@@ -350,7 +371,7 @@ impl Shared {
 
     fn on_end(&self, end: End) {
         let mut state = self.state();
-        let Some(Running { held, is_wanted }) = state.commands.remove(&end.number) else { return };
+        let Some(Running { held, is_wanted, .. }) = state.commands.remove(&end.number) else { return };
         if end.kept > 0 {
             state.outputs.add(outputs::stem(held), end.kept);
         }
@@ -365,12 +386,21 @@ impl Shared {
         }
     }
 
-    /// The companion is dead, and so is all that it had. What it had not heard of yet is not told to the next one either.
-    fn abandon_all(&self, queue: &mut mpsc::UnboundedReceiver<Order>) {
+    /// A companion is dead, and so is all that it had. What it had not heard of yet is not told to the next one either.
+    fn abandon_all(&self, companion: usize, queue: &mut mpsc::UnboundedReceiver<Order>) {
         let mut state = self.state();
         while queue.try_recv().is_ok() {}
-        for running in std::mem::take(&mut state.commands).into_values().filter(|running| running.is_wanted) {
-            state.tell(Ended::Abandoned(running.held));
+        let had = state.commands.extract_if(.., |_, running| running.companion == companion);
+        let lost: Vec<Running> = had.map(|(_, running)| running).filter(|running| running.is_wanted).collect();
+        lost.into_iter().for_each(|running| state.tell(Ended::Abandoned(running.held)));
+    }
+
+    /// A companion is gone for good. That is the end if nobody wants it any more, or it cannot be kept.
+    fn part(&self, over: Over) {
+        let mut state = self.state();
+        state.companions -= 1;
+        if state.companions == 0 || over == Over::Companion {
+            state.tell = None;
         }
     }
 }
@@ -450,20 +480,27 @@ fn rules(settings: &Settings) -> Rules {
 }
 
 /// Keeps a companion there, until the worker wants none or there is none to be had.
-async fn supervise(shared: Arc<Shared>, mut queue: mpsc::UnboundedReceiver<Order>, first: Companion) {
-    let mut companion = Some(first);
+async fn supervise(
+    shared: Arc<Shared>,
+    which: usize,
+    mut queue: mpsc::UnboundedReceiver<Order>,
+    mut companion: Companion,
+) {
     let mut early_deaths = 0;
-    while let Some(Companion { process, mut socket, started }) = companion {
+    loop {
+        let Companion { process, mut socket, started } = companion;
         let over = talk(&mut socket, &shared, &mut queue).await;
         drop(socket);
         // What a dead companion left is killed before the worker hears of it.
         let cleaned = tokio::task::spawn_blocking(move || clean(process, over)).await;
-        shared.abandon_all(&mut queue);
+        shared.abandon_all(which, &mut queue);
         early_deaths = if started.elapsed() < EARLY { early_deaths + 1 } else { 0 };
         let goes_on = over == Over::Companion && cleaned.is_ok() && early_deaths < EARLY_DEATHS_MAX;
-        companion = goes_on.then(|| Companion::start(&shared.settings).ok()).flatten();
+        match goes_on.then(|| Companion::start(&shared.settings).ok()).flatten() {
+            Some(next) => companion = next,
+            None => return shared.part(over),
+        }
     }
-    shared.state().tell = None;
 }
 
 /// Waits for the companion's end, and kills what it left if it did not end well.

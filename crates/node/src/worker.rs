@@ -9,6 +9,7 @@ mod links;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use primus_core::NodeId;
 use primus_core::farm::Message;
-use primus_core::farm::worker::{Beat, Command, Notice, REPORTS_MAX, Worker};
+use primus_core::farm::worker::{Command, Notice, REPORTS_MAX, Timer, Worker};
 use primus_core::load::Score;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
 use primus_wire::work::{self, FromWorker, Part, ToWorker};
@@ -39,6 +40,7 @@ const BEAT: Delay = Delay::exactly_ms(500);
 const RENEW: Duration = Duration::from_millis(100);
 /// A pause of its own after which a worker does not know what others think of it. Leaders wait a little longer.
 const PAUSE: Duration = Duration::from_secs(1);
+const COMPANIONS_MAX: usize = 4;
 /// How many inputs are taken before timers are looked at, at most.
 const INPUTS_MAX: usize = 1024;
 
@@ -109,7 +111,9 @@ pub async fn run(
     let (results, records) = Results::open(&directory)?;
     let store =
         identity::of(&directory).map_err(|source| WorkerError::Directory { dir: directory.clone(), source })?;
-    let (executor, ended) = Executor::start(config.executor, kinds).map_err(WorkerError::Executor)?;
+    let mut settings = config.executor;
+    settings.companions = companions_for(config.slots);
+    let (executor, ended) = Executor::start(settings, kinds).map_err(WorkerError::Executor)?;
     let (loads, measured) = mpsc::unbounded_channel();
     if let Some(meter) = config.load {
         meter.watch(move |load| loads.send(load.score).is_ok());
@@ -136,6 +140,12 @@ pub async fn run(
     running.turn(Inputs { link_events, ended, measured }).await
 }
 
+/// One for each slot, but no more than there are cores to run them; a few are always enough.
+fn companions_for(slots: u16) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    usize::from(slots).min(cores).clamp(1, COMPANIONS_MAX)
+}
+
 struct Inputs {
     link_events: mpsc::Receiver<LinkEvent>,
     ended: mpsc::UnboundedReceiver<Ended>,
@@ -145,7 +155,7 @@ struct Inputs {
 /// What can wake a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
-    Beat,
+    Machine(Timer),
     Renew,
 }
 
@@ -217,7 +227,7 @@ impl Running {
         let now = Instant::now();
         while let Some((_, alarm)) = self.timers.take_due(now) {
             match alarm {
-                Alarm::Beat => self.step(Input::Timer(Beat)),
+                Alarm::Machine(timer) => self.step(Input::Timer(timer)),
                 Alarm::Renew => {
                     self.executor.renew();
                     self.timers.set(Alarm::Renew, now + RENEW);
@@ -337,8 +347,8 @@ impl Running {
         match output {
             Output::Send { to, message } => self.say(to, message),
             Output::Persist { token, records } => self.disk.write(token, records),
-            Output::Set { timer: Beat, delay } => self.timers.set(Alarm::Beat, Instant::now() + drawn(delay)),
-            Output::Cancel(Beat) => self.timers.cancel(Alarm::Beat),
+            Output::Set { timer, delay } => self.timers.set(Alarm::Machine(timer), Instant::now() + drawn(delay)),
+            Output::Cancel(timer) => self.timers.cancel(Alarm::Machine(timer)),
             Output::Notify(Notice::Start(assignment)) => self.executor.run(assignment),
             Output::Notify(Notice::Kill(held)) => self.executor.kill(held),
             Output::Ignore(_) => {}

@@ -63,7 +63,7 @@ impl Default for Rules {
             settle: Delay::exactly_ms(2000),
             grace: Delay::exactly_ms(10),
             silence: Delay::exactly_ms(1500),
-            ahead_us: 10_000,
+            ahead_us: 15_000,
             ahead_max: 256,
             planted: Planted::NONE,
         }

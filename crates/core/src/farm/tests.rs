@@ -243,6 +243,34 @@ fn a_result_is_told_when_it_is_on_disk_to_whoever_leads_then() {
 }
 
 #[test]
+fn results_are_gathered_while_there_is_more_to_do() {
+    let mut worker = worker();
+    (1..=4).for_each(|job| _ = worker.hears(NodeId(1), run(1, held(job, 1, job))));
+    let ended = |job| Input::Command(worker::Command::Ended(report(held(job, 1, job))));
+    assert_eq!(worker.step(ended(1)), ["start 2.1 (1-2)", "set gather"]);
+    assert_eq!(worker.step(ended(2)), ["start 3.1 (1-3)"]);
+    let written = worker.step(Input::Timer(worker::Timer::Gather));
+    assert_eq!(written, ["persist 1 ended 1.1 ended 2.1"]);
+    assert_eq!(worker.step(ended(3)), ["start 4.1 (1-4)", "persist 2 ended 3.1"], "nothing waits any more");
+}
+
+#[test]
+fn that_a_result_is_recorded_is_written_with_the_next_result_or_beat() {
+    let mut worker = worker();
+    let end = |worker: &mut Bench<Worker>, job, token| {
+        worker.hears(NodeId(1), run(1, held(job, 1, job)));
+        let said = worker.step(Input::Command(worker::Command::Ended(report(held(job, 1, job)))));
+        worker.step(Input::Persisted(Token(token)));
+        worker.hears(NodeId(1), Message::Forget(1, alloc::vec![held(job, 1, job)]));
+        said
+    };
+    end(&mut worker, 1, 1);
+    assert_eq!(end(&mut worker, 2, 2), ["persist 2 forgotten 1.1 (1-1) ended 2.1"]);
+    let said = worker.step(Input::Timer(worker::Timer::Beat));
+    assert!(said.contains(&"persist 3 forgotten 2.1 (1-2)".to_string()), "{said:?}");
+}
+
+#[test]
 fn what_was_abandoned_is_given_back_and_makes_room() {
     let mut worker = worker();
     worker.hears(NodeId(1), run(1, held(1, 1, 1)));

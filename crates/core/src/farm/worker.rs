@@ -34,10 +34,17 @@ pub struct Worker {
     busy: u32,
     /// Is there room for results on the disk?
     has_room: bool,
+    /// Results that the disk has not been given yet: it gets several at once while there is more to do anyway.
+    gathered: Vec<Report>,
+    /// Is it to be written when its timer says so?
+    is_gathering: bool,
     /// Results that are not on disk yet. Nobody is told of them: what is told must not be forgotten.
     unwritten: VecDeque<(Token, Report)>,
     /// Results that are on disk, and not known to be recorded.
     ended: BTreeMap<Held, Report>,
+    /// What is recorded, though the disk does not know that yet: it learns it with the next results. Until then a restart
+    /// would only tell a leader something twice.
+    recorded: Vec<Held>,
     last_token: u64,
 }
 
@@ -78,9 +85,17 @@ pub enum Notice {
 /// How many results one message tells of: each has up to some eight thousand bytes.
 pub const REPORTS_MAX: usize = 1024;
 
-/// The one timer: time to show that one is alive.
+/// How long results may be gathered, while the worker has more to do, before the disk gets them.
+const GATHER: Delay = Delay::exactly_ms(5);
+
+/// Its timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Beat;
+pub enum Timer {
+    /// Time to show that one is alive.
+    Beat,
+    /// The disk shall have what was gathered.
+    Gather,
+}
 
 impl Worker {
     /// A worker that has just started, with what it had on disk.
@@ -105,8 +120,11 @@ impl Worker {
             running: BTreeMap::new(),
             busy: 0,
             has_room: true,
+            gathered: Vec::new(),
+            is_gathering: false,
             unwritten: VecDeque::new(),
             ended,
+            recorded: Vec::new(),
             last_token: 0,
         }
     }
@@ -123,8 +141,7 @@ impl Worker {
 
     /// What it has begun with and somebody might still want: what runs, and results that are not known to be recorded.
     pub fn has_begun(&self) -> impl Iterator<Item = Held> + '_ {
-        let unwritten = self.unwritten.iter().map(|(_, report)| report.held());
-        self.running.keys().chain(self.ended.keys()).copied().chain(unwritten)
+        self.running.keys().chain(self.ended.keys()).copied().chain(self.untold())
     }
 
     /// The leader that has welcomed it, if one has, and its term.
@@ -136,7 +153,12 @@ impl Worker {
     /// How many results are not known to be recorded.
     #[must_use]
     pub fn unrecorded(&self) -> usize {
-        self.ended.len() + self.unwritten.len()
+        self.ended.len() + self.untold().count()
+    }
+
+    /// Results that are not on disk yet.
+    fn untold(&self) -> impl Iterator<Item = Held> + '_ {
+        self.unwritten.iter().map(|(_, report)| report).chain(&self.gathered).map(Report::held)
     }
 
     fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
@@ -153,7 +175,6 @@ impl Worker {
         self.leader = Some(leader);
         self.is_welcome = false;
         let waiting = self.waiting.iter().map(|assignment| assignment.held);
-        let unwritten = self.unwritten.iter().map(|(_, report)| report.held());
         let mut reports = self.ended.values().cloned();
         let ended: Vec<Report> = reports.by_ref().take(REPORTS_MAX).collect();
         // What does not fit into the hello is told right after it, and until then counts as what still runs.
@@ -163,12 +184,12 @@ impl Worker {
             name: self.name.clone(),
             term: self.term,
             slots: u16::try_from(self.slots).unwrap_or(u16::MAX),
-            held: self.running.keys().copied().chain(waiting).chain(unwritten).chain(later).collect(),
+            held: self.running.keys().copied().chain(waiting).chain(self.untold()).chain(later).collect(),
             ended,
         };
         out.send(leader, Message::Hello(hello));
         more.chunks(REPORTS_MAX).for_each(|reports| out.send(leader, Message::Ended(reports.to_vec())));
-        out.set(Beat, self.beat);
+        out.set(Timer::Beat, self.beat);
     }
 
     /// Its room is free at once; that it has ended is told when it is on disk.
@@ -176,8 +197,7 @@ impl Worker {
         let held = report.held();
         let Some(cpus) = self.running.remove(&held) else { return out.ignore("the end of what does not run") };
         self.busy -= cpus;
-        let token = self.keep(Record::Ended(report.clone()), out);
-        self.unwritten.push_back((token, report));
+        self.gathered.push(report);
     }
 
     /// Somebody else may have it. A leader that is not told now will miss it in the next hello.
@@ -201,11 +221,30 @@ impl Worker {
         }
     }
 
-    fn keep(&mut self, record: Record, out: &mut Outbox<Self>) -> Token {
+    /// Gives the disk what was gathered: at once if nothing is left to begin, because then somebody may wait for it.
+    fn write_soon(&mut self, out: &mut Outbox<Self>) {
+        let is_urgent = self.waiting.is_empty() || self.running.is_empty() || self.gathered.len() >= REPORTS_MAX;
+        if self.gathered.is_empty() {
+        } else if is_urgent {
+            self.write(out);
+        } else if !core::mem::replace(&mut self.is_gathering, true) {
+            out.set(Timer::Gather, GATHER);
+        }
+    }
+
+    fn write(&mut self, out: &mut Outbox<Self>) {
         self.last_token += 1;
         let token = Token(self.last_token);
-        out.persist(token, alloc::vec![record]);
-        token
+        let recorded = core::mem::take(&mut self.recorded).into_iter().map(Record::Forgotten);
+        let ended = self.gathered.iter().cloned().map(Record::Ended);
+        let records: Vec<Record> = recorded.chain(ended).collect();
+        self.unwritten.extend(self.gathered.drain(..).map(|report| (token, report)));
+        if !records.is_empty() {
+            out.persist(token, records);
+        }
+        if core::mem::take(&mut self.is_gathering) {
+            out.cancel(Timer::Gather);
+        }
     }
 
     fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
@@ -222,16 +261,18 @@ impl Worker {
             }
             Message::GiveBack(_, held) => self.give_back(&held, from, out),
             Message::Stop(_, held) => held.into_iter().for_each(|held| self.stop(held, out)),
-            Message::Forget(_, held) => held.into_iter().for_each(|held| self.forget(held, out)),
+            Message::Forget(_, held) => held.into_iter().for_each(|held| self.forget(held)),
             _ => {}
         }
     }
 
     fn accept(&mut self, assignment: Assignment, out: &mut Outbox<Self>) {
         let held = assignment.held;
-        let is_unwritten = self.unwritten.iter().any(|(_, report)| report.held() == held);
         let is_known = self.running.contains_key(&held) || self.ended.contains_key(&held);
-        if is_known || is_unwritten || self.waiting.iter().any(|waiting| waiting.held == held) {
+        if is_known
+            || self.untold().any(|untold| untold == held)
+            || self.waiting.iter().any(|waiting| waiting.held == held)
+        {
             return out.ignore("an assignment that came twice");
         }
         self.waiting.push_back(assignment);
@@ -252,11 +293,22 @@ impl Worker {
         }
     }
 
-    fn forget(&mut self, held: Held, out: &mut Outbox<Self>) {
+    fn forget(&mut self, held: Held) {
+        self.gathered.retain(|report| report.held() != held);
         let before = self.unwritten.len();
         self.unwritten.retain(|(_, report)| report.held() != held);
         if self.ended.remove(&held).is_some() || self.unwritten.len() < before {
-            self.keep(Record::Forgotten(held), out);
+            self.recorded.push(held);
+        }
+    }
+
+    fn on_beat(&mut self, out: &mut Outbox<Self>) {
+        if let Some(leader) = self.leader {
+            out.send(leader, Message::Beat(self.score));
+            out.set(Timer::Beat, self.beat);
+        }
+        if self.gathered.is_empty() {
+            self.write(out);
         }
     }
 
@@ -281,7 +333,7 @@ impl Worker {
 impl Machine for Worker {
     type Message = Message;
     type Command = Command;
-    type Timer = Beat;
+    type Timer = Timer;
     type Record = Record;
     type Notice = Notice;
 
@@ -289,21 +341,21 @@ impl Machine for Worker {
         match input {
             Input::Message { from, message } => self.on_message(from, message, out),
             Input::Command(command) => self.on_command(command, out),
-            Input::Timer(Beat) => {
-                if let Some(leader) = self.leader {
-                    out.send(leader, Message::Beat(self.score));
-                    out.set(Beat, self.beat);
-                }
+            Input::Timer(Timer::Beat) => self.on_beat(out),
+            Input::Timer(Timer::Gather) => {
+                self.is_gathering = false;
+                self.write(out);
             }
             Input::LinkDown(peer) if self.leader == Some(peer) => {
                 self.leader = None;
                 self.is_welcome = false;
-                out.cancel(Beat);
+                out.cancel(Timer::Beat);
             }
             Input::Persisted(token) => self.on_persisted(token, out),
             Input::LinkUp(_) | Input::LinkDown(_) => out.ignore("what no worker needs"),
         }
         self.begin(out);
+        self.write_soon(out);
     }
 }
 
@@ -349,8 +401,11 @@ impl fmt::Display for Notice {
     }
 }
 
-impl fmt::Display for Beat {
+impl fmt::Display for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("beat")
+        f.write_str(match self {
+            Self::Beat => "beat",
+            Self::Gather => "gather",
+        })
     }
 }

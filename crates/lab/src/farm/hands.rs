@@ -3,7 +3,7 @@
 use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::farm::foreman::Foreman;
-use primus_core::farm::worker::{Beat, Command, Notice, Worker};
+use primus_core::farm::worker::{Command, Notice, Timer, Worker};
 use primus_core::ledger::{Held, Outcome, Report, State, Tail, Verdict};
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
 
@@ -63,12 +63,12 @@ impl<O: Observer<Foreman> + Observer<Worker>> Run<'_, O> {
                 let incarnation = host.incarnation;
                 self.after(SYNC, Event::Synced { at: id, incarnation, token });
             }
-            Output::Set { timer: Beat, delay } => {
+            Output::Set { timer, delay } => {
                 let number = self.number();
-                self.worker(id).timer = number;
-                self.after(delay, Event::Beat { at: id, number });
+                self.worker(id).timers.insert(timer, number);
+                self.after(delay, Event::WorkerTimer { at: id, timer, number });
             }
-            Output::Cancel(Beat) => self.worker(id).timer = 0,
+            Output::Cancel(timer) => _ = self.worker(id).timers.remove(&timer),
             Output::Notify(Notice::Start(assignment)) => self.start(id, assignment.held),
             Output::Notify(Notice::Kill(held)) => _ = self.worker(id).running.remove(&held),
             Output::Ignore(_) => {}
@@ -128,9 +128,10 @@ impl<O: Observer<Foreman> + Observer<Worker>> Run<'_, O> {
         }
     }
 
-    pub(super) fn on_beat(&mut self, id: NodeId, number: u64) {
-        if self.worker(id).timer == number {
-            self.step_worker(id, Input::Timer(Beat));
+    pub(super) fn on_worker_timer(&mut self, id: NodeId, timer: Timer, number: u64) {
+        if self.worker(id).timers.get(&timer) == Some(&number) {
+            self.worker(id).timers.remove(&timer);
+            self.step_worker(id, Input::Timer(timer));
         }
     }
 

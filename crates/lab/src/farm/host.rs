@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use primus_core::NodeId;
 use primus_core::farm::foreman::{self, Foreman};
-use primus_core::farm::worker::{Record, Worker};
+use primus_core::farm::worker::{self, Record, Worker};
 use primus_core::ledger::Held;
 use primus_core::machine::Token;
 
@@ -32,7 +32,8 @@ pub(super) struct WorkerHost {
     pub(super) process: Option<Worker>,
     /// Grows with every start.
     pub(super) incarnation: u32,
-    pub(super) timer: u64,
+    /// The number under which each timer was set last.
+    pub(super) timers: BTreeMap<worker::Timer, u64>,
     pub(super) link: Option<Link>,
     /// What runs now.
     pub(super) running: BTreeSet<Held>,
@@ -67,7 +68,7 @@ impl WorkerHost {
         self.disk.extend(self.unsynced.drain(..).take(kept).flat_map(|(_, records)| records));
         self.process = None;
         self.link = None;
-        self.timer = 0;
+        self.timers.clear();
         self.running.clear();
     }
 

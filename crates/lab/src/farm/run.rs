@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::farm::foreman::{self, Command, Foreman, Notice, Rules};
-use primus_core::farm::worker::Worker;
+use primus_core::farm::worker::{self, Worker};
 use primus_core::ledger::{Batch, Entry, Held, Ledger};
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
 
@@ -72,7 +72,7 @@ pub(super) enum Event {
     ToServer { server: NodeId, worker: NodeId, link: u64, message: Message },
     ToWorker { worker: NodeId, link: u64, message: Message },
     ServerTimer { at: NodeId, timer: foreman::Timer, number: u64 },
-    Beat { at: NodeId, number: u64 },
+    WorkerTimer { at: NodeId, timer: worker::Timer, number: u64 },
     Synced { at: NodeId, incarnation: u32, token: Token },
     Done { at: NodeId, incarnation: u32, held: Held },
     Commit { leader: NodeId, term: u64 },
@@ -197,7 +197,7 @@ impl<'a, O: Observer<Foreman> + Observer<Worker>> Run<'a, O> {
             }
             Event::ToWorker { worker, link, message } => self.deliver_to_worker(worker, link, message),
             Event::ServerTimer { at, timer, number } => self.on_server_timer(at, timer, number),
-            Event::Beat { at, number } => self.on_beat(at, number),
+            Event::WorkerTimer { at, timer, number } => self.on_worker_timer(at, timer, number),
             Event::Synced { at, incarnation, token } => self.on_synced(at, incarnation, token),
             Event::Done { at, incarnation, held } => self.on_done(at, incarnation, held),
             Event::Commit { leader, term } => self.on_commit(leader, term),
@@ -410,7 +410,7 @@ impl Event {
                 Some(*server)
             }
             Self::ToWorker { worker, .. } | Self::WorkerSees { worker, .. } => Some(*worker),
-            Self::ServerTimer { at, .. } | Self::Beat { at, .. } => Some(*at),
+            Self::ServerTimer { at, .. } | Self::WorkerTimer { at, .. } => Some(*at),
             Self::Synced { at, .. } | Self::Done { at, .. } => Some(*at),
             Self::Commit { leader, .. } => Some(*leader),
             _ => None,
@@ -419,7 +419,7 @@ impl Event {
 
     /// After standing still, messages come before timers: a pause of one's own is nobody else's silence.
     pub(super) const fn is_timer(&self) -> bool {
-        matches!(self, Self::ServerTimer { .. } | Self::Beat { .. })
+        matches!(self, Self::ServerTimer { .. } | Self::WorkerTimer { .. })
     }
 }
 

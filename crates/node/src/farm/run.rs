@@ -35,8 +35,9 @@ use crate::timers::{Timers, drawn};
 /// How many inputs are taken before timers are looked at, at most, and for how long.
 const INPUTS_MAX: usize = 1024;
 const TURN_MAX: Duration = Duration::from_millis(5);
-/// How many batches of the foreman may be under way.
-const UNDER_WAY_MAX: usize = 4;
+/// How many batches of the foreman may be under way. While one is, the next one grows: that costs a result a moment, and
+/// saves all servers' disks from most of the writes.
+const UNDER_WAY_MAX: usize = 1;
 /// How many entries a batch of the foreman has at most; a report has up to some eight thousand bytes.
 const ENTRIES_MAX: usize = 4096;
 /// How many workers may wait for an answer, requests for the leader to be ready, and people for outputs.

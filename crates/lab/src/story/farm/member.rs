@@ -3,7 +3,7 @@
 use std::fmt;
 
 use primus_core::farm::foreman::{self, Foreman};
-use primus_core::farm::worker::{self, Beat, Record, Worker};
+use primus_core::farm::worker::{self, Record, Worker};
 use primus_core::farm::{Hello, Message};
 use primus_core::ledger::{Entry, Held, Report, Target, Verdict};
 use primus_core::{Input, Machine, NodeId, Outbox, Output};
@@ -42,7 +42,7 @@ pub(super) enum Notice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Timer {
     Server(foreman::Timer),
-    Worker(Beat),
+    Worker(worker::Timer),
 }
 
 impl Machine for Member {
