@@ -60,6 +60,9 @@ struct Figures {
     /// From the submission until a task began, if few were submitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Start>,
+    /// The same with `primus submit` as a process of its own, if single tasks are measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cli_start: Option<Start>,
     reference: Option<Reference>,
     /// How much of the reference is reached; for makespans, how many times as long it takes.
     ratio: Option<f64>,
@@ -71,6 +74,17 @@ struct Start {
     median_ms: f64,
     p99_ms: f64,
     max_ms: f64,
+}
+
+impl Start {
+    fn of(times: &[f64]) -> Option<Self> {
+        let figures = |times| Self {
+            median_ms: quantile(times, 0.5),
+            p99_ms: quantile(times, 0.99),
+            max_ms: quantile(times, 1.0),
+        };
+        (!times.is_empty()).then(|| figures(times))
+    }
 }
 
 /// What the farm is compared with.
@@ -122,16 +136,13 @@ fn measure(plan: Plan) -> Result<Figures, Failure> {
     let bench = Bench { plan, api: api.unwrap_or_default() };
     bench.warm_up()?;
     let (spread, starts, xargs) = bench.runs()?;
+    let with_cli = bench.cli_starts(&farm.now()?.name, spread.runs.len())?;
     let tasks_per_s = (plan.n as f64 / spread.median_ms * 1000.0).round();
     let (reference, ratio) = bench.compared(&spread, tasks_per_s, &xargs);
     let Plan { kind, n, servers, workers, slots, .. } = plan;
-    let start = (!starts.is_empty()).then(|| Start {
-        median_ms: quantile(&starts, 0.5),
-        p99_ms: quantile(&starts, 0.99),
-        max_ms: quantile(&starts, 1.0),
-    });
-    let kind = kind.name();
-    Ok(Figures { bench: "tasks", kind, n, servers, workers, slots, spread, tasks_per_s, start, reference, ratio })
+    let (start, cli_start) = (Start::of(&starts), Start::of(&with_cli));
+    let (bench, kind) = ("tasks", kind.name());
+    Ok(Figures { bench, kind, n, servers, workers, slots, spread, tasks_per_s, start, cli_start, reference, ratio })
 }
 
 struct Bench {
@@ -206,6 +217,27 @@ impl Bench {
         let task = session.json(&Request::get(&format!("/v1/tasks/{job}.1"))).map_err(|_| silent())?;
         let began = task["started_us"].as_f64().map(|began| rounded((began - submitted_us) / 1000.0));
         Ok((time, began))
+    }
+
+    /// How long it takes from the start of `primus submit` until its task begins.
+    fn cli_starts(&self, farm: &str, runs: usize) -> Result<Vec<f64>, Failure> {
+        let is_single = self.plan.n == 1 && self.plan.kind == TaskKind::True;
+        let mut session = Session::new(&self.api, ANSWER_TIME);
+        (0..runs).filter(|_| is_single).map(|_| self.cli_start(&mut session, farm)).collect()
+    }
+
+    fn cli_start(&self, session: &mut Session, farm: &str) -> Result<f64, Failure> {
+        let system = |error| Failure::failed("system", format!("primus cannot be started: {error}"), "make room");
+        let mut primus = Command::new(std::env::current_exe().map_err(system)?);
+        primus.args(["submit", "--farm", farm, "-o", "json", "--", "/bin/true"]);
+        let submitted_us = now_us();
+        let said = primus.output().map_err(system)?;
+        let answer: Value = serde_json::from_slice(&said.stdout).map_err(|_| silent())?;
+        let job = answer["job"].as_str().ok_or_else(|| refused(&answer))?;
+        check(&self.wait(session, job)?["done"], 1)?;
+        let task = session.json(&Request::get(&format!("/v1/tasks/{job}.1"))).map_err(|_| silent())?;
+        let began = task["started_us"].as_f64().ok_or_else(|| refused(&task))?;
+        Ok(rounded((began - submitted_us) / 1000.0))
     }
 
     fn tasks_of(&self, answer: &Value) -> u64 {
@@ -331,7 +363,7 @@ fn refused(answer: &Value) -> Failure {
 }
 
 fn text(figures: &Figures) -> String {
-    let Figures { kind, n, servers, workers, slots, spread, tasks_per_s, start, reference, ratio, .. } = figures;
+    let Figures { kind, n, servers, workers, slots, spread, tasks_per_s, reference, ratio, .. } = figures;
     let compared = reference.as_ref().zip(*ratio).map(|(reference, ratio)| {
         let figure = match (reference.tasks_per_s, reference.makespan_ms) {
             (Some(per_s), _) => format!("{per_s} tasks/s"),
@@ -339,15 +371,17 @@ fn text(figures: &Figures) -> String {
         };
         format!("compared     {ratio:.3} of {figure}, {}\n", reference.name)
     });
-    let start = start.as_ref().map(|Start { median_ms, p99_ms, max_ms }| {
-        format!("start        after {median_ms:.1} ms, 99 % within {p99_ms:.1} ms, max {max_ms:.1} ms\n")
-    });
+    let line = |name: &str, start: &Option<Start>| {
+        start.as_ref().map_or_else(String::new, |Start { median_ms, p99_ms, max_ms }| {
+            format!("{name:<12} after {median_ms:.1} ms, 99 % within {p99_ms:.1} ms, max {max_ms:.1} ms\n")
+        })
+    };
+    let (start, with_cli) = (line("start", &figures.start), line("with the CLI", &figures.cli_start));
     format!(
         "tasks        {n} of kind {kind}, {servers} servers, {workers} workers, {slots} slots each
 per second   {tasks_per_s}
-{}{}{}{}",
+{}{start}{with_cli}{}{}",
         compared.unwrap_or_default(),
-        start.unwrap_or_default(),
         spread.text(),
         debug_remark(),
     )
