@@ -14,6 +14,7 @@ pub mod links;
 pub mod load;
 pub mod meters;
 pub mod node;
+mod outgoing;
 pub mod outputs;
 mod parked;
 pub mod results;

@@ -5,23 +5,21 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_wire::native::{self, Answer, Hello, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::tcp::ReadHalf;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::links::Identity;
+use crate::outgoing::{self, Leaving, Outgoing, WRITE_TIME};
 
 /// Links are numbered from here on; servers have smaller numbers.
 const FIRST_LINK: u64 = 1 << 32;
@@ -29,9 +27,6 @@ const FIRST_LINK: u64 = 1 << 32;
 const LINKS_MAX: usize = 4096;
 /// How many words of all workers may wait for the farm.
 const WORDS_MAX: usize = 64;
-/// How much may wait for one worker.
-const LEAVING_LEN_MAX: usize = 128 << 20;
-const WRITE_TIME: Duration = Duration::from_secs(5);
 
 /// A worker that has introduced itself and waits for an answer.
 #[derive(Debug)]
@@ -64,9 +59,7 @@ struct Link {
     store: [u8; 16],
     /// What the foreman has said in this turn.
     said: Vec<Message>,
-    outgoing: mpsc::UnboundedSender<Bytes>,
-    /// How many bytes wait to leave.
-    leaving: Arc<AtomicUsize>,
+    outgoing: Outgoing,
     task: AbortHandle,
 }
 
@@ -114,16 +107,14 @@ impl Callers {
     fn open(&mut self, stream: TcpStream, arrived: BytesMut, hello: WorkerHello) -> NodeId {
         self.last += 1;
         let id = NodeId(self.last);
-        let (outgoing, queue) = mpsc::unbounded_channel();
-        let leaving = Arc::<AtomicUsize>::default();
-        let talk = talk(stream, arrived, id, self.events.clone(), queue, Arc::clone(&leaving));
-        let task = tokio::spawn(talk).abort_handle();
-        let link = Link { name: hello.name, store: hello.store, said: Vec::new(), outgoing, leaving, task };
+        let (outgoing, leaving) = outgoing::queue();
+        let task = tokio::spawn(talk(stream, arrived, id, self.events.clone(), leaving)).abort_handle();
+        let link = Link { name: hello.name, store: hello.store, said: Vec::new(), outgoing, task };
         let mut welcome = BytesMut::new();
         let Identity { cluster, server, store, incarnation } = self.identity.clone();
         let own = Hello::new(cluster, server, NodeId(0), store, incarnation);
         native::put(&mut welcome, &Answer::Welcome(own)).expect("a hello fits into a frame");
-        link.send(welcome.freeze());
+        link.outgoing.send(welcome.freeze());
         self.links.insert(id, link);
         id
     }
@@ -147,7 +138,7 @@ impl Callers {
         if let Some(link) = self.links.get(&id) {
             let mut buffer = BytesMut::new();
             work::put(&mut buffer, word);
-            link.send(buffer.freeze());
+            link.outgoing.send(buffer.freeze());
         }
     }
 
@@ -171,20 +162,11 @@ impl Callers {
         for (id, link) in self.links.iter_mut().filter(|(_, link)| !link.said.is_empty()) {
             let mut buffer = BytesMut::new();
             link.said.drain(..).for_each(|message| work::put(&mut buffer, &ToWorker::Farm(message)));
-            link.send(buffer.freeze());
-            if link.leaving.load(Ordering::Relaxed) > LEAVING_LEN_MAX {
+            if !link.outgoing.send(buffer.freeze()) {
                 lazy.push(*id);
             }
         }
         lazy
-    }
-}
-
-impl Link {
-    fn send(&self, bytes: Bytes) {
-        self.leaving.fetch_add(bytes.len(), Ordering::Relaxed);
-        // The task has ended only when the link is lost, and the farm is about to hear of it.
-        _ = self.outgoing.send(bytes);
     }
 }
 
@@ -201,14 +183,13 @@ async fn talk(
     arrived: BytesMut,
     id: NodeId,
     events: mpsc::Sender<CallerEvent>,
-    queue: mpsc::UnboundedReceiver<Bytes>,
-    leaving: Arc<AtomicUsize>,
+    leaving: Leaving,
 ) {
     let (reading, writing) = stream.split();
     tokio::select! {
         // However it was lost, the worker will call again.
         _ = listen(reading, arrived, id, &events) => {}
-        () = speak(writing, queue, &leaving) => {}
+        () = leaving.write_to(writing) => {}
     }
     _ = events.send(CallerEvent::Down(id)).await;
 }
@@ -227,14 +208,5 @@ async fn listen(
         if reading.read_buf(&mut arrived).await? == 0 {
             return Ok(());
         }
-    }
-}
-
-async fn speak(mut writing: WriteHalf<'_>, mut queue: mpsc::UnboundedReceiver<Bytes>, leaving: &AtomicUsize) {
-    while let Some(bytes) = queue.recv().await {
-        if !matches!(timeout(WRITE_TIME, writing.write_all(&bytes)).await, Ok(Ok(()))) {
-            return;
-        }
-        leaving.fetch_sub(bytes.len(), Ordering::Relaxed);
     }
 }

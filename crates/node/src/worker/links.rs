@@ -3,29 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use primus_core::NodeId;
 use primus_wire::native::{self, Answer, WorkerHello};
 use primus_wire::work::{Reader, ToWorker};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::tcp::ReadHalf;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
+use crate::outgoing::{self, Outgoing};
 use crate::sockets::tend;
 
 /// How many words of all servers may wait for the worker.
 const WORDS_MAX: usize = 64;
 const DIAL_TIME: Duration = Duration::from_secs(1);
 const HELLO_TIME: Duration = Duration::from_secs(2);
-const WRITE_TIME: Duration = Duration::from_secs(5);
-/// How much may wait for one server.
-const LEAVING_LEN_MAX: usize = 128 << 20;
 /// No answer to a hello is longer.
 const ANSWER_LEN_MAX: u64 = 4096;
 /// A link on which nothing arrives for this long, though something was sent, is dialled anew.
@@ -46,24 +42,6 @@ pub(super) enum LinkEvent {
     Down(NodeId),
     /// A server does not want this worker.
     Refused(NodeId, String),
-}
-
-/// Where to write to a server. The link ends when nobody has this any more.
-#[derive(Debug, Clone)]
-pub(super) struct Outgoing {
-    queue: mpsc::UnboundedSender<Bytes>,
-    /// How many bytes wait to leave.
-    leaving: Arc<AtomicUsize>,
-}
-
-impl Outgoing {
-    /// False if too much waits already.
-    pub(super) fn send(&self, bytes: Bytes) -> bool {
-        let waiting = self.leaving.fetch_add(bytes.len(), Ordering::Relaxed);
-        // If the link is lost, everything is said again in the next hello.
-        _ = self.queue.send(bytes);
-        waiting <= LEAVING_LEN_MAX
-    }
 }
 
 /// The links that are up.
@@ -173,15 +151,13 @@ impl Dialler {
 
     /// Reads and writes until the link is lost.
     async fn talk(&self, mut stream: TcpStream, arrived: BytesMut) {
-        let (sender, queue) = mpsc::unbounded_channel();
-        let leaving = Arc::<AtomicUsize>::default();
-        let outgoing = Outgoing { queue: sender, leaving: Arc::clone(&leaving) };
+        let (outgoing, leaving) = outgoing::queue();
         _ = self.events.send(LinkEvent::Up(self.server, outgoing)).await;
         let (reading, writing) = stream.split();
         tokio::select! {
             // However it was lost, it will be dialled again.
             _ = self.listen(reading, arrived) => {}
-            () = speak(writing, queue, &leaving) => {}
+            () = leaving.write_to(writing) => {}
         }
         _ = self.events.send(LinkEvent::Down(self.server)).await;
     }
@@ -196,14 +172,5 @@ impl Dialler {
                 return Ok(());
             }
         }
-    }
-}
-
-async fn speak(mut writing: WriteHalf<'_>, mut queue: mpsc::UnboundedReceiver<Bytes>, leaving: &AtomicUsize) {
-    while let Some(bytes) = queue.recv().await {
-        if !matches!(timeout(WRITE_TIME, writing.write_all(&bytes)).await, Ok(Ok(()))) {
-            return;
-        }
-        leaving.fetch_sub(bytes.len(), Ordering::Relaxed);
     }
 }
