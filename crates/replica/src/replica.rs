@@ -120,6 +120,10 @@ pub struct Replica {
     writing: Option<u64>,
     /// The last write that is.
     durable: u64,
+    /// The last write with a new term or vote, as long as it is not known to be durable.
+    swearing: Option<u64>,
+    /// The last thing that the engine wanted, whether there was anything to write or not.
+    last_ready: u64,
     /// The write that holds a state from elsewhere; until it is durable nothing counts as applied.
     restoring: Option<u64>,
     /// For how many ticks each peer has been sent a whole state without saying that it has it.
@@ -150,6 +154,8 @@ impl Replica {
             node,
             writing: None,
             durable: 0,
+            swearing: None,
+            last_ready: 0,
             restoring: None,
             fetching: BTreeMap::new(),
             votes: BTreeMap::new(),
@@ -288,31 +294,43 @@ impl Replica {
         _ = self.node.step(message.into_engine(from.0, self.settings.id.0, &self.voters));
     }
 
+    fn on_persisted(&mut self, token: Token) {
+        let is_later = |last: &u64| *last > token.0;
+        self.durable = self.durable.max(token.0);
+        self.writing = self.writing.filter(is_later);
+        self.swearing = self.swearing.filter(is_later);
+        self.restoring = self.restoring.filter(is_later);
+        // What the engine was ready with after the last write had nothing to write.
+        self.node.on_persist_ready(if self.writing.is_none() { self.last_ready } else { token.0 });
+        if self.restoring.is_none() {
+            self.node.advance_apply();
+        }
+        if self.writing.is_none() {
+            let votes = std::mem::take(&mut self.votes);
+            votes.into_iter().for_each(|(from, vote)| self.step_engine(from, vote));
+        }
+    }
+
     /// Carries out everything that the engine wants, in the order that keeps its promises.
     fn settle(&mut self, out: &mut Outbox<Self>) {
+        self.speak(out);
         while self.node.has_ready() {
             let mut ready = self.node.ready();
-            self.send(ready.take_messages(), None, out);
+            self.last_ready = ready.number();
+            self.send(ready.take_messages(), out);
             let is_log_durable = self.writing.is_none() && ready.entries().is_empty();
-            let (questions, promises) = ready
-                .take_persisted_messages()
-                .into_iter()
-                .partition(|message| is_log_durable && is_question(message));
-            // To ask for a vote promises no more than the log that one has, and the disks of all can write at the same time.
-            // But nobody may lead before its own vote is durable, so others' votes wait for that.
-            self.send(questions, None, out);
             let records = self.take_records(&mut ready, out);
-            let token = Token(ready.number());
-            // What was committed before needs no disk; what promises something waits for it.
-            let waits = !records.is_empty() || self.writing.is_some();
-            self.send(promises, waits.then_some(token), out);
+            if !records.is_empty() {
+                self.writing = Some(self.last_ready);
+            }
+            self.promise(ready.take_persisted_messages(), is_log_durable, out);
+            // What was committed before needs no disk.
             self.tell(&mut ready, out);
             self.node.advance_append_async(ready);
-            if waits {
-                self.writing = Some(token.0);
-                out.persist(token, records);
-            } else {
-                self.node.on_persist_ready(token.0);
+            if !records.is_empty() {
+                out.persist(Token(self.last_ready), records);
+            } else if self.writing.is_none() {
+                self.node.on_persist_ready(self.last_ready);
             }
             if self.restoring.is_none() {
                 self.node.advance_apply();
@@ -321,15 +339,45 @@ impl Replica {
         self.note_change(out);
     }
 
-    fn send(&mut self, messages: Vec<raft::eraftpb::Message>, after: Option<Token>, out: &mut Outbox<Self>) {
-        for (to, message) in messages.into_iter().filter_map(Message::from_engine) {
-            if self.may_stay_quiet(&message) {
-                continue;
-            }
-            match after {
-                Some(token) => out.send_after(token, NodeId(to), message),
-                None => out.send(NodeId(to), message),
-            }
+    /// The engine remembers everything that it was ready with until the disk has followed. What is only said is therefore
+    /// taken out of its hands: signs of life would pile up while a disk is full.
+    fn speak(&mut self, out: &mut Outbox<Self>) {
+        let messages = std::mem::take(&mut self.node.raft.msgs);
+        if self.node.has_ready() {
+            self.node.raft.msgs = messages;
+        } else if self.node.raft.state == StateRole::Leader {
+            self.send(messages, out);
+        } else {
+            self.promise(messages, self.writing.is_none(), out);
+        }
+    }
+
+    fn send(&mut self, messages: Vec<raft::eraftpb::Message>, out: &mut Outbox<Self>) {
+        messages.into_iter().for_each(|message| self.send_after(None, message, out));
+    }
+
+    /// What promises something waits until that is durable. To ask for a vote promises no more than the log that one has, and
+    /// the disks of all can write at the same time; but nobody may lead before its own vote is durable, so others' votes wait
+    /// for that. A sign of life speaks of the term only: a follower whose disk is full or slow is still a follower.
+    fn promise(&mut self, messages: Vec<raft::eraftpb::Message>, is_log_durable: bool, out: &mut Outbox<Self>) {
+        for message in messages {
+            let is_kept = match message.msg_type {
+                MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => is_log_durable,
+                MessageType::MsgHeartbeatResponse => self.swearing.is_none(),
+                _ => false,
+            };
+            self.send_after(self.writing.filter(|_| !is_kept).map(Token), message, out);
+        }
+    }
+
+    fn send_after(&mut self, token: Option<Token>, message: raft::eraftpb::Message, out: &mut Outbox<Self>) {
+        let Some((to, message)) = Message::from_engine(message) else { return };
+        if self.may_stay_quiet(&message) {
+            return;
+        }
+        match token {
+            Some(token) => out.send_after(token, NodeId(to), message),
+            None => out.send(NodeId(to), message),
         }
     }
 
@@ -359,6 +407,10 @@ impl Replica {
             records.push(Record::Append(Entry::from_engine(entry)));
         }
         if let Some(state) = ready.hs().map(HardState::from_engine) {
+            let before = self.node.store().hard_state();
+            if (state.term, state.vote) != (before.term, before.vote) {
+                self.swearing = Some(ready.number());
+            }
             self.node.mut_store().set_hard_state(state);
             if ready.must_sync() {
                 records.push(Record::HardState(state));
@@ -442,26 +494,10 @@ impl Machine for Replica {
             Input::Timer(Tick) => self.on_tick(out),
             Input::Command(command) => self.on_command(command, out),
             Input::LinkUp(_) | Input::LinkDown(_) => out.ignore("links: the owner says who is unreachable"),
-            Input::Persisted(token) => {
-                self.node.on_persist_ready(token.0);
-                self.durable = self.durable.max(token.0);
-                self.writing = self.writing.filter(|last| *last > token.0);
-                self.restoring = self.restoring.filter(|last| *last > token.0);
-                if self.restoring.is_none() {
-                    self.node.advance_apply();
-                }
-                if self.writing.is_none() {
-                    let votes = std::mem::take(&mut self.votes);
-                    votes.into_iter().for_each(|(from, vote)| self.step_engine(from, vote));
-                }
-            }
+            Input::Persisted(token) => self.on_persisted(token),
         }
         self.settle(out);
     }
-}
-
-fn is_question(message: &raft::eraftpb::Message) -> bool {
-    matches!(message.msg_type, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote)
 }
 
 fn config(settings: &Settings, applied: u64) -> Config {

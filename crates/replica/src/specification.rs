@@ -225,6 +225,10 @@ impl Specification {
             Kind::AppendResponse if !message.reject => {
                 check(disk.last() >= message.index, "an acknowledgement of what is not durable")
             }
+            // It may overtake acknowledgements, because it says nothing about the log.
+            Kind::HeartbeatResponse => {
+                check(state.term >= message.term, "a sign of life in a term that is not durable")
+            }
             Kind::Append => {
                 let leads = self.leaders.get(&message.term) == Some(&id);
                 check(leads, "an append of one that does not lead")?;

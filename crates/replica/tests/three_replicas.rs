@@ -19,6 +19,24 @@ fn text(words: &[&'static str]) -> Vec<Bytes> {
     words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect()
 }
 
+/// A message that says nothing else.
+fn words(kind: Kind, term: u64) -> Message {
+    Message {
+        kind,
+        term,
+        log_term: 0,
+        index: 0,
+        entries: Vec::new(),
+        commit: 0,
+        commit_term: 0,
+        snapshot: None,
+        request_snapshot: 0,
+        reject: false,
+        reject_hint: 0,
+        context: Bytes::new(),
+    }
+}
+
 fn propose(world: &mut World, id: u64, word: &'static str) {
     world.command(id, Command::Propose(vec![Bytes::from_static(word.as_bytes())]));
 }
@@ -52,6 +70,41 @@ fn a_vote_waits_for_the_disk() {
         world.settle();
     }
     assert_eq!(world.leaders(), [2]);
+}
+
+#[test]
+fn a_leader_stays_although_no_disk_takes_anything() {
+    let mut world = World::new(3);
+    world.command(2, Command::Campaign);
+    world.is_disk_fast = false;
+    propose(&mut world, 2, "later");
+    for _ in 0..4 * BACKSTOP_TICKS {
+        (1..=3).for_each(|id| world.step(id, Input::Timer(Tick)));
+        world.settle();
+    }
+    assert_eq!(world.leaders(), [2], "it is heard, and hears the others");
+    assert!(world.hosts.iter().all(|host| host.committed.is_empty()), "nobody has it on disk");
+    assert!(world.hosts.iter().all(|host| host.writing.len() == 1), "what has nothing to write does not pile up");
+    world.is_disk_fast = true;
+    world.settle();
+    world.step(2, Input::Timer(Tick));
+    world.settle();
+    for id in 1..=3 {
+        assert_eq!(world.host(id).committed, text(&["later"]), "replica {id}");
+    }
+}
+
+#[test]
+fn a_sign_of_life_waits_for_the_term_that_it_speaks_of() {
+    let mut world = World::new(3);
+    world.command(2, Command::Campaign);
+    world.is_disk_fast = false;
+    let heartbeat = Message { context: Bytes::from_static(b"a read"), ..words(Kind::Heartbeat, 7) };
+    world.step(1, Input::Message { from: NodeId(3), message: heartbeat });
+    let answers = |world: &World| world.under_way.iter().filter(|(.., message)| message.term == 7).count();
+    assert_eq!(answers(&world), 0, "a restart would forget the term");
+    assert!(world.sync(1));
+    assert_eq!(answers(&world), 1);
 }
 
 #[test]
@@ -114,20 +167,7 @@ fn reads_and_transfers_go_through_the_leader() {
 fn only_the_leader_may_order_a_campaign() {
     let mut world = World::new(3);
     world.command(3, Command::Campaign);
-    let order = Message {
-        kind: Kind::TimeoutNow,
-        term: 1,
-        log_term: 0,
-        index: 0,
-        entries: Vec::new(),
-        commit: 0,
-        commit_term: 0,
-        snapshot: None,
-        request_snapshot: 0,
-        reject: false,
-        reject_hint: 0,
-        context: Bytes::new(),
-    };
+    let order = words(Kind::TimeoutNow, 1);
     world.step(1, Input::Message { from: NodeId(2), message: order });
     world.settle();
     assert_eq!(world.leaders(), [3]);
