@@ -36,6 +36,8 @@ pub struct Load {
     pub memory: Option<Score>,
     /// Tasks that run now.
     pub tasks: u32,
+    /// Is there no room on its disk for anything new?
+    pub is_disk_full: bool,
 }
 
 /// How much each part of a reading counts. Only their proportions matter.
@@ -122,7 +124,8 @@ impl Weights {
     pub fn load(self, reading: Reading) -> Load {
         let Reading { cpu, tasks, memory_used } = reading;
         let percent = |part| Some(Score::from_percent(part));
-        Load { score: self.score(reading), cpu: percent(cpu), memory: percent(memory_used), tasks }
+        let (score, cpu, memory) = (self.score(reading), percent(cpu), percent(memory_used));
+        Load { score, cpu, memory, tasks, is_disk_full: false }
     }
 
     /// The score of a reading.

@@ -1,8 +1,11 @@
 //! The disk's own thread: it takes everything that waits, writes it in one go, and says how far it is durable.
 //!
 //! A full disk is no failure: nobody has been told of what does not fit, so the thread tries the same again until there is
-//! room. Whoever hands over more should look at [`Meters::disk_full`] first.
+//! room. It looks ahead, too: a disk counts as full ([`Meters::disk_full`]) while there is still some room, which is kept
+//! for votes and for the results of what runs. So new work is refused before anybody would have to wait for it.
 
+use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc as blocking};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +20,10 @@ use crate::store::{Store, StoreId, WriteError};
 
 /// How long to wait for room on a full disk before trying again.
 const FULL_PAUSE: Duration = Duration::from_millis(50);
+/// How often to look how much room there is.
+const LOOK: Duration = Duration::from_secs(1);
+/// A disk with less room than this, in bytes, takes no new work.
+const RESERVE: u64 = 16 << 20;
 
 /// Something on disk to which records can be added.
 pub trait Durable: Send + 'static {
@@ -33,6 +40,11 @@ pub trait Durable: Send + 'static {
 
     /// Was there only no room, so that the same can be written again?
     fn is_full(error: &Self::Error) -> bool;
+
+    /// Where it lies, if somebody shall look whether there is room.
+    fn place(&self) -> Option<&Path> {
+        None
+    }
 }
 
 /// A way to hand records to the disk and to hear that they are durable.
@@ -69,7 +81,14 @@ fn run<S: Durable>(
     tell: &mpsc::UnboundedSender<Result<Token, S::Error>>,
     meters: &Meters,
 ) {
-    while let Ok(first) = queue.recv() {
+    let mut looked = None;
+    loop {
+        look_for_room(&store, meters, &mut looked);
+        let first = match queue.recv_timeout(LOOK) {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         let (mut newest, mut records) = (None, Vec::new());
         // Whatever came meanwhile shares the same fsync.
         for work in std::iter::once(first).chain(queue.try_iter()) {
@@ -95,6 +114,17 @@ fn run<S: Durable>(
     }
 }
 
+/// Looks how much room there is, unless it has just done so.
+fn look_for_room<S: Durable>(store: &S, meters: &Meters, looked: &mut Option<Instant>) {
+    if looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+        return;
+    }
+    *looked = Some(Instant::now());
+    // Where the system does not say, a write that fails will.
+    let room = store.place().and_then(|place| rustix::fs::statvfs(place).ok());
+    meters.disk_full.set(room.is_some_and(|room| room.f_bavail.saturating_mul(room.f_frsize) < RESERVE));
+}
+
 /// Does this, again and again as long as the disk is full.
 fn when_there_is_room<S: Durable>(
     store: &mut S,
@@ -103,11 +133,12 @@ fn when_there_is_room<S: Durable>(
 ) -> Result<(), S::Error> {
     loop {
         let changed = change(store);
-        let is_full = changed.as_ref().is_err_and(S::is_full);
-        meters.disk_full.set(is_full);
-        if !is_full {
+        let is_stuck = changed.as_ref().is_err_and(S::is_full);
+        meters.disk_stuck.set(is_stuck);
+        if !is_stuck {
             return changed;
         }
+        meters.disk_full.set(true);
         thread::sleep(FULL_PAUSE);
     }
 }
@@ -122,6 +153,10 @@ impl Durable for Store {
 
     fn is_full(error: &WriteError) -> bool {
         matches!(error, WriteError::Full { .. })
+    }
+
+    fn place(&self) -> Option<&Path> {
+        Some(self.directory())
     }
 }
 

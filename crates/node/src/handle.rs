@@ -108,6 +108,9 @@ pub enum Unable {
     /// There is no room on the leader's disk.
     #[error("the leader's disk is full")]
     DiskFull,
+    /// There is no room on the disks of so many servers that a majority cannot write.
+    #[error("the disks of too many servers are full: a majority must be able to write")]
+    DisksFull,
     /// Too much is under way.
     #[error("the leader is busy")]
     Busy,

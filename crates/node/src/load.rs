@@ -144,6 +144,7 @@ fn smoothed(before: Load, now: Load) -> Load {
         cpu: now.cpu.map(|cpu| mix(before.cpu.unwrap_or(cpu), cpu)),
         memory: now.memory.map(|memory| mix(before.memory.unwrap_or(memory), memory)),
         tasks: now.tasks,
+        is_disk_full: now.is_disk_full,
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::handle::Unable;
+
 /// All that is counted.
 #[derive(Debug, Default)]
 pub struct Meters {
@@ -16,8 +18,12 @@ pub struct Meters {
     pub syncs: Histogram,
     /// How long proposals took until they were acknowledged.
     pub commits: Histogram,
-    /// Is there no room on the disk?
+    /// Is there no room on the disk for anything new?
     pub disk_full: Flag,
+    /// Can nothing be written at all, so that writes wait for room?
+    pub disk_stuck: Flag,
+    /// Are there too few servers with room on their disks, so that nothing new would be acknowledged?
+    pub disks_full: Flag,
     /// How often another server began to lead, by reason.
     changes: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -44,6 +50,12 @@ impl Meters {
     /// Another server began to lead.
     pub(crate) fn count_change(&self, reason: &'static str) {
         *self.changes.lock().expect("nobody panics while holding this").entry(reason).or_default() += 1;
+    }
+
+    /// Why a leader takes nothing new, if it does not.
+    pub(crate) fn lack_of_room(&self) -> Option<Unable> {
+        let own = self.disk_full.get().then_some(Unable::DiskFull);
+        own.or_else(|| self.disks_full.get().then_some(Unable::DisksFull))
     }
 
     /// How often another server began to lead, by reason.

@@ -48,6 +48,8 @@ const RECORDS_MAX: usize = 256;
 const GROWN_MAX: usize = 64 << 20;
 /// How many reads may wait for a new leader to be ready.
 const EARLY_READS_MAX: usize = 1024;
+/// How many messages may wait for the disk. Those that are lost are asked for again.
+const WAITING_MAX: usize = 16 * 1024;
 /// After a turn of this length others get the thread.
 const YIELD_AFTER: Duration = Duration::from_micros(500);
 
@@ -130,6 +132,8 @@ struct Running {
     state: View,
     measured: Load,
     overridden: Option<Score>,
+    /// Was the leader told that there is no room here?
+    is_full: bool,
     /// Who led last, and since when nobody does.
     last_leader: Option<NodeId>,
     leaderless: Option<Instant>,
@@ -205,6 +209,7 @@ impl Running {
             view: watch::Sender::new(state.clone()),
             measured: Load::default(),
             overridden: None,
+            is_full: false,
             last_leader: None,
             leaderless: Some(Instant::now()),
             transfer: None,
@@ -234,6 +239,7 @@ impl Running {
             let all_taken = self.take_inputs(&mut requests, began)?;
             self.propose_entering();
             self.fire_timers(all_taken);
+            self.look_for_room();
             self.flush();
             let turn = began.elapsed();
             self.publish(turn);
@@ -388,8 +394,23 @@ impl Running {
     fn on_load(&mut self) {
         // Whatever somebody pretends, the parts are as they were measured.
         let score = self.overridden.unwrap_or(self.measured.score);
-        self.state.load = Load { score, ..self.measured };
+        self.is_full = self.meters.disk_full.get();
+        self.state.load = Load { score, is_disk_full: self.is_full, ..self.measured };
         self.step(Input::Command(Command::Load(self.state.load)));
+    }
+
+    /// A server whose disk is full says so at once, because the leader must know whether a majority can write. It takes
+    /// nothing new while it would only wait.
+    fn look_for_room(&mut self) {
+        if self.meters.disk_full.get() != self.is_full {
+            self.on_load();
+        }
+        let has_room = |(peer, view): (&NodeId, &PeerView)| {
+            view.is_up && self.server.loads().get(peer).is_none_or(|load| !load.is_disk_full)
+        };
+        let is_anyone_full = self.server.loads().values().any(|load| load.is_disk_full);
+        let with_room = usize::from(!self.is_full) + self.state.peers.iter().filter(|peer| has_room(*peer)).count();
+        self.meters.disks_full.set(is_anyone_full && with_room <= self.config.plan.servers.len() / 2);
     }
 
     fn on_proposals(&mut self, proposals: Proposals, reply: Reply<u64>) {
@@ -397,8 +418,8 @@ impl Running {
         let write = Write { number, entries, since: Instant::now(), reply };
         if write.entries.is_empty() {
             _ = write.reply.send(Ok(self.state.applied));
-        } else if self.leads_in(self.state.term.0) && self.meters.disk_full.get() {
-            _ = write.reply.send(Err(Unable::DiskFull));
+        } else if let Some(lack) = self.lack_of_room() {
+            _ = write.reply.send(Err(lack));
         } else if self.state.leader.is_none() && may_wait {
             // Whoever has been without a leader for longer is cut off, and says so at once.
             let until = self.leaderless.map_or(write.since, |since| since + PARKING_TIME);
@@ -406,6 +427,10 @@ impl Running {
         } else {
             self.propose(write, may_wait);
         }
+    }
+
+    fn lack_of_room(&self) -> Option<Unable> {
+        self.meters.lack_of_room().filter(|_| self.leads_in(self.state.term.0))
     }
 
     fn propose(&mut self, write: Write, may_wait: bool) {
@@ -466,6 +491,13 @@ impl Running {
         }
     }
 
+    /// What waits already need not wait twice: a full disk keeps everything waiting for long.
+    fn wait(&mut self, message: (Token, NodeId, Words)) {
+        if self.waiting.len() < WAITING_MAX && self.waiting.last() != Some(&message) {
+            self.waiting.push(message);
+        }
+    }
+
     fn on_synced(&mut self, token: Token) {
         let (ready, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|(after, ..)| *after <= token);
@@ -487,7 +519,7 @@ impl Running {
     fn carry_out(&mut self, output: Output<Server>) {
         match output {
             Output::Send { to, message } => self.send(to, message),
-            Output::SendAfter { token, to, message } => self.waiting.push((token, to, message)),
+            Output::SendAfter { token, to, message } => self.wait((token, to, message)),
             Output::Persist { token, records } => self.write(token, records),
             Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
             Output::Cancel(timer) => self.timers.cancel(timer),
@@ -520,6 +552,8 @@ impl Running {
         self.tell_history(leader, term, reason);
         (self.state.leader, self.state.term, self.state.reason) = (leader, term, reason);
         self.state.since = SystemTime::now();
+        // A new leader has to be told.
+        self.is_full = false;
         self.entering.clear();
         self.tell_farm(Told::Leader(leader));
         self.accession = Some(term.0).filter(|term| self.leads_in(*term));

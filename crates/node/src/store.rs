@@ -215,6 +215,12 @@ impl Store {
         guard(|| open(directory, identity)).map_err(|refusal| refusal.into_open_error(dir))
     }
 
+    /// Where it lies.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// Makes these records durable, all or none, and returns when they are.
     ///
     /// # Errors

@@ -11,7 +11,8 @@ use std::time::Instant;
 use common::clients::{Clients, Leaders, seed};
 use common::eventually;
 use common::http::{ask, events};
-use common::network::{Network, inside};
+use common::namespace::inside;
+use common::network::Network;
 use common::place::Place;
 use primus_lab::history::Outcome;
 
@@ -123,7 +124,7 @@ fn a_star_is_led_by_its_middle_though_another_one_led() {
 
 /// Does this to five servers while clients work; afterwards all agree, all serve, and nothing was lost.
 fn trial(test: &str, act: impl FnOnce(&Trial<'_>)) {
-    inside(test, || {
+    inside("--net", test, || {
         let place = Place::new();
         let network = Network::up(&place, SERVERS);
         let clients = Clients::new(&network.api, seed());

@@ -340,7 +340,7 @@ impl Farm {
                 self.early.push(ask);
             }
             _ if self.leads.is_none() => ask.refuse(self.unable()),
-            Ask::Enter(..) if self.meters.disk_full.get() => ask.refuse(Unable::DiskFull),
+            Ask::Enter(..) if let Some(lack) = self.meters.lack_of_room() => ask.refuse(lack),
             Ask::Enter(..) if self.entering_len > ENTERING_LEN_MAX => ask.refuse(Unable::Busy),
             Ask::Enter(draft, reply) => {
                 let len = draft.len();
@@ -404,7 +404,7 @@ impl Farm {
     /// What this turn came to leaves in one go.
     fn flush(&mut self) {
         // On a full disk nothing more is wanted; it waits here, and the next sign of life of a worker looks again.
-        let has_room = !self.meters.disk_full.get();
+        let has_room = !self.meters.disk_stuck.get();
         while has_room && !self.proposed.is_empty() && self.under_way.len() < UNDER_WAY_MAX {
             let entries: Vec<Entry> = self.proposed.drain(..self.proposed.len().min(ENTRIES_MAX)).collect();
             let number = self.seal(Draft::new(&entries));

@@ -71,6 +71,7 @@ struct ServerAnswer {
     cpu: Option<f64>,
     memory: Option<f64>,
     tasks: Option<u32>,
+    disk_full: Option<bool>,
     applied: Option<u64>,
     lag: Option<u64>,
 }
@@ -104,6 +105,7 @@ impl StatusAnswer {
                 cpu: load.and_then(|load| load.cpu).map(number),
                 memory: load.and_then(|load| load.memory).map(number),
                 tasks: load.map(|load| load.tasks),
+                disk_full: load.map(|load| load.is_disk_full),
                 applied,
                 lag: applied.map(|applied| view.last.saturating_sub(applied)),
             }
@@ -202,6 +204,9 @@ impl From<Unable> for Problem {
         let (code, hint) = match unable {
             Unable::NotLeading(_) | Unable::NoLeader => ("no_leader", "try again in a moment"),
             Unable::DiskFull => ("disk_full", "make room; the leader goes on by itself then"),
+            Unable::DisksFull => {
+                ("disk_full", "make room where primus status says so; they go on by themselves then")
+            }
             Unable::Busy => ("busy", "try again in a moment"),
             Unable::Unknown => ("unknown_outcome", "read the key to find out whether it was written"),
             Unable::TooLong => ("too_long", "submit it in several parts"),

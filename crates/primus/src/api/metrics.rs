@@ -52,8 +52,11 @@ impl Page {
         }
         self.counter("primus_messages_sent_total", "Messages to peers.", meters.sent.get());
         self.counter("primus_messages_received_total", "Messages from peers.", meters.received.get());
-        let full = f64::from(u8::from(meters.disk_full.get()));
-        self.gauge("primus_disk_full", "1 if there is no room on this server's disk.", full);
+        let one_if = |is_so: bool| f64::from(u8::from(is_so));
+        let what = "1 if this server's disk has no room for new work.";
+        self.gauge("primus_disk_full", what, one_if(meters.disk_full.get()));
+        let what = "1 if nothing fits on this server's disk, so that writes wait for room.";
+        self.gauge("primus_disk_stuck", what, one_if(meters.disk_stuck.get()));
         let what = "How long writes took until they were durable.";
         self.histogram("primus_fsync_seconds", what, &meters.syncs);
         let what = "How long proposals took until a majority had them on disk.";

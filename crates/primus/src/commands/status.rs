@@ -55,7 +55,13 @@ fn text(status: &Value) -> String {
     let headline = Leader::read(status).map_or_else(|_| "the farm".to_string(), |leader| leader.sentence());
     let servers = status["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let rows: Vec<[String; 11]> = servers.iter().map(row).collect();
-    format!("{headline}\n\n{}{}", table(&COLUMNS, &rows), crew(status))
+    format!("{headline}\n\n{}{}{}", table(&COLUMNS, &rows), full_disks(servers), crew(status))
+}
+
+/// What has to be done about disks; nothing where all have room.
+fn full_disks(servers: &[Value]) -> String {
+    let full = servers.iter().filter(|server| server["disk_full"] == true);
+    full.map(|server| format!("\nthe disk of server {} is full: make room\n", plain(&server["id"]))).collect()
 }
 
 /// The workers, and what there is to do; nothing where there has never been a worker or a task.
@@ -113,6 +119,8 @@ SERVER  ROLE    ALIVE  SCORE  CPU  MEMORY  TASKS  APPLIED  LAG  ADDRESS  API
 2       leader  yes    1.5    2.0  2.5     0      9        0    b:1      b:2
 ";
         assert_eq!(text(&status), expected);
+        let full = full_disks(&[json!({"id": 1, "disk_full": false}), json!({"id": 2, "disk_full": true})]);
+        assert_eq!(full, "\nthe disk of server 2 is full: make room\n");
         let crowd = json!({"workers": [{"name": "w1", "slots": 2, "running": 1, "alive": true, "draining": false,
             "score": 3.5}], "queued": 7, "running": 1});
         let expected = "

@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "every test program uses its part of this")]
 
 pub(crate) mod clients;
+pub(crate) mod disks;
 pub(crate) mod http;
+pub(crate) mod namespace;
 pub(crate) mod network;
 pub(crate) mod place;
 pub(crate) mod submitters;

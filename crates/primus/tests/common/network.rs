@@ -11,12 +11,9 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 use super::place::Place;
 
-/// Set for the test that runs inside.
-const INSIDE: &str = "PRIMUS_INSIDE_A_NETWORK";
 /// Nobody sees these addresses outside.
 const NETWORK: [u8; 3] = [10, 77, 0];
 const CLIENTS: u8 = 254;
@@ -28,26 +25,6 @@ pub(crate) struct Network {
     servers: Vec<Child>,
     /// Where clients reach them, whatever is cut.
     pub(crate) api: Vec<SocketAddr>,
-}
-
-/// Runs the test of this name again, inside a network of its own, or does what it is about if this is inside.
-pub(crate) fn inside(test: &str, act: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
-        return act();
-    }
-    // One at a time: ten servers on a small host would test the host.
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut command = Command::new("unshare");
-    command.arg("--net").args((!rustix::process::geteuid().is_root()).then_some("--map-root-user"));
-    // It must not survive this process.
-    command.args(["setpriv", "--pdeathsig", "KILL"]);
-    command.arg(std::env::current_exe().expect("a test knows its program"));
-    command.args(["--exact", test, "--include-ignored", "--nocapture"]).env(INSIDE, "1");
-    let ran = command.output().expect("there is an unshare");
-    let (stdout, stderr) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    println!("{stdout}{stderr}");
-    assert!(ran.status.success() && stdout.contains(" 1 passed;"), "{test} failed inside its network");
 }
 
 impl Network {
