@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::net::SocketAddr;
 
 use common::disks::{Disks, FARM};
@@ -14,7 +16,7 @@ use serde_json::Value;
 
 /// Prints as much as a result holds, so that results need room.
 const CHATTY: [&str; 4] = ["--", "sh", "-c", "seq 1000; seq 1000 >&2"];
-const MANY: u64 = 1000;
+const MANY: usize = 1000;
 /// More than a leader hears in the time that it gives silent followers.
 const MESSAGES: f64 = 300.0;
 
@@ -79,19 +81,33 @@ fn a_worker_without_room_begins_nothing_and_loses_nothing() {
         let place = Place::new();
         let disks = Disks::new(&place);
         let farm = place.up(&format!("--dir {FARM}"));
-        let flag = place.dir.join("flag");
-        let script = format!("while [ ! -e {} ]; do sleep 0.01; done; seq 1000", flag.display());
-        let running = submit(&place, &["--array", "1-2", "--", "sh", "-c", &script]);
-        eventually("both to run", || {
-            (place.json(&format!("jobs {running}"))["items"][0]["running"] == 2).then_some(())
-        });
+        let starts = place.dir.join("starts");
+        let script = format!("echo $PRIMUS_TASK >> {}; seq 1000; seq 1000 >&2", starts.display());
         disks.fill("w1");
-        std::fs::write(&flag, "").expect("a file can be written");
-        let many = submit(&place, &[&["--array", "1-100"], &CHATTY[..]].concat());
-        // Nobody knows yet how this goes.
-        assert_eq!(place.primus(&format!("wait {many}")).code, Some(0));
+        let many = submit(&place, &["--array", &format!("1-{MANY}"), "--", "sh", "-c", &script]);
+        let left = eventually("the other worker to do the rest", || {
+            let left = place.json(&format!("tasks --job {many} --limit {MANY}"));
+            let left = left["items"].as_array()?.iter().filter(|task| task["state"] != "done");
+            let left: Vec<Value> = left.cloned().collect();
+            (!left.is_empty() && left.iter().all(|task| task["worker"] == "w1")).then_some(left)
+        });
+        // One that has ended, and what was handed out in advance.
+        assert!(left.len() < 10, "{left:?}");
+        for _ in 0..3 {
+            let ran = run(&place, &["run", "-o", "json", "--", "echo", "meanwhile"]);
+            let task: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+            assert_eq!((&task["state"], &task["worker"]), (&"done".into(), &"w2".into()), "{task}");
+        }
         disks.empty("w1");
-        assert_eq!(place.primus(&format!("wait {running}")).code, Some(0));
+        assert_eq!(place.primus(&format!("wait {many}")).code, Some(0));
+        let starts = fs::read_to_string(&starts).expect("tasks have begun");
+        let tasks: BTreeSet<&str> = starts.lines().collect();
+        assert_eq!((starts.lines().count(), tasks.len()), (MANY, MANY), "each began once");
+        eventually("the worker to work again", || {
+            let ran = run(&place, &["run", "-o", "json", "--", "true"]);
+            let task: Value = serde_json::from_str(&ran.stdout).ok()?;
+            (task["worker"] == "w1").then_some(())
+        });
         farm.end();
     });
 }
@@ -112,10 +128,11 @@ fn submit(place: &Place, words: &[&str]) -> String {
 }
 
 /// How many of the job's tasks are done.
-fn done(place: &Place, job: &str) -> u64 {
+fn done(place: &Place, job: &str) -> usize {
     let jobs = place.json("jobs");
-    let jobs = jobs["items"].as_array().expect("jobs are a list");
-    jobs.iter().find(|one| one["job"] == job).and_then(|job| job["done"].as_u64()).expect("the job is there")
+    let job = jobs["items"].as_array().expect("jobs are a list").iter().find(|one| one["job"] == job);
+    let done = job.and_then(|job| job["done"].as_u64()).expect("the job is there");
+    usize::try_from(done).expect("there are few")
 }
 
 fn followers(farm: &Farm<'_>) -> [u64; 2] {
