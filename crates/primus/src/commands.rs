@@ -5,6 +5,7 @@ mod bench;
 mod chaos;
 mod config;
 mod demo;
+mod diagnostics;
 mod events;
 mod kv;
 mod leader;

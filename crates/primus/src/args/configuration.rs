@@ -30,6 +30,9 @@ pub(crate) struct WorkerArgs {
     pub(crate) api: Option<String>,
     #[command(flatten)]
     pub(crate) overrides: WorkerOverrides,
+    /// How to write what happens to stderr; how much, $PRIMUS_LOG says: off, error, warn, info (the default), debug or trace
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) log_format: LogFormat,
     /// End when this process ends
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) parent: Option<i32>,

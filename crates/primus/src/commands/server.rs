@@ -1,7 +1,5 @@
 //! `primus server`: one server of a cluster, until its process ends.
 
-mod diagnostics;
-
 use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
@@ -19,8 +17,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinError;
 
 use super::Verdict;
+use super::diagnostics::{self, Diary};
 use crate::api;
-use crate::args::{Format, LogFormat, ServerArgs};
+use crate::args::{Format, ServerArgs};
 use crate::output::failure::Failure;
 use crate::settings::server::{ServerSettings, WorkerSettings};
 
@@ -30,7 +29,7 @@ const CALLERS_MAX: u32 = 4096;
 /// Runs the server that the file describes.
 pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     let settings = super::config::read(&args.choices).settle()?;
-    let diary = Diary { level: diagnostics::Level::from_environment()?, format: args.log_format };
+    let diary = Diary::new(args.log_format)?;
     let meter = Meter::open(&settings.load, settings.weights).map_err(|error| {
         Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
     })?;
@@ -45,13 +44,6 @@ pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     let links = runtime.block_on(bind(settings.address, "address"))?;
     let web = runtime.block_on(bind(settings.api, "api"))?;
     runtime.block_on(serve(settings, links, web, opened, meter, diary))
-}
-
-/// How what happens is written to stderr.
-#[derive(Clone, Copy)]
-struct Diary {
-    level: diagnostics::Level,
-    format: LogFormat,
 }
 
 /// Connections are files, and by default a process may have few: strangers must not use up those that peers need.
@@ -96,7 +88,7 @@ async fn serve(
     };
     let measured = handle.clone();
     meter.watch(move |load| measured.ask(Request::Load(load)));
-    work(settings.worker.clone());
+    work(settings.worker.clone(), diary);
     serve_api(settings, web, handle, diary);
     let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
     tokio::select! {
@@ -123,7 +115,7 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
         .spawn(move || {
             single_threaded().block_on(async {
                 let web = TcpListener::from_std(web).expect("a listener stays one");
-                tokio::spawn(diagnostics::write_down(settings.id.0, history, diary.level, diary.format));
+                tokio::spawn(diagnostics::write_down(settings.id.0, history, diary));
                 api::serve(web, context.router()).await;
             });
         })
@@ -131,10 +123,10 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
 }
 
 /// A worker beside the server has a thread of its own, too. If it cannot work, the server still serves.
-fn work(worker: Option<WorkerSettings>) {
+fn work(worker: Option<WorkerSettings>, diary: Diary) {
     let Some(worker) = worker else { return };
     let working = move || {
-        if let Err(failure) = single_threaded().block_on(super::worker::work(worker)) {
+        if let Err(failure) = single_threaded().block_on(super::worker::work(worker, diary)) {
             failure.complain(Format::Text);
         }
     };

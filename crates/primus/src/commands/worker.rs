@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
@@ -11,14 +11,14 @@ use primus_node::executor::{Kinds, Settings};
 use primus_node::load::Meter;
 use primus_node::worker::{self, Config, Happening, WorkerError};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::Verdict;
+use super::diagnostics::{Diary, Level, Note};
 use super::server::{end_with, raise_file_limit};
-use crate::api::text_of;
 use crate::args::{Place, WorkerArgs};
 use crate::client::{Client, strange_answer};
 use crate::output::failure::Failure;
@@ -32,6 +32,7 @@ const HOME: &str = "home";
 pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
     let sources: Sources = super::config::sources(args.config.clone(), args.overrides.0.clone());
     let mut settings = WorkerSettings::read(&sources)?;
+    let diary = Diary::new(args.log_format)?;
     if let Some(parent) = args.parent {
         end_with(parent, Signal::KILL)?;
     }
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
         tokio::select! {
-            ended = work(settings) => Err(ended.err().unwrap_or_else(|| Failure::server("the worker ended", "see above"))),
+            ended = work(settings, diary) => Err(ended.err().unwrap_or_else(|| Failure::server("the worker ended", "see above"))),
             _ = terminate.recv() => Ok(Verdict::Held),
             _ = tokio::signal::ctrl_c() => Ok(Verdict::Held),
         }
@@ -51,13 +52,13 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
 }
 
 /// Works until the process ends.
-pub(super) async fn work(settings: WorkerSettings) -> Result<(), Failure> {
+pub(super) async fn work(settings: WorkerSettings, diary: Diary) -> Result<(), Failure> {
     let (name, dir) = (settings.name.clone(), settings.dir.display().to_string());
     let config = config(settings)?;
     let (tell, happenings) = mpsc::unbounded_channel();
     // A task of its own, because it wakes often.
     let running = tokio::spawn(worker::run(config, Kinds::default(), tell));
-    tokio::spawn(write_down(name, happenings));
+    tokio::spawn(write_down(name, happenings, diary));
     let failed = |error: WorkerError| Failure::server(error.to_string(), format!("look at {dir}"));
     running.await.map_err(|error| std::panic::resume_unwind(error.into_panic()))?.map_err(failed)
 }
@@ -94,15 +95,25 @@ fn ask_for_servers(args: &WorkerArgs) -> Result<(String, BTreeMap<NodeId, Socket
 }
 
 /// What happens to it, a line each on stderr.
-async fn write_down(worker: String, mut happenings: mpsc::UnboundedReceiver<Happening>) {
+async fn write_down(worker: String, mut happenings: mpsc::UnboundedReceiver<Happening>, diary: Diary) {
     while let Some(happening) = happenings.recv().await {
-        let (level, words) = match happening {
-            Happening::Serves(server, term) => ("info", format!("serve {server} term {term}")),
-            Happening::LostLeader(server) => ("info", format!("lost {server}")),
-            Happening::Refused(server, reason) => ("warn", format!("refused by {server}: {reason}")),
-        };
-        let time = text_of(SystemTime::now());
-        // Whoever closed stderr does not want to know.
-        _ = writeln!(io::stderr(), "{time} {level} {worker}: {words}");
+        diary.add(note(&worker, &happening));
     }
+}
+
+fn note(worker: &str, happening: &Happening) -> Note {
+    let (level, words, facts) = match happening {
+        Happening::Serves(NodeId(server), term) => {
+            let facts = json!({ "kind": "serves", "leader": server, "term": term });
+            (Level::Info, format!("serve {server} term {term}"), facts)
+        }
+        Happening::LostLeader(NodeId(server)) => {
+            (Level::Info, format!("lost {server}"), json!({ "kind": "leader_lost", "previous": server }))
+        }
+        Happening::Refused(NodeId(server), reason) => {
+            let facts = json!({ "kind": "link_refused", "by": server, "reason": reason });
+            (Level::Warn, format!("refused by {server}: {reason}"), facts)
+        }
+    };
+    Note { time: SystemTime::now(), level, who: ("worker", worker.into()), words, facts }
 }
