@@ -6,15 +6,17 @@
 
 mod callers;
 mod run;
+mod starts;
 mod waiters;
 
 use std::fmt;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::farm::foreman::Foreman;
-use primus_core::ledger::{Effect, Entry, Held};
+use primus_core::ledger::{Attempt, Effect, Entry, Held};
 use primus_server::record::{BATCH_LEN_MAX, Draft};
 use primus_wire::work::Part;
 use tokio::sync::{mpsc, oneshot};
@@ -22,6 +24,7 @@ use tokio::time::timeout;
 
 pub use self::callers::Caller;
 pub(crate) use self::run::start;
+use self::starts::Starts;
 pub use self::waiters::Awaited;
 use crate::handle::{Reply, Unable};
 use crate::outputs::Stream;
@@ -35,6 +38,7 @@ const OUTPUT_TIME: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct FarmHandle {
     asks: mpsc::UnboundedSender<Ask>,
+    starts: Arc<Starts>,
 }
 
 type Look = Box<dyn FnOnce(Result<&Foreman, Unable>) + Send>;
@@ -109,6 +113,13 @@ impl FarmHandle {
         look: impl FnOnce(&Foreman) -> T + Send + 'static,
     ) -> Result<T, Unable> {
         self.ask(|reply| Ask::LookHere(Box::new(|foreman| _ = reply.send(Ok(look(foreman)))))).await
+    }
+
+    /// For how long a worker has had this attempt, at least: of what a former leader handed out, this one knows it only
+    /// since it leads. Nothing if this server does not know.
+    #[must_use]
+    pub fn age(&self, attempt: Attempt) -> Option<Duration> {
+        self.starts.age(attempt, Instant::now())
     }
 
     /// Waits until each of these has ended, or is unknown.

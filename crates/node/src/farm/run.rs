@@ -24,6 +24,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::callers::{Caller, CallerEvent, Callers, Met};
+use super::starts::Starts;
 use super::waiters::Waiters;
 use super::{Ask, FarmHandle, Told, Wish};
 use crate::events::{History, Kind};
@@ -68,18 +69,21 @@ pub(crate) fn start(identity: Identity, plan: &Plan, history: Arc<History>, mete
     let (callers_sender, calls) = mpsc::channel(CALLERS_MAX);
     let (wishes, wishes_received) = mpsc::unbounded_channel();
     let inputs = Inputs { told, asks, calls };
+    let starts = Arc::<Starts>::default();
+    let noted = Arc::clone(&starts);
     let running = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {
             let (callers, events) = Callers::new(identity.clone());
-            let farm = Farm::new(&identity, (rules, limits), callers, wishes, history, meters);
+            let farm =
+                Farm { starts: noted, ..Farm::new(&identity, (rules, limits), callers, wishes, history, meters) };
             // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
             _ = tokio::spawn(farm.turn(inputs, events)).await;
         });
     };
     thread::Builder::new().name("farm".to_owned()).spawn(running).expect("the system gives a thread");
     Ends {
-        handle: FarmHandle { asks: asks_sender },
+        handle: FarmHandle { asks: asks_sender, starts },
         told: told_sender,
         callers: callers_sender,
         wishes: wishes_received,
@@ -125,6 +129,8 @@ struct Farm {
     /// What the last batch came to.
     effects: Vec<Effect>,
     waiters: Waiters,
+    /// When attempts were handed out.
+    starts: Arc<Starts>,
     /// Outputs that workers were asked for.
     outputs: BTreeMap<u64, (NodeId, Reply<Option<Bytes>>)>,
 }
@@ -162,6 +168,7 @@ impl Farm {
             early: Vec::new(),
             effects: Vec::new(),
             waiters: Waiters::default(),
+            starts: Arc::default(),
             outputs: BTreeMap::new(),
         }
     }
@@ -281,6 +288,7 @@ impl Farm {
 
     fn on_lead(&mut self, term: u64) {
         self.leads = Some(term);
+        self.starts.begin(term, Instant::now().into_std());
         self.step(Input::Command(Command::Lead(term)));
         if self.foreman.ledger().limits() != self.limits {
             self.proposed.push_back(Entry::Limit(self.limits));
@@ -391,7 +399,13 @@ impl Farm {
 
     fn carry_out(&mut self, output: Output<Foreman>) {
         match output {
-            Output::Send { to, message } => self.callers.add(to, message),
+            Output::Send { to, message } => {
+                if let Message::Run(_, assignments) = &message {
+                    let newest = assignments.iter().map(|assignment| assignment.held.attempt).max();
+                    newest.into_iter().for_each(|attempt| self.starts.note(attempt, Instant::now().into_std()));
+                }
+                self.callers.add(to, message);
+            }
             Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
             Output::Cancel(timer) => self.timers.cancel(timer),
             Output::Notify(Notice::Propose(entries)) => self.proposed.extend(entries),

@@ -1,11 +1,14 @@
 //! Jobs, tasks and workers as objects: what the API says of them, and the commands print.
 
+use std::time::Duration;
+
 use primus_core::farm::foreman::{Foreman, Standing};
-use primus_core::ledger::{Counts, Job, JobId, Outcome, State, Tail, TaskId, Verdict, Work};
+use primus_core::ledger::{Attempt, Counts, Job, JobId, Outcome, State, Tail, TaskId, Verdict, Work};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::answers::time_text;
+use crate::output::tasks::time;
 
 /// A job: `/v1/jobs/12`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -191,8 +194,65 @@ fn words(verdict: &Verdict, job: &Job) -> String {
     }
 }
 
-/// Why a task is as it is, in one word and one sentence.
-pub(super) fn explanation(foreman: &Foreman, id: TaskId) -> Option<(&'static str, String)> {
+/// Why a task is as it is.
+pub(super) struct Explanation {
+    pub(super) code: &'static str,
+    /// The beginning of a sentence: for how long comes last.
+    why: String,
+    since: Since,
+}
+
+/// Since when a task is as it is.
+#[derive(Clone, Copy)]
+enum Since {
+    /// It waits since then, by the ledger's clock, in milliseconds since 1970.
+    Waits(u64),
+    /// It has failed since, or was taken from a worker, and waits again.
+    WaitsAgain(u64),
+    /// It runs since this attempt was handed out.
+    Runs(Attempt),
+    /// It has ended.
+    Ended,
+}
+
+impl Explanation {
+    pub(super) fn new(foreman: &Foreman, id: TaskId) -> Option<Self> {
+        let (code, why) = explanation(foreman, id)?;
+        let job = foreman.ledger().job(id.job)?;
+        let since = match (foreman.standing(id), job.state(id.index)?) {
+            (Standing::Ended(_) | Standing::Reported(_), _) => Since::Ended,
+            (Standing::With { before: 0, .. }, _) => Since::Runs(foreman.whereabouts(id)?.1),
+            (_, State::Waiting { failures: 1.. }) => Since::WaitsAgain(job.submitted_ms),
+            _ => Since::Waits(job.submitted_ms),
+        };
+        Some(Self { code, why, since })
+    }
+
+    /// For how long it has been so. `age` knows when attempts were handed out.
+    pub(super) fn length(&self, now_ms: u64, age: impl Fn(Attempt) -> Option<Duration>) -> Option<Duration> {
+        match self.since {
+            Since::Waits(since_ms) | Since::WaitsAgain(since_ms) => {
+                Some(Duration::from_millis(now_ms.saturating_sub(since_ms)))
+            }
+            Since::Runs(attempt) => age(attempt),
+            Since::Ended => None,
+        }
+    }
+
+    /// All of it in one sentence.
+    pub(super) fn sentence(&self, length: Option<Duration>) -> String {
+        let Some(length) = length.map(time) else { return self.why.clone() };
+        match self.since {
+            Since::Waits(_) => format!("{}; it has waited for {length}", self.why),
+            Since::WaitsAgain(_) => format!("{}; it was submitted {length} ago", self.why),
+            Since::Runs(_) => format!("{} for {length}", self.why),
+            Since::Ended => self.why.clone(),
+        }
+    }
+}
+
+/// One word and the beginning of a sentence.
+fn explanation(foreman: &Foreman, id: TaskId) -> Option<(&'static str, String)> {
     let job = foreman.ledger().job(id.job)?;
     Some(match foreman.standing(id) {
         Standing::Unknown => return None,
@@ -206,7 +266,7 @@ pub(super) fn explanation(foreman: &Foreman, id: TaskId) -> Option<(&'static str
             (state.name(), format!("{id} is {}: {why}", state.name()))
         }
         Standing::NotLeading => ("no_leader", format!("{id} waits for a server that leads")),
-        Standing::With { worker, before: 0 } => ("running", format!("{id} runs on {worker}")),
+        Standing::With { worker, before: 0 } => ("running", format!("{id} has been running on {worker}")),
         Standing::With { worker, before } => {
             ("assigned", format!("{id} is next on {worker}, which has {before} before it"))
         }

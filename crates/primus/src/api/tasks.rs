@@ -1,6 +1,7 @@
 //! `/v1/tasks`: listing, showing, explaining, waiting for, cancelling and retrying single tasks.
 
 use std::collections::BTreeSet;
+use std::time::SystemTime;
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
@@ -10,8 +11,8 @@ use primus_node::farm::Awaited;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::answers::Problem;
-use super::facts::{explanation, task};
+use super::answers::{Problem, text_of};
+use super::facts::{Explanation, task};
 use super::jobs::{LIMIT, LIMIT_MAX, Patience, change};
 use super::routes::Context;
 
@@ -140,9 +141,19 @@ pub(super) async fn explain(
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let id = parse(&id)?;
-    let look = move |foreman: &Foreman| explanation(foreman, id);
-    let (code, explanation) = context.handle.farm.look(look).await?.ok_or_else(|| unknown(id))?;
-    Ok(Json(json!({ "task": id.to_string(), "code": code, "explanation": explanation })))
+    let look = move |foreman: &Foreman| Explanation::new(foreman, id);
+    let explanation = context.handle.farm.look(look).await?.ok_or_else(|| unknown(id))?;
+    let now = SystemTime::now();
+    let now_ms = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
+    let length = explanation.length(now_ms, |attempt| context.handle.farm.age(attempt));
+    Ok(Json(json!({
+        "task": id.to_string(),
+        "code": explanation.code,
+        "explanation": explanation.sentence(length),
+        "since": length.and_then(|length| now.checked_sub(length)).map(text_of),
+        "for_ms": length.map(|length| length.as_secs_f64() * 1000.0),
+    })))
 }
 
 pub(super) async fn wait(
