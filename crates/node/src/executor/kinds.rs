@@ -39,6 +39,24 @@ impl Kinds {
     pub const SLEEP: &str = "sleep";
 
     /// Registers a handler under a name; an older one of that name is replaced.
+    ///
+    /// Tasks of that kind (`primus submit --kind NAME --input TEXT`, or `{"kind":NAME,"input":TEXT}` over HTTP) call it with
+    /// the input and with their own argument. What it gives back is the task's output; a complaint counts as exit code 1, and
+    /// is what the task printed to stderr. When the task is cancelled, or takes too long, the handler is dropped where
+    /// it waits. It must not keep the thread busy, because the worker lives there, too: long work belongs into
+    /// [`spawn_blocking`](tokio::task::spawn_blocking).
+    ///
+    /// ```
+    /// use primus_node::executor::{Call, Kinds};
+    ///
+    /// let mut kinds = Kinds::default();
+    /// kinds.add("shout", async |call: Call| {
+    ///     let text = String::from_utf8(call.input).map_err(|_| "the input is no text".to_owned())?;
+    ///     Ok(text.to_uppercase().into_bytes())
+    /// });
+    /// ```
+    ///
+    /// [`worker::run`](crate::worker::run) takes the kinds; `examples/own_kind.rs` is a whole program.
     pub fn add<F>(&mut self, name: &str, handler: impl Fn(Call) -> F + Send + Sync + 'static)
     where
         F: Future<Output = Answer> + Send + 'static,
