@@ -63,7 +63,7 @@ fn a_program_runs_tasks_of_its_own_kind_for_a_farm() {
     assert_eq!(place.primus("logs 1").stdout, "4\n5\n5\n");
     let body = r#"{"kind":"primes","input":"1000000"}"#;
     let (status, job) = ask(farm.api[0], "POST", "/v1/jobs", body).expect("it answers");
-    assert_eq!(status, 200, "{job}");
+    assert_eq!(status, 201, "{job}");
     let task = eventually("the result", || {
         let (_, task) = ask(farm.api[0], "GET", "/v1/tasks/2.1", "").ok()?;
         (task["state"] == "done").then_some(task)
