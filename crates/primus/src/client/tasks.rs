@@ -145,7 +145,7 @@ impl Caller {
                     is_heard |= failure.code() == "unknown_outcome";
                     failure
                 }
-                Ok(Err(failure)) if is_heard && request.method == "POST" && failure.code() == "not_found" => {
+                Ok(Err(failure)) if is_heard && request.method == "POST" && is_late(&failure) => {
                     return Err(perhaps_done(&failure));
                 }
                 Ok(answer) => {
@@ -176,7 +176,13 @@ fn is_passing(failure: &Failure) -> bool {
     matches!(failure.code(), "no_leader" | "busy" | "unknown_outcome")
 }
 
-/// It is not there any more, and we may be the reason.
+/// May it be so because of what was asked before? What is gone may have been cancelled; and what was submitted waits for
+/// room on disks that take nothing new by now.
+fn is_late(failure: &Failure) -> bool {
+    matches!(failure.code(), "not_found" | "disk_full")
+}
+
+/// Something has changed, and we may be the reason.
 fn perhaps_done(failure: &Failure) -> Failure {
     let message = format!("no answer came back at first, and now {}: it may have been done", failure.message());
     Failure::failed("unknown_outcome", message, "look with primus jobs")
@@ -265,16 +271,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_after_an_unheard_order_may_have_been_done() {
+    fn what_is_refused_after_an_unheard_order_may_have_been_done() {
         const ALIVE: Option<&str> = Some("200 OK\r\ncontent-length: 0\r\n\r\n");
         const GONE: Option<&str> = Some(
             "404 Not Found\r\n\r\n{\"error\":{\"code\":\"not_found\",\"message\":\"there is no job 1\",\"hint\":\"h\"}}",
         );
-        for (answers, expected) in [(vec![ALIVE, None, GONE], "unknown_outcome"), (vec![ALIVE, GONE], "not_found")]
-        {
+        const FULL: Option<&str> = Some(
+            "503 Unavailable\r\n\r\n{\"error\":{\"code\":\"disk_full\",\"message\":\"the disk is full\",\"hint\":\"h\"}}",
+        );
+        for (answers, expected) in [
+            (vec![ALIVE, None, GONE], "unknown_outcome"),
+            (vec![ALIVE, GONE], "not_found"),
+            (vec![ALIVE, None, FULL], "unknown_outcome"),
+            (vec![ALIVE, FULL], "disk_full"),
+        ] {
             let client = Client { addresses: vec![server(answers)] };
             let refused = Caller { client, is_met: false }.post("/v1/jobs/1/cancel", &nothing());
-            assert_eq!(refused.expect_err("it is gone").code(), expected);
+            assert_eq!(refused.expect_err("it is refused").code(), expected);
         }
     }
 
