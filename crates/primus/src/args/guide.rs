@@ -20,7 +20,7 @@ use:
   jobs        list jobs
   tasks       list tasks
   task        show a task
-  explain     say in one sentence why a task does not run yet, or how it ended
+  explain     say in one sentence why a task does not run yet and for how long, or how it ended
   logs        show what a task printed
   wait        wait until jobs or tasks have ended
   cancel      end jobs or tasks that are not wanted any more
