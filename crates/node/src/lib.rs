@@ -17,6 +17,7 @@ pub mod node;
 mod outgoing;
 pub mod outputs;
 mod parked;
+mod reads;
 pub mod results;
 pub mod sockets;
 pub mod store;

@@ -4,7 +4,7 @@
 //! everything that has arrived before it looks at its timers: after a pause of one's own the leader is not judged silent
 //! before its messages have been read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -29,10 +29,11 @@ use crate::disk::{self, Disk};
 use crate::entering::Entering;
 use crate::events::{History, Kind};
 use crate::farm::{self, FarmHandle, Told, Wish};
-use crate::handle::{Handle, PeerView, Proposals, Reply, Request, Unable, Values, View};
+use crate::handle::{Handle, PeerView, Proposals, Reply, Request, Unable, View};
 use crate::links::{self, LinkEvent, Links, Peer};
 use crate::meters::Meters;
 use crate::parked::{PARKING_TIME, Parked, Write};
+use crate::reads::{Read, Reads};
 use crate::store::{Opened, StoreId, WriteError};
 use crate::timers::{Timers, drawn};
 
@@ -46,8 +47,6 @@ const TURN_MAX: Duration = Duration::from_millis(5);
 const RECORDS_MAX: usize = 256;
 /// When the log has grown by this many bytes, it is cut, however few entries that are.
 const GROWN_MAX: usize = 64 << 20;
-/// How many reads may wait for a new leader to be ready.
-const EARLY_READS_MAX: usize = 1024;
 /// How many messages may wait for the disk. Those that are lost are asked for again.
 const WAITING_MAX: usize = 16 * 1024;
 /// After a turn of this length others get the thread.
@@ -96,6 +95,10 @@ struct Running {
     started: Instant,
     server: Server,
     outbox: Outbox<Server>,
+    /// What the server is to be told next. What it says to one thing is carried out before it hears of another, whatever that
+    /// leads to: the order of writes depends on it.
+    inputs: VecDeque<Input<Server>>,
+    is_stepping: bool,
     links: Links<Words>,
     link_events: mpsc::UnboundedReceiver<LinkEvent<Words>>,
     disk: Disk,
@@ -123,12 +126,7 @@ struct Running {
     /// Writes under way, by the number of the last proposal.
     writes: BTreeMap<u64, Proposed>,
     parked: Parked,
-    next_read: u64,
-    reads: BTreeMap<u64, Read>,
-    /// Reads that wait until a new leader knows everything that its predecessors acknowledged.
-    early_reads: Vec<Read>,
-    /// Reads that wait for the register to reach an index.
-    late_reads: BTreeMap<u64, Vec<Read>>,
+    reads: Reads,
     state: View,
     measured: Load,
     overridden: Option<Score>,
@@ -149,12 +147,6 @@ struct Proposed {
     since: Instant,
     may_wait: bool,
     reply: Reply<u64>,
-}
-
-/// A read under way.
-enum Read {
-    Get(String, Reply<Option<(Bytes, u64)>>),
-    List(String, Reply<Values>),
 }
 
 impl Running {
@@ -183,6 +175,8 @@ impl Running {
             started: Instant::now(),
             server,
             outbox: Outbox::new(),
+            inputs: VecDeque::new(),
+            is_stepping: false,
             links,
             link_events,
             disk: disk::start(opened.store, Arc::clone(&meters)),
@@ -202,10 +196,7 @@ impl Running {
             origin: incarnation,
             writes: BTreeMap::new(),
             parked: Parked::default(),
-            next_read: 0,
-            reads: BTreeMap::new(),
-            early_reads: Vec::new(),
-            late_reads: BTreeMap::new(),
+            reads: Reads::default(),
             view: watch::Sender::new(state.clone()),
             measured: Load::default(),
             overridden: None,
@@ -383,8 +374,12 @@ impl Running {
         }
     }
 
+    fn leads(&self) -> bool {
+        self.state.leader == Some(self.config.plan.id)
+    }
+
     fn leads_in(&self, term: u64) -> bool {
-        self.state.leader == Some(self.config.plan.id) && self.state.term.0 == term
+        self.leads() && self.state.term.0 == term
     }
 
     fn tell_farm(&self, told: Told) {
@@ -430,7 +425,7 @@ impl Running {
     }
 
     fn lack_of_room(&self) -> Option<Unable> {
-        self.meters.lack_of_room().filter(|_| self.leads_in(self.state.term.0))
+        self.meters.lack_of_room().filter(|_| self.leads())
     }
 
     fn propose(&mut self, write: Write, may_wait: bool) {
@@ -447,7 +442,7 @@ impl Running {
 
     /// Whoever takes writes from now on, they need not wait any longer.
     fn release_parked(&mut self) {
-        let is_mine = self.state.leader == Some(self.config.plan.id);
+        let is_mine = self.leads();
         let unable = self.unable();
         for write in self.parked.take() {
             match is_mine {
@@ -473,9 +468,8 @@ impl Running {
     }
 
     fn on_read(&mut self, read: Read) {
-        self.next_read += 1;
-        self.reads.insert(self.next_read, read);
-        self.step(Input::Command(Command::Read(self.next_read)));
+        let number = self.reads.ask(read);
+        self.step(Input::Command(Command::Read(number)));
     }
 
     fn send(&self, to: NodeId, message: Words) {
@@ -507,13 +501,20 @@ impl Running {
     }
 
     fn step(&mut self, input: Input<Server>) {
+        self.inputs.push_back(input);
+        if std::mem::replace(&mut self.is_stepping, true) {
+            return;
+        }
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.server.at(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX));
-        self.server.step(input, &mut outbox);
-        for output in outbox.drain() {
-            self.carry_out(output);
+        while let Some(input) = self.inputs.pop_front() {
+            self.server.at(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX));
+            self.server.step(input, &mut outbox);
+            for output in outbox.drain() {
+                self.carry_out(output);
+            }
         }
         self.outbox = outbox;
+        self.is_stepping = false;
     }
 
     fn carry_out(&mut self, output: Output<Server>) {
@@ -532,8 +533,10 @@ impl Running {
         match notice {
             Notice::Leader(leader, term, reason) => self.on_leader(leader, term, reason),
             Notice::Committed(entries) => entries.into_iter().for_each(|entry| self.apply(&entry)),
-            Notice::Readable(number, index) => self.on_readable(number, index),
-            Notice::Unreadable(number) => self.on_unreadable(number),
+            Notice::Readable(number, index) => {
+                self.reads.on_readable(number, index, self.state.applied, &self.register);
+            }
+            Notice::Unreadable(number) => self.reads.on_unreadable(number, self.leads(), self.unable()),
             Notice::Restored(snapshot) => self.restore(&snapshot),
             Notice::Refused(refusal, entries) => self.on_refused(refusal, entries),
             Notice::NotTransferred(obstacle) => {
@@ -548,7 +551,7 @@ impl Running {
     }
 
     fn on_leader(&mut self, leader: Option<NodeId>, term: Term, reason: Reason) {
-        let was_leading = self.state.leader == Some(self.config.plan.id);
+        let was_leading = self.leads();
         self.tell_history(leader, term, reason);
         (self.state.leader, self.state.term, self.state.reason) = (leader, term, reason);
         self.state.since = SystemTime::now();
@@ -561,12 +564,10 @@ impl Running {
         if leader.is_some() {
             self.end_transfer(Ok(()));
         }
-        if was_leading && leader != Some(self.config.plan.id) {
+        if was_leading && !self.leads() {
             let writes = std::mem::take(&mut self.writes);
             writes.into_values().for_each(|write| _ = write.reply.send(Err(Unable::Unknown)));
-            let unable = self.unable();
-            let reads = std::mem::take(&mut self.reads).into_values();
-            reads.chain(std::mem::take(&mut self.early_reads)).for_each(|read| read.refuse(unable));
+            self.reads.refuse(self.unable());
         }
         if leader.is_some() {
             self.release_parked();
@@ -577,7 +578,7 @@ impl Running {
     fn accede(&mut self) {
         if let Some(term) = self.accession.take_if(|term| *term == self.applied_term) {
             self.tell_farm(Told::Lead(term));
-            std::mem::take(&mut self.early_reads).into_iter().for_each(|read| self.on_read(read));
+            self.reads.take_early().into_iter().for_each(|read| self.on_read(read));
         }
     }
 
@@ -640,7 +641,7 @@ impl Running {
             Content::Nothing => {}
         }
         self.accede();
-        self.answer_late_reads();
+        self.reads.answer(self.state.applied, &self.register);
         let is_due = entry.index >= self.snapshot_at || self.snapshot_at < u64::MAX && self.grown > GROWN_MAX;
         if is_due && !self.is_within_batch {
             // The next one not before this one is done.
@@ -665,30 +666,7 @@ impl Running {
             self.state.applied = snapshot.index;
             self.applied_term = snapshot.term;
             self.is_within_batch = false;
-            self.answer_late_reads();
-        }
-    }
-
-    fn on_unreadable(&mut self, number: u64) {
-        let Some(read) = self.reads.remove(&number) else { return };
-        let leads = self.state.leader == Some(self.config.plan.id);
-        if leads && self.early_reads.len() < EARLY_READS_MAX {
-            return self.early_reads.push(read);
-        }
-        read.refuse(self.unable());
-    }
-
-    fn on_readable(&mut self, number: u64, index: u64) {
-        let Some(read) = self.reads.remove(&number) else { return };
-        if self.state.applied >= index {
-            return read.answer(&self.register);
-        }
-        self.late_reads.entry(index).or_default().push(read);
-    }
-
-    fn answer_late_reads(&mut self) {
-        while let Some(first) = self.late_reads.first_entry().filter(|first| *first.key() <= self.state.applied) {
-            first.remove().into_iter().for_each(|read| read.answer(&self.register));
+            self.reads.answer(self.state.applied, &self.register);
         }
     }
 }
@@ -709,26 +687,6 @@ impl links::Words for Words {
             && let Some(snapshot) = &mut message.snapshot
         {
             snapshot.data = cargo;
-        }
-    }
-}
-
-impl Read {
-    fn answer(self, register: &Register) {
-        match self {
-            Self::Get(key, reply) => _ = reply.send(Ok(register.get(&key))),
-            Self::List(prefix, reply) => {
-                let found =
-                    register.list(&prefix).map(|(key, value, index)| (key.to_owned(), value.clone(), index));
-                _ = reply.send(Ok(found.collect()));
-            }
-        }
-    }
-
-    fn refuse(self, unable: Unable) {
-        match self {
-            Self::Get(_, reply) => _ = reply.send(Err(unable)),
-            Self::List(_, reply) => _ = reply.send(Err(unable)),
         }
     }
 }

@@ -1,0 +1,94 @@
+//! Reads under way: each waits until the log has said how far the register must be to answer it, and then for the register.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use primus_server::register::Register;
+
+use crate::handle::{Reply, Unable, Values};
+
+/// How many reads may wait for a new leader to be ready.
+const EARLY_MAX: usize = 1024;
+
+/// A read under way.
+pub(crate) enum Read {
+    Get(String, Reply<Option<(Bytes, u64)>>),
+    List(String, Reply<Values>),
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Reads {
+    last: u64,
+    /// Those that the log was asked for, by number.
+    asked: BTreeMap<u64, Read>,
+    /// Those that wait until a new leader knows everything that its predecessors acknowledged.
+    early: Vec<Read>,
+    /// Those that wait for the register to reach an index.
+    late: BTreeMap<u64, Vec<Read>>,
+}
+
+impl Reads {
+    /// Gives a read the number under which the log is to be asked.
+    pub(crate) fn ask(&mut self, read: Read) -> u64 {
+        self.last += 1;
+        self.asked.insert(self.last, read);
+        self.last
+    }
+
+    /// The register must have applied this much.
+    pub(crate) fn on_readable(&mut self, number: u64, index: u64, applied: u64, register: &Register) {
+        if let Some(read) = self.asked.remove(&number) {
+            self.late.entry(index).or_default().push(read);
+            self.answer(applied, register);
+        }
+    }
+
+    /// The log cannot say yet, or not here: it waits if this server leads and will be ready soon.
+    pub(crate) fn on_unreadable(&mut self, number: u64, leads: bool, unable: Unable) {
+        let Some(read) = self.asked.remove(&number) else { return };
+        if leads && self.early.len() < EARLY_MAX {
+            self.early.push(read);
+        } else {
+            read.refuse(unable);
+        }
+    }
+
+    /// Those that came too early.
+    pub(crate) fn take_early(&mut self) -> Vec<Read> {
+        std::mem::take(&mut self.early)
+    }
+
+    /// Answers what the register is ready for.
+    pub(crate) fn answer(&mut self, applied: u64, register: &Register) {
+        while let Some(first) = self.late.first_entry().filter(|first| *first.key() <= applied) {
+            first.remove().into_iter().for_each(|read| read.answer(register));
+        }
+    }
+
+    /// Nobody here can say how far the register must be.
+    pub(crate) fn refuse(&mut self, unable: Unable) {
+        let asked = std::mem::take(&mut self.asked).into_values();
+        asked.chain(self.take_early()).for_each(|read| read.refuse(unable));
+    }
+}
+
+impl Read {
+    fn answer(self, register: &Register) {
+        match self {
+            Self::Get(key, reply) => _ = reply.send(Ok(register.get(&key))),
+            Self::List(prefix, reply) => {
+                let found =
+                    register.list(&prefix).map(|(key, value, index)| (key.to_owned(), value.clone(), index));
+                _ = reply.send(Ok(found.collect()));
+            }
+        }
+    }
+
+    fn refuse(self, unable: Unable) {
+        match self {
+            Self::Get(_, reply) => _ = reply.send(Err(unable)),
+            Self::List(_, reply) => _ = reply.send(Err(unable)),
+        }
+    }
+}
