@@ -1,7 +1,7 @@
 //! How others on the same host talk to a running server: what it looks like, what can be asked of it, and why it cannot
 //! always do that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -16,6 +16,7 @@ use primus_server::register::{Change, Proposal};
 use primus_server::transfer::Obstacle;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::cuts::Cuts;
 use crate::events::History;
 use crate::farm::FarmHandle;
 use crate::meters::Meters;
@@ -78,8 +79,8 @@ pub enum Request {
     Transfer(Option<NodeId>, Reason, Reply<()>),
     /// Hold an election.
     Elect,
-    /// Cut the links to these peers.
-    Cut(BTreeSet<NodeId>),
+    /// Cut these links, and no others.
+    Cut(Cuts),
     /// The load has been measured.
     Load(Load),
     /// Whatever is measured, this is the load; with nothing, what is measured counts again.

@@ -4,6 +4,7 @@
 //! them their inputs. Start with [`node`], the loop; [`links`] connects servers, [`store`] keeps the log on disk.
 
 pub mod companion;
+pub mod cuts;
 pub mod disk;
 mod entering;
 pub mod events;

@@ -4,7 +4,7 @@
 //! dialled again without delay, and only a *refusal* says that the process is dead: a time-out or a lack of files says
 //! nothing. Every stage has a time limit, every queue a bound; what does not fit is dropped, and Raft sends it again.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
@@ -17,9 +17,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::cuts::{Cuts, Line};
 use crate::farm::Caller;
 use crate::sockets::tend;
 use crate::strangers::Strangers;
@@ -91,7 +92,7 @@ pub struct Peer {
 #[derive(Debug)]
 pub struct Links<T> {
     outgoing: BTreeMap<NodeId, mpsc::Sender<T>>,
-    cut: Arc<RwLock<BTreeSet<NodeId>>>,
+    cuts: watch::Sender<Cuts>,
 }
 
 /// What all tasks of a server's links share.
@@ -99,7 +100,7 @@ pub struct Links<T> {
 struct Shared<T> {
     identity: Identity,
     events: mpsc::UnboundedSender<LinkEvent<T>>,
-    cut: Arc<RwLock<BTreeSet<NodeId>>>,
+    cuts: watch::Receiver<Cuts>,
     /// A peer that dials us is there: time to dial it.
     wake: BTreeMap<NodeId, Notify>,
     /// The disks of the peers, as far as they are known.
@@ -130,11 +131,11 @@ impl<T: Words> Links<T> {
         workers: mpsc::Sender<Caller>,
     ) -> (Self, mpsc::UnboundedReceiver<LinkEvent<T>>) {
         let (events, received) = mpsc::unbounded_channel();
-        let cut = Arc::default();
+        let (cuts, cuts_seen) = watch::channel(Cuts::default());
         let shared = Arc::new(Shared {
             identity,
             events,
-            cut: Arc::clone(&cut),
+            cuts: cuts_seen,
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
             stores: RwLock::new(stores),
             strangers: Strangers::new(STRANGERS_MAX),
@@ -157,7 +158,7 @@ impl<T: Words> Links<T> {
             );
             (*peer, sender)
         };
-        (Self { outgoing: peers.iter().map(dial).collect(), cut }, received)
+        (Self { outgoing: peers.iter().map(dial).collect(), cuts }, received)
     }
 
     /// Sends, or drops what does not fit: whoever needs it will ask again.
@@ -167,9 +168,9 @@ impl<T: Words> Links<T> {
         }
     }
 
-    /// From now on nothing is sent to or taken from these peers. The links stay, as in a network that drops packets.
-    pub fn cut(&self, peers: BTreeSet<NodeId>) {
-        *self.cut.write().expect("nobody panics while holding this") = peers;
+    /// From now on these links are cut, and no others.
+    pub fn cut(&self, cuts: Cuts) {
+        self.cuts.send_replace(cuts);
     }
 }
 
@@ -189,7 +190,7 @@ impl<T> Shared<T> {
     }
 
     fn is_cut(&self, peer: NodeId) -> bool {
-        self.cut.read().expect("nobody panics while holding this").contains(&peer)
+        self.cuts.borrow().peers.contains(&peer)
     }
 
     /// Why a server with this disk is not who it says it is; nothing if it is, or if it is new.
@@ -467,8 +468,13 @@ async fn pass_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: WorkerHello
     if let Some(reason) = hello.objection(&shared.identity.cluster, shared.identity.server) {
         return refuse(&mut stream, reason, shared).await;
     }
+    let mut line = Line::new(hello.name.clone(), shared.cuts.clone());
+    let flows = timeout(HELLO_TIME, line.flows()).await.is_ok();
+    if !flows || line.must_close() {
+        return;
+    }
     if let Ok(stream) = stream.into_std() {
         // If too many call at once, this one will call again.
-        _ = shared.workers.try_send(Caller { stream, arrived, hello });
+        _ = shared.workers.try_send(Caller { stream, arrived, hello, line });
     }
 }

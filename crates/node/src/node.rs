@@ -350,7 +350,7 @@ impl Running {
             Request::List(prefix, reply) => self.on_read(Read::List(prefix, reply)),
             Request::Transfer(to, reason, reply) => self.on_transfer(to, reason, reply),
             Request::Elect => self.step(Input::Command(Command::Elect)),
-            Request::Cut(peers) => self.links.cut(peers),
+            Request::Cut(cuts) => self.links.cut(cuts),
             Request::Load(load) => {
                 self.measured = load;
                 self.on_load();

@@ -11,6 +11,8 @@ use tokio::net::tcp::WriteHalf;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::cuts::Line;
+
 /// How long one write may take.
 pub(crate) const WRITE_TIME: Duration = Duration::from_secs(5);
 /// How much may wait.
@@ -49,9 +51,13 @@ impl Outgoing {
 }
 
 impl Leaving {
-    /// Writes until the link is lost or nobody says anything any more.
-    pub(crate) async fn write_to(mut self, mut writing: WriteHalf<'_>) {
+    /// Writes until the link is lost or nobody says anything any more, as long as the line lets it pass, where there is one
+    /// that may be cut.
+    pub(crate) async fn write_to(mut self, mut writing: WriteHalf<'_>, mut line: Option<Line>) {
         while let Some(bytes) = self.queue.recv().await {
+            if let Some(line) = &mut line {
+                line.flows().await;
+            }
             if !matches!(timeout(WRITE_TIME, writing.write_all(&bytes)).await, Ok(Ok(()))) {
                 return;
             }

@@ -157,7 +157,7 @@ impl Dialler {
         tokio::select! {
             // However it was lost, it will be dialled again.
             _ = self.listen(reading, arrived) => {}
-            () = leaving.write_to(writing) => {}
+            () = leaving.write_to(writing, None) => {}
         }
         _ = self.events.send(LinkEvent::Down(self.server)).await;
     }

@@ -19,6 +19,7 @@ use futures_util::{Stream, StreamExt, stream};
 use primus_core::NodeId;
 use primus_core::farm::foreman::Foreman;
 use primus_core::load::Score;
+use primus_node::cuts::Cuts;
 use primus_node::events::Event;
 use primus_node::handle::{Handle, Reply, Request as Ask, Unable};
 use primus_server::Reason;
@@ -431,15 +432,22 @@ fn sent(
 }
 
 #[derive(Deserialize)]
-struct Peers {
+struct Cut {
     peers: BTreeSet<u64>,
+    /// Workers on whose links nothing passes;
+    #[serde(default)]
+    held: BTreeSet<String>,
+    /// and those whose links are closed.
+    #[serde(default)]
+    closed: BTreeSet<String>,
 }
 
 async fn cut(State(context): State<Context>, request: Request<Body>) -> Response {
-    let order = order::<Peers>(&context, request, "the peers are missing", "send {\"peers\":[1,2]}");
+    let order = order::<Cut>(&context, request, "the peers are missing", "send {\"peers\":[1,2]}");
     match order.await {
-        Ok(Peers { peers }) => {
-            context.handle.ask(Ask::Cut(peers.into_iter().map(NodeId).collect()));
+        Ok(Cut { peers, held, closed }) => {
+            let peers = peers.into_iter().map(NodeId).collect();
+            context.handle.ask(Ask::Cut(Cuts { peers, held, closed }));
             Json(json!({ "cut": true })).into_response()
         }
         Err(problem) => problem.into_response(),

@@ -166,11 +166,14 @@ pub(crate) enum Chaos {
         /// A server's id, leader, or a worker's name
         target: String,
     },
-    /// Cut the links between groups of servers
+    /// Cut the links between groups of servers and workers
     #[command(after_help = guide::CHAOS_PARTITION)]
     Partition {
-        /// The groups, such as '1,2|3'
+        /// The groups, such as '1,2|3' or 'w1|1,2,3'
         groups: String,
+        /// Close the workers' links and turn them away, instead of letting nothing pass
+        #[arg(long)]
+        close: bool,
     },
     /// Mend all links
     #[command(after_help = guide::CHAOS_HEAL)]

@@ -289,10 +289,13 @@ Examples:
   primus chaos restart 3";
 
 pub(super) const CHAOS_PARTITION: &str = "\
-Servers that are not named keep all their links.
+Whoever is not named keeps all links. Between two servers packets are dropped; on a worker's link everything waits until it
+is mended, or with --close the link is closed, and the worker is turned away whenever it calls.
 
 Examples:
-  primus chaos partition '1,2|3'";
+  primus chaos partition '1,2|3'
+  primus chaos partition 'w1|1,2,3'
+  primus chaos partition --close '1,w1|2,3'";
 
 pub(super) const CHAOS_HEAL: &str = "\
 Examples:

@@ -99,7 +99,7 @@ pub(super) fn run(args: &ChaosArgs, format: Format) -> Result<Verdict, Failure> 
         Chaos::Freeze { target } => signal(&farm, target, "freeze", "is frozen", Signal::STOP),
         Chaos::Thaw { target } => signal(&farm, target, "thaw", "goes on", Signal::CONT),
         Chaos::Restart { target } => restart(&farm, target),
-        Chaos::Partition { groups } => partition(&farm, groups),
+        Chaos::Partition { groups, close } => partition(&farm, groups, *close),
         Chaos::Heal => heal(&farm),
         Chaos::Load { target, score } => load(&farm, target, score),
     }?;
@@ -159,34 +159,49 @@ pub(super) fn restart(farm: &Farm, target: &str) -> Result<Done, Failure> {
     Ok(node.done(farm, "restart", pid, format!("{who} runs again (pid {pid})")))
 }
 
-pub(super) fn partition(farm: &Farm, text: &str) -> Result<Done, Failure> {
+/// Who stays together.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Group {
+    servers: BTreeSet<u64>,
+    workers: BTreeSet<String>,
+}
+
+pub(super) fn partition(farm: &Farm, text: &str, is_closed: bool) -> Result<Done, Failure> {
     let groups = groups(farm, text)?;
-    let others = |group: &BTreeSet<u64>| -> BTreeSet<u64> {
-        groups.iter().filter(|other| *other != group).flatten().copied().collect()
-    };
-    let cuts = groups.iter().flat_map(|group| group.iter().map(|id| (*id, others(group)))).collect();
-    cut(farm, &cuts, "partition", format!("links are cut: {text}"))
+    let mut cuts = BTreeMap::new();
+    for group in &groups {
+        let mut others = Group::default();
+        for other in groups.iter().filter(|other| *other != group).cloned() {
+            others.servers.extend(other.servers);
+            others.workers.extend(other.workers);
+        }
+        cuts.extend(group.servers.iter().map(|server| (*server, others.clone())));
+    }
+    cut(farm, &cuts, is_closed, "partition", format!("links are cut: {text}"))
 }
 
 pub(super) fn heal(farm: &Farm) -> Result<Done, Failure> {
-    cut(farm, &BTreeMap::new(), "heal", "all links are mended".to_string())
+    cut(farm, &BTreeMap::new(), false, "heal", "all links are mended".to_string())
 }
 
-/// Groups of servers: `1,2|3`.
-fn groups(farm: &Farm, text: &str) -> Result<Vec<BTreeSet<u64>>, Failure> {
-    let hint = "write it like '1,2|3', in quotes, each server once at most";
+/// Groups of servers and workers: `1,w1|2,3`.
+fn groups(farm: &Farm, text: &str) -> Result<Vec<Group>, Failure> {
+    let hint = "write it like '1,2|3' or 'w1|1,2,3', in quotes, each of them once at most";
     let mut seen = BTreeSet::new();
     let mut groups = Vec::new();
-    for group in text.split('|') {
-        let mut ids = BTreeSet::new();
-        for word in group.split(',') {
-            let id = find_server(farm, word.trim())?.id;
-            if !seen.insert(id) {
-                return Err(Failure::usage(format!("{} names server {id} twice", quoted(text)), hint));
+    for words in text.split('|') {
+        let mut group = Group::default();
+        for word in words.split(',') {
+            let node = find(farm, word.trim())?;
+            if !seen.insert(node.who()) {
+                return Err(Failure::usage(format!("{} names {} twice", quoted(text), node.who()), hint));
             }
-            ids.insert(id);
+            match node {
+                Node::Server(server) => _ = group.servers.insert(server.id),
+                Node::Worker(worker) => _ = group.workers.insert(worker.name),
+            }
         }
-        groups.push(ids);
+        groups.push(group);
     }
     if groups.len() < 2 {
         return Err(Failure::usage(format!("{} is only one group", quoted(text)), hint));
@@ -194,17 +209,20 @@ fn groups(farm: &Farm, text: &str) -> Result<Vec<BTreeSet<u64>>, Failure> {
     Ok(groups)
 }
 
-/// Tells every live server whom it must not talk to; who is not named may talk to everybody.
+/// Tells every live server whom it must not talk to; who is not named may talk to everybody. Workers' links are closed, or
+/// hold back what is on them.
 fn cut(
     farm: &Farm,
-    cuts: &BTreeMap<u64, BTreeSet<u64>>,
+    cuts: &BTreeMap<u64, Group>,
+    is_closed: bool,
     chaos: &'static str,
     text: String,
 ) -> Result<Done, Failure> {
     let live = farm.servers.iter().filter(|server| server.pid.is_some());
     let told = live.map(|server| {
-        let peers = cuts.get(&server.id).cloned().unwrap_or_default();
-        client::tell(&server.api, "/v1/chaos/cut", &json!({ "peers": peers }), ANSWER_TIME)
+        let Group { servers, workers } = cuts.get(&server.id).cloned().unwrap_or_default();
+        let manner = if is_closed { "closed" } else { "held" };
+        client::tell(&server.api, "/v1/chaos/cut", &json!({ "peers": servers, manner: workers }), ANSWER_TIME)
     });
     // One that is frozen must not keep the others from being told.
     let told: Vec<Result<(), Failure>> = told.collect();
@@ -299,8 +317,13 @@ mod tests {
 
     #[test]
     fn groups_as_people_write_them() {
-        assert_eq!(groups(&farm(), "1, 2|3").unwrap(), [BTreeSet::from([1, 2]), BTreeSet::from([3])]);
-        for text in ["", "1,2", "1|", "1,1|2", "1|1", "1|4", "a|b", "|"] {
+        let group = |servers: &[u64], workers: &[&str]| Group {
+            servers: servers.iter().copied().collect(),
+            workers: workers.iter().map(ToString::to_string).collect(),
+        };
+        assert_eq!(groups(&farm(), "1, 2|3").unwrap(), [group(&[1, 2], &[]), group(&[3], &[])]);
+        assert_eq!(groups(&farm(), "w1,1|2,3").unwrap(), [group(&[1], &["w1"]), group(&[2, 3], &[])]);
+        for text in ["", "1,2", "1|", "1,1|2", "1|1", "1|4", "a|b", "|", "w1|w1", "w2|1"] {
             assert!(groups(&farm(), text).is_err(), "{text}");
         }
     }

@@ -213,7 +213,7 @@ fn partition(play: &mut Play) -> Result<Shown, Failure> {
     let (groups, old) = (play.groups(), play.leader());
     let farm = play.farm()?;
     let started = Instant::now();
-    chaos::partition(&farm.now()?, &groups)?;
+    chaos::partition(&farm.now()?, &groups, false)?;
     let new = farm.write_without(old, KEY, "green")?;
     let ms = ms(started);
     let accepted = own_farm::accepts(&api(&farm.now()?, old), LOST_KEY, "red");

@@ -1,0 +1,54 @@
+//! Links that are cut on purpose, because somebody wants to see what happens then.
+//!
+//! What servers say to each other is dropped, for the log sends it again. A worker's link is different: on it nothing is ever
+//! lost but all that comes after. So either everything on it waits until it is mended, which is what TCP makes of a network that
+//! drops packets, or it is closed, and whoever calls is turned away.
+
+use std::collections::BTreeSet;
+
+use primus_core::NodeId;
+use tokio::sync::watch;
+
+/// Whom a server does not talk to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cuts {
+    /// Nothing is sent to or taken from these peers. The links stay.
+    pub peers: BTreeSet<NodeId>,
+    /// On the links of these workers everything waits.
+    pub held: BTreeSet<String>,
+    /// The links of these workers are closed, and are not opened again.
+    pub closed: BTreeSet<String>,
+}
+
+/// A worker's link, as far as cuts concern it.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    worker: String,
+    cuts: watch::Receiver<Cuts>,
+}
+
+impl Line {
+    pub(crate) const fn new(worker: String, cuts: watch::Receiver<Cuts>) -> Self {
+        Self { worker, cuts }
+    }
+
+    /// Waits until something may pass.
+    pub(crate) async fn flows(&mut self) {
+        let Self { worker, cuts } = self;
+        // Nobody can cut anything any more when the server is about to end.
+        _ = cuts.wait_for(|cuts| !cuts.held.contains(worker)).await;
+    }
+
+    /// Waits until it is to be closed.
+    pub(crate) async fn is_closed(&mut self) {
+        let Self { worker, cuts } = self;
+        if cuts.wait_for(|cuts| cuts.closed.contains(worker)).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Is it to be closed now?
+    pub(crate) fn must_close(&self) -> bool {
+        self.cuts.borrow().closed.contains(&self.worker)
+    }
+}
