@@ -1,5 +1,5 @@
-//! End to end: servers and workers of a whole farm are killed, frozen, cut off and started again, at times all at once, while
-//! jobs are submitted whose tasks leave traces; then results and traces are compared.
+//! End to end: servers and workers of a whole farm are killed, frozen, cut off, drained and started again, at times all at once,
+//! while jobs are submitted, and some cancelled, whose tasks leave traces; then results and traces are compared.
 //!
 //! What goes wrong is drawn from a seed before anything starts, and printed: the same seed gives the same strokes in the same
 //! order, though not what the operating system makes of them. `PRIMUS_SEED` sets the seed, `PRIMUS_TASKS` the number of tasks.
@@ -16,6 +16,7 @@ use common::{eventually, is_running, send};
 use primus_lab::chance::Chance;
 use primus_lab::tally;
 use rustix::process::Signal;
+use serde_json::Value;
 
 const SERVERS: u64 = 3;
 const WORKERS: u64 = 3;
@@ -38,6 +39,10 @@ enum Harm {
     Server(Blow, Role),
     /// By its number.
     Worker(Blow, u64),
+    /// Nothing passes between this worker and all servers, or its links are closed, and it is turned away.
+    Link(Manner, u64),
+    /// This worker gets nothing new.
+    Drain(u64),
     /// Every process is killed, `primus up` included.
     Everybody,
 }
@@ -50,6 +55,12 @@ enum Blow {
     FreezeAndKill,
     /// From the other servers; workers and clients still reach it.
     CutOff,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Hold,
+    Close,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +91,7 @@ fn every_acknowledged_task_has_one_result_whatever_dies() {
     });
     submitters.wait_for_all();
     saboteur.farm.end();
+    submitters.must_have_ended();
     println!("{count} strokes");
     // Only what was with a worker can be lost.
     submitters.judge(count as u64 * WORKERS * SLOTS);
@@ -107,6 +119,11 @@ fn round(chance: &mut Chance) -> Vec<Stroke> {
             harms.push(Harm::Worker(blow, chance.between(1, WORKERS)));
         }
     }
+    let links = [Manner::Hold, Manner::Close].map(|manner| Harm::Link(manner, chance.between(1, WORKERS)));
+    for harm in links.into_iter().chain([Harm::Drain(chance.between(1, WORKERS))]) {
+        let leader = chance.happens(500_000).then_some(Harm::Server(Blow::Kill, Role::Leader));
+        all.push([harm].into_iter().chain(leader).collect());
+    }
     all.push(vec![Harm::Everybody]);
     chance.shuffle(&mut all);
     let mut between = |(least, most)| chance.between(least, most);
@@ -125,7 +142,29 @@ impl Saboteur<'_> {
         println!("{:5} tasks ended: {stroke}", self.submitters.ended());
         let cures: Vec<String> = stroke.harms.iter().filter_map(|harm| self.inflict(*harm)).collect();
         self.submitters.wait_for(stroke.lasts);
-        cures.iter().for_each(|cure| self.chaos(cure));
+        stroke.harms.iter().for_each(|harm| self.look_back_at(*harm));
+        cures.iter().for_each(|cure| self.primus(cure));
+    }
+
+    /// Whoever is drained has come to its end by now or soon, and begins nothing any more.
+    fn look_back_at(&self, harm: Harm) {
+        let Harm::Drain(number) = harm else { return };
+        let worker = format!("w{number}");
+        eventually("a drained worker to end what it had", || {
+            self.worker(&worker).filter(|its| its["draining"] == true && its["running"] == 0)
+        });
+        let traces_len = self.submitters.traces_len();
+        self.submitters.wait_for(BETWEEN.0);
+        let begun = self.submitters.begun_by(&worker, traces_len);
+        assert!(begun.is_empty(), "{worker} is drained, and began {begun:?}");
+    }
+
+    /// What the leader says of a worker.
+    fn worker(&self, name: &str) -> Option<Value> {
+        self.farm.api.iter().find_map(|api| {
+            let (_, status) = ask(*api, "GET", "/v1/workers", "").ok()?;
+            status["items"].as_array()?.iter().find(|its| its["name"] == name).cloned()
+        })
     }
 
     /// What mends it?
@@ -135,8 +174,21 @@ impl Saboteur<'_> {
                 let server = self.server(role);
                 let others: Vec<String> =
                     (1..=SERVERS).filter(|id| *id != server).map(|id| id.to_string()).collect();
-                self.chaos(&format!("partition {server}|{}", others.join(",")));
-                Some("heal".to_owned())
+                self.primus(&format!("chaos partition {server}|{}", others.join(",")));
+                Some("chaos heal".to_owned())
+            }
+            Harm::Link(manner, number) => {
+                let close = if manner == Manner::Close { "--close " } else { "" };
+                let servers: Vec<String> = (1..=SERVERS).map(|id| id.to_string()).collect();
+                self.primus(&format!("chaos partition {close}w{number}|{}", servers.join(",")));
+                Some("chaos heal".to_owned())
+            }
+            Harm::Drain(number) => {
+                // It may be on its way back from the last stroke.
+                let worker = format!("w{number}");
+                eventually("a worker to be there", || self.worker(&worker).filter(|its| its["registered"] == true));
+                self.primus(&format!("drain w{number}"));
+                Some(format!("drain --undo w{number}"))
             }
             Harm::Server(blow, role) => Some(self.hit(blow, &self.server(role).to_string())),
             Harm::Worker(blow, number) => Some(self.hit(blow, &format!("w{number}"))),
@@ -154,13 +206,13 @@ impl Saboteur<'_> {
             Blow::FreezeAndKill => ("freeze", "restart"),
             Blow::CutOff => unreachable!("only servers are cut off"),
         };
-        self.chaos(&format!("{what} {target}"));
-        format!("{cure} {target}")
+        self.primus(&format!("chaos {what} {target}"));
+        format!("chaos {cure} {target}")
     }
 
-    fn chaos(&self, words: &str) {
-        let ran = self.place.primus(&format!("chaos {words}"));
-        assert_eq!(ran.code, Some(0), "chaos {words}: {ran:?}; {}", self.farm.complaints());
+    fn primus(&self, words: &str) {
+        let ran = self.place.primus(words);
+        assert_eq!(ran.code, Some(0), "{words}: {ran:?}; {}", self.farm.complaints());
     }
 
     /// The server that has this role now, as far as anybody knows.
@@ -205,11 +257,12 @@ impl fmt::Display for Stroke {
 
 #[test]
 fn a_seed_gives_the_same_strokes() {
-    let words = |seed| strokes(seed).take(8).map(|stroke| stroke.to_string()).collect::<Vec<_>>();
+    let words = |seed| strokes(seed).take(11).map(|stroke| stroke.to_string()).collect::<Vec<_>>();
     assert_eq!(words(7), words(7));
     assert_ne!(words(7), words(8));
     let all = words(7).join("\n");
-    for wanted in ["Kill, Leader", "CutOff, Leader", "CutOff, Follower", "Freeze", "Worker", "Everybody"] {
+    let harms = ["Kill, Leader", "CutOff, Leader", "CutOff, Follower", "Freeze", "Worker", "Everybody"];
+    for wanted in harms.into_iter().chain(["Link(Hold", "Link(Close", "Drain"]) {
         assert!(all.contains(wanted), "no {wanted} in\n{all}");
     }
 }

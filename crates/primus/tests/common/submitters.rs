@@ -1,7 +1,8 @@
 //! Clients that submit jobs whose tasks leave traces, one that watches the results, and the judgement on both.
 //!
 //! A task's first act is to append its name, its attempt and its worker to one file, so the file tells what was started, and in which
-//! order. A job is submitted under a key until somebody acknowledges it, so in the end there must be exactly these jobs.
+//! order. A job is submitted under a key until somebody acknowledges it, so in the end there must be exactly these jobs. Some are
+//! cancelled while they run, and some tasks take longer than they may.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,6 +33,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 const AGAIN_EVERY: usize = 10;
 /// How often an answer is lost on its way, so that the job must be submitted again.
 const LOST_ANSWER_PPM: u32 = 150_000;
+/// How long a task that shall take too long may take. Few are submitted at once, because each keeps a slot for that long.
+const TIMEOUT_MS: u64 = 200;
+const SLOW_JOB_TASKS_MAX: u64 = 3;
+/// How long a job runs before it is cancelled, at most.
+const CANCELLED_AFTER_MS: u64 = 200;
+/// Far longer than a task has before it is ended.
+const TOO_LONG: &str = "3600";
 
 /// What all submitters did, and what was seen of it.
 pub(crate) struct Submitters {
@@ -60,6 +68,27 @@ enum Nature {
     Once,
     /// It fails the first time, and may be retried.
     FailsFirst,
+    /// It takes longer than it may.
+    TimesOut,
+    /// It is cancelled while it waits or runs.
+    Cancelled,
+}
+
+impl Nature {
+    /// Half of the jobs are ordinary; of the slow ones there are few.
+    fn drawn(chance: &mut Chance) -> Self {
+        match chance.below(20) {
+            0 => Self::TimesOut,
+            1 => Self::Cancelled,
+            2..6 => Self::Once,
+            6..10 => Self::FailsFirst,
+            _ => Self::Ordinary,
+        }
+    }
+
+    const fn tasks_max(self) -> u64 {
+        if matches!(self, Self::TimesOut) { SLOW_JOB_TASKS_MAX } else { JOB_TASKS_MAX }
+    }
 }
 
 /// A job that was acknowledged.
@@ -82,6 +111,7 @@ struct Seen {
 struct Outcome {
     state: String,
     attempt: Option<Attempt>,
+    verdict: Option<String>,
 }
 
 /// Term, then sequence.
@@ -165,8 +195,8 @@ impl Submitters {
                 }
                 thread::sleep(PAUSE / 10);
             }
-            let Some(tasks) = self.claim(chance.between(1, JOB_TASKS_MAX)) else { return };
-            let nature = chance.pick(&[Nature::Ordinary, Nature::Ordinary, Nature::Once, Nature::FailsFirst]);
+            let nature = Nature::drawn(&mut chance);
+            let Some(tasks) = self.claim(chance.between(1, nature.tasks_max())) else { return };
             let body = self.body(nature, tasks, &mut chance);
             let key = format!("{submitter}-{number}");
             if chance.happens(LOST_ANSWER_PPM) {
@@ -178,7 +208,27 @@ impl Submitters {
             let acknowledged = Acknowledged { nature, tasks, key, body };
             let before = self.jobs.lock().expect("nobody panics while noting").insert(job, acknowledged);
             assert!(before.is_none(), "seed {}: two jobs are job {job}", self.seed);
+            if nature == Nature::Cancelled {
+                thread::sleep(Duration::from_millis(chance.between(0, CANCELLED_AFTER_MS)));
+                self.cancel(job, &mut chance);
+            }
         }
+    }
+
+    /// Cancels a job, again and again until that is acknowledged: then none of its tasks may be open any more.
+    fn cancel(&self, job: u64, chance: &mut Chance) {
+        self.answer(chance, "POST", &format!("/v1/jobs/{job}/cancel"));
+        let facts = self.answer(chance, "GET", &format!("/v1/jobs/{job}"));
+        assert_eq!(facts["open"], 0, "seed {}: job {job} is cancelled: {facts}", self.seed);
+    }
+
+    /// What one server after the other is asked until one answers.
+    fn answer(&self, chance: &mut Chance, method: &str, path: &str) -> Value {
+        eventually("an answer", || match ask(self.one_of_them(chance), method, path, "") {
+            Ok((200, answer)) => Some(answer),
+            Ok((503, _)) | Err(_) => None,
+            Ok((status, answer)) => panic!("{path}: {status} {answer}"),
+        })
     }
 
     /// As many tasks as there are left, up to this many; none if there are none.
@@ -188,9 +238,14 @@ impl Submitters {
         Some(most.min(self.tasks - before))
     }
 
-    /// A task leaves its trace, then takes 5 to 50 ms. Each line is how long one takes.
+    /// A task leaves its trace, then takes 5 to 50 ms, or too long. Each line is how long one takes.
     fn body(&self, nature: Nature, tasks: u64, chance: &mut Chance) -> Value {
-        let lines: Vec<String> = (0..tasks).map(|_| format!("0.{:03}", chance.between(5, 50))).collect();
+        let mut line = || match nature {
+            Nature::TimesOut => TOO_LONG.to_owned(),
+            Nature::Cancelled if chance.happens(300_000) => TOO_LONG.to_owned(),
+            _ => format!("0.{:03}", chance.between(5, 50)),
+        };
+        let lines: Vec<String> = (0..tasks).map(|_| line()).collect();
         // A task begins in its worker's own folder: `farm/w1/home`.
         let trace = r#"w=${PWD%/*}; echo "$PRIMUS_TASK $PRIMUS_ATTEMPT ${w##*/}" >> "$0""#;
         let script = match nature {
@@ -199,10 +254,17 @@ impl Submitters {
             Nature::FailsFirst => {
                 format!(r#"{trace}; mkdir "$0.$PRIMUS_TASK" 2> /dev/null && exit 1; exec sleep {{}}"#)
             }
+            // The shell stays, so that it can be found by its arguments, and has a child that must end with it.
+            Nature::TimesOut | Nature::Cancelled => format!("{trace}; sleep {{}}; true"),
         };
         let retries = if nature == Nature::FailsFirst { 3 } else { 0 };
         let command = json!(["sh", "-c", script, self.traces]);
-        json!({ "command": command, "lines": lines, "no_rerun": nature == Nature::Once, "retries": retries })
+        let mut body =
+            json!({ "command": command, "lines": lines, "no_rerun": nature == Nature::Once, "retries": retries });
+        if nature == Nature::TimesOut {
+            body["timeout_ms"] = json!(TIMEOUT_MS);
+        }
+        body
     }
 
     /// Submits it at one server after the other until it is acknowledged.
@@ -232,14 +294,14 @@ impl Submitters {
 
     /// Asks for one page of tasks and notes which have ended. What does the page say? None if nobody answers.
     fn look(&self, api: SocketAddr, page: &str) -> Option<Value> {
-        let path = format!("/v1/tasks?{page}&fields=task,state,attempt");
+        let path = format!("/v1/tasks?{page}&fields=task,state,attempt,verdict");
         let answer = match ask(api, "GET", &path, "") {
             Ok((200, answer)) => answer,
             Ok((503, _)) | Err(_) => return None,
             Ok((status, answer)) => panic!("tasks: {status} {answer}"),
         };
         // Only now: whatever starts from here on starts after the result was there to be seen.
-        let traces_len = fs::metadata(&self.traces).expect("the file of traces is there").len();
+        let traces_len = self.traces_len();
         let items = answer["items"].as_array().expect("tasks are a list");
         let mut seen = self.seen.lock().expect("nobody panics while noting");
         for item in items {
@@ -247,7 +309,11 @@ impl Submitters {
             if ["queued", "running"].contains(&state) {
                 continue;
             }
-            let result = Outcome { state: state.to_owned(), attempt: item["attempt"].as_str().map(attempt) };
+            let result = Outcome {
+                state: state.to_owned(),
+                attempt: item["attempt"].as_str().map(attempt),
+                verdict: item["verdict"].as_str().map(str::to_owned),
+            };
             let task = item["task"].as_str().expect("a task has a name").to_owned();
             let first = seen.entry(task.clone()).or_insert(Seen { result: result.clone(), traces_len });
             assert_eq!(first.result, result, "seed {}: {task} has two results", self.seed);
@@ -279,6 +345,31 @@ impl Submitters {
         }
     }
 
+    /// Where the file of traces ends now.
+    pub(crate) fn traces_len(&self) -> u64 {
+        fs::metadata(&self.traces).expect("the file of traces is there").len()
+    }
+
+    /// The tasks that this worker began after the file of traces was so long.
+    pub(crate) fn begun_by(&self, worker: &str, traces_len: u64) -> Vec<String> {
+        let is_later = |start: &Trace| start.worker == worker && start.offset >= traces_len;
+        let traces = self.traces().into_iter();
+        traces.filter(|(_, starts)| starts.iter().any(is_later)).map(|(task, _)| task).collect()
+    }
+
+    /// Whoever was cancelled or took too long must not be left behind.
+    pub(crate) fn must_have_ended(&self) {
+        let traces = self.traces.to_str().expect("folders of tests have plain names");
+        eventually("all processes of tasks to end", || {
+            let mut processes = fs::read_dir("/proc").expect("there is a /proc").flatten();
+            let is_task = |process: fs::DirEntry| {
+                let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&line).split('\0').any(|word| word == traces)
+            };
+            (!processes.any(is_task)).then_some(())
+        });
+    }
+
     /// Compares results and traces, when nothing runs any more.
     pub(crate) fn judge(&self, lost_max: u64) {
         let (jobs, seen) = (self.jobs.lock().expect("all have ended"), self.seen.lock().expect("all have ended"));
@@ -299,7 +390,8 @@ impl Submitters {
         }
         let late = self.late(&seen, &traces);
         let lost = seen.values().filter(|seen| seen.result.state == "lost").count();
-        self.tell(&tasks, &traces, late, lost);
+        let cancelled = seen.values().filter(|seen| seen.result.state == "cancelled").count();
+        self.tell(&tasks, &traces, late, (lost, cancelled));
         assert!(lost as u64 <= lost_max, "seed {}: {lost} lost", self.seed);
     }
 
@@ -325,7 +417,7 @@ impl Submitters {
         tasks: &BTreeMap<String, Nature>,
         traces: &BTreeMap<String, Vec<Trace>>,
         late: usize,
-        lost: usize,
+        (lost, cancelled): (usize, usize),
     ) {
         let count = |nature| tasks.values().filter(|its| **its == nature).count();
         let starts: usize = traces.values().map(Vec::len).sum();
@@ -334,13 +426,16 @@ impl Submitters {
         };
         let double = traces.iter().filter(is_double).count();
         println!(
-            "seed {}: {} tasks: {} ordinary, {} once, {} fail first; {starts} starts; {double} ordinary ones started \
-             twice; {late} starts after the end; {lost} lost; {} jobs acknowledged when they were known already; {:.1} s",
+            "seed {}: {} tasks: {} ordinary, {} once, {} fail first, {} time out, {} in cancelled jobs; {starts} starts; \
+             {double} ordinary ones started twice; {late} starts after the end; {lost} lost; {cancelled} cancelled; \
+             {} jobs acknowledged when they were known already; {:.1} s",
             self.seed,
             tasks.len(),
             count(Nature::Ordinary),
             count(Nature::Once),
             count(Nature::FailsFirst),
+            count(Nature::TimesOut),
+            count(Nature::Cancelled),
             self.known.load(Ordering::Relaxed),
             self.began.elapsed().as_secs_f64()
         );
@@ -366,8 +461,10 @@ fn wrong(nature: Nature, result: &Outcome, starts: &[Trace]) -> Option<&'static 
     let is_traced = starts.iter().any(|start| Some(start.attempt) == result.attempt);
     match (nature, result.state.as_str()) {
         (Nature::Once, _) if starts.len() > 1 => Some("it must not start twice"),
-        (_, "done") if !is_traced => Some("the attempt that ended was never started"),
-        (_, "done") | (Nature::Once, "lost") => None,
+        (_, "done" | "failed") if !is_traced => Some("the attempt that ended was never started"),
+        (Nature::TimesOut, "failed") if result.verdict.as_deref() == Some("timed_out") => None,
+        (Nature::TimesOut, _) => Some("it took too long, and that must be recorded"),
+        (Nature::Cancelled, "done" | "cancelled") | (Nature::Once, "lost") | (_, "done") => None,
         _ => Some("it must not end so"),
     }
 }
