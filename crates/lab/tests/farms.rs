@@ -1,10 +1,12 @@
 //! Whole farms under all faults: nothing may be violated. `PRIMUS_RUNS` says how many seeds, `PRIMUS_SEED_OFFSET` where they
 //! begin.
 
+#[path = "common/bugs.rs"]
+mod bugs;
 #[path = "common/seeds.rs"]
 mod seeds;
 
-use primus_core::planted::{Bug, Planted};
+use primus_core::planted::Bug;
 use primus_lab::farm::{Farm, Faults, Report};
 use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::tally;
@@ -69,18 +71,13 @@ fn the_same_seed_gives_the_same_run_bit_for_bit() {
     assert_ne!(fingerprint(1).1, fingerprint(2).1, "different seeds give different runs");
 }
 
-/// The first seed that shows the bug; without it the same seeds must all pass.
 fn must_find(bug: Bug, faults: Faults) {
     const SEEDS_MAX: u64 = 300;
-    let farm = |planted| Farm { planted, ..Farm::new(3, 4, faults) };
-    let violation = |planted, seed| farm(planted).run(seed, &mut ()).violation;
-    let found = (0..SEEDS_MAX).find_map(|seed| Some((seed, violation(Planted::the(bug), seed)?)));
-    let (last, violated) = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
-    for seed in 0..=last {
-        assert_eq!(violation(Planted::NONE, seed), None, "seed {seed} without {bug:?}");
-    }
-    println!("{bug:?} violates {} at seed {last}: {}", violated.property.name(), violated.what);
-    tally::add("planted", 1);
+    bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
+        let farm = Farm { planted, ..Farm::new(3, 4, faults) };
+        let violation = farm.run(seed, &mut ()).violation?;
+        Some(format!("{}: {}", violation.property.name(), violation.what))
+    });
 }
 
 #[test]

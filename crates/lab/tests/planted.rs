@@ -1,6 +1,8 @@
 //! The tester tested: known bugs are planted, and the laboratory must find each within a bounded number of seeds. Without
 //! the bug the same seeds must all pass.
 
+#[path = "common/bugs.rs"]
+mod bugs;
 mod common;
 
 use common::{bully, ring};
@@ -11,22 +13,13 @@ use primus_core::rank::RankBy;
 use primus_lab::cluster::Cluster;
 use primus_lab::experiment::{Contest, Experiment};
 use primus_lab::faults::{Kind, Kinds};
-use primus_lab::invariants::Property;
-use primus_lab::tally;
 
 const SEEDS_MAX: u64 = 2000;
 
-/// The first seed that shows the bug, and what it violates.
-fn first_violation(experiment: &Experiment) -> Option<(u64, Property)> {
-    (0..SEEDS_MAX).find_map(|seed| Some((seed, experiment.run(seed, &mut ()).violation()?)))
-}
-
 fn must_find(bug: Bug, experiment: impl Fn(Planted) -> Experiment) {
-    assert_eq!(first_violation(&experiment(Planted::NONE)), None, "without {bug:?}");
-    let (seed, property) =
-        first_violation(&experiment(Planted::the(bug))).unwrap_or_else(|| panic!("{bug:?} was not found"));
-    println!("{bug:?} violates {} at seed {seed}", property.name());
-    tally::add("planted", 1);
+    bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
+        experiment(planted).run(seed, &mut ()).violation().map(|property| property.name().to_owned())
+    });
 }
 
 fn calm(experiment: Experiment) -> Experiment {
@@ -74,18 +67,14 @@ fn an_own_id_sent_again_and_again_is_found() {
     must_find(Bug::OwnIdSentAgain, |planted| calm(ring(Winner::Lowest, 7, |rules| rules.planted = planted)));
 }
 
-/// A bug in a cluster with these faults; without it the same seeds must all pass.
+/// A bug in a cluster with these faults.
 fn must_find_in_cluster(bug: Bug, servers: u64, kinds: impl IntoIterator<Item = Kind>) {
     let faults = Kinds::These(kinds.into_iter().collect());
-    let cluster = |planted| Cluster { planted, ..Cluster::new(servers, faults.clone()) };
-    let violation = |planted, seed| cluster(planted).run(seed, &mut ()).violation;
-    let found = (0..SEEDS_MAX).find_map(|seed| Some((seed, violation(Planted::the(bug), seed)?)));
-    let (last, violated) = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
-    for seed in 0..=last {
-        assert_eq!(violation(Planted::NONE, seed), None, "seed {seed} without {bug:?}");
-    }
-    println!("{bug:?} violates {} at seed {last}: {}", violated.property.name(), violated.what);
-    tally::add("planted", 1);
+    bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
+        let cluster = Cluster { planted, ..Cluster::new(servers, faults.clone()) };
+        let violation = cluster.run(seed, &mut ()).violation?;
+        Some(format!("{}: {}", violation.property.name(), violation.what))
+    });
 }
 
 #[test]
