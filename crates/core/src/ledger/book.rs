@@ -1,12 +1,12 @@
 //! The ledger itself: entries in, one agreed state out.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::entry::{Batch, Entry, Report, Start, Target};
 use super::job::{Job, JobId, Spec};
-use super::kept::{Kept, Names};
+use super::kept::Results;
 use super::task::{Attempt, Held, Outcome, State, TaskId, Verdict};
 
 /// What a farm agrees on.
@@ -17,11 +17,7 @@ pub struct Ledger {
     last_job: u64,
     keys: BTreeMap<String, JobId>,
     /// The newest results in full; of older ones only the state is left.
-    outcomes: BTreeMap<TaskId, Kept>,
-    #[cfg_attr(feature = "serde", serde(skip))]
-    names: Names,
-    /// In the order in which they came, with the time.
-    finished: VecDeque<(u64, TaskId)>,
+    results: Results,
     /// Who has the tasks that must not start twice.
     starts: BTreeMap<TaskId, Start>,
     /// Attempts that have failed and are counted: a worker may report one again, and it must not count twice.
@@ -60,6 +56,8 @@ pub struct Counts {
 pub struct Limits {
     /// How many results are kept.
     pub results: usize,
+    /// How many bytes they may have together.
+    pub results_len: u64,
     /// For how long.
     pub age_ms: u64,
     /// How many tasks may wait.
@@ -100,7 +98,7 @@ pub enum Effect {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { results: 100_000, age_ms: 24 * 3600 * 1000, waiting: 4_000_000 }
+        Self { results: 100_000, results_len: 256 << 20, age_ms: 24 * 3600 * 1000, waiting: 4_000_000 }
     }
 }
 
@@ -128,7 +126,12 @@ impl Ledger {
             Entry::Finish(report) => effects.push(self.finish(report, time_ms)),
             Entry::Start(start) => effects.push(self.start(start)),
             Entry::Cancel(target) => self.cancel(target, time_ms, effects),
-            Entry::Retry(target) => self.retry(target, effects),
+            Entry::Retry(target) => {
+                self.retry(target, |state| state.is_final() && state != State::Done, effects);
+            }
+            Entry::RetryFailed(job) => {
+                self.retry(Target::Job(job), |state| matches!(state, State::Failed | State::Lost), effects);
+            }
             Entry::Join { worker, slots } => effects.push(self.join(worker, slots)),
             Entry::Leave { worker } => effects.push(self.leave(worker)),
             Entry::Limit(limits) => self.limits = limits,
@@ -185,8 +188,7 @@ impl Ledger {
             return Effect::Again(held);
         }
         self.starts.remove(&task);
-        self.outcomes.insert(task, Kept::new(outcome, &mut self.names));
-        self.finished.push_back((time_ms, task));
+        self.results.add(time_ms, task, Some(&outcome));
         Effect::Finished(held)
     }
 
@@ -201,21 +203,25 @@ impl Ledger {
     }
 
     fn cancel(&mut self, target: Target, time_ms: u64, effects: &mut Vec<Effect>) {
-        for task in self.tasks_of(target, |state| !state.is_final()) {
+        let tasks = self.tasks_of(target, |state| !state.is_final());
+        // Of more than are kept, the first would be forgotten at once, and there may be millions.
+        let unkept = tasks.len().saturating_sub(self.limits.results);
+        effects.reserve(tasks.len());
+        for (number, task) in tasks.into_iter().enumerate() {
             self.set_state(task, State::Cancelled);
             self.starts.remove(&task);
-            self.finished.push_back((time_ms, task));
+            if number >= unkept {
+                self.results.add(time_ms, task, None);
+            }
             effects.push(Effect::Cancelled(task));
         }
     }
 
-    fn retry(&mut self, target: Target, effects: &mut Vec<Effect>) {
-        let ended_badly = |state: State| matches!(state, State::Failed | State::Lost | State::Cancelled);
-        let again: BTreeSet<TaskId> = self.tasks_of(target, ended_badly).into_iter().collect();
-        self.finished.retain(|(_, task)| !again.contains(task));
+    fn retry(&mut self, target: Target, is_meant: impl Fn(State) -> bool, effects: &mut Vec<Effect>) {
+        let again: BTreeSet<TaskId> = self.tasks_of(target, is_meant).into_iter().collect();
+        self.results.take_out(&again);
         for task in again {
             self.set_state(task, State::Waiting { failures: 0 });
-            self.outcomes.remove(&task);
             effects.push(Effect::Wanted(task));
         }
     }
@@ -257,21 +263,25 @@ impl Ledger {
 
     /// Old results go; a job goes with the last of them.
     fn forget(&mut self, now_ms: u64) {
-        let age_ms = self.limits.age_ms;
-        let is_old = |(time_ms, _): &(u64, TaskId)| time_ms.saturating_add(age_ms) <= now_ms;
-        while self.finished.len() > self.limits.results || self.finished.front().is_some_and(is_old) {
-            let Some((_, task)) = self.finished.pop_front() else { return };
-            self.outcomes.remove(&task);
+        while self.keeps_too_much(now_ms) {
+            let Some(task) = self.results.forget_oldest() else { return };
             self.spent.remove(&task);
             self.forget_job(task.job);
         }
     }
 
+    fn keeps_too_much(&self, now_ms: u64) -> bool {
+        let Limits { results, results_len, age_ms, .. } = self.limits;
+        let is_old = |time_ms: u64| time_ms.saturating_add(age_ms) <= now_ms;
+        self.results.count() > results
+            || self.results.len() > results_len
+            || self.results.oldest_ms().is_some_and(is_old)
+    }
+
     /// A job is forgotten once all of it has ended and none of its results is left.
     fn forget_job(&mut self, id: JobId) {
-        let range = TaskId { job: id, index: 0 }..TaskId { job: JobId(id.0 + 1), index: 0 };
         let is_over = self.jobs.get(&id).is_some_and(|job| job.open() == 0);
-        if !is_over || self.outcomes.range(range).next().is_some() {
+        if !is_over || self.results.has_any_of(id) {
             return;
         }
         let Some(job) = self.jobs.remove(&id) else { return };
@@ -311,7 +321,7 @@ impl Ledger {
     /// A task's result, if it is still kept.
     #[must_use]
     pub fn outcome(&self, task: TaskId) -> Option<Outcome> {
-        self.outcomes.get(&task).map(Kept::outcome)
+        self.results.get(task)
     }
 
     /// Who has the tasks that must not start twice.
@@ -364,7 +374,7 @@ const fn changed(is_changed: bool) -> Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Fan, Work};
+    use crate::ledger::{Fan, Tail, Work};
 
     fn spec(fan: Fan) -> Spec {
         Spec {
@@ -503,8 +513,21 @@ mod tests {
     }
 
     #[test]
+    fn a_job_of_more_tasks_than_are_kept_is_known_to_be_cancelled() {
+        let mut ledger = Ledger::new(Limits { results: 2, ..Limits::default() });
+        submit(&mut ledger, spec(Fan::One), None);
+        finish(&mut ledger, 1, 1, 1, 0);
+        submit(&mut ledger, spec(Fan::Array { first: 1, last: 5 }), None);
+        assert_eq!(apply(&mut ledger, 0, Entry::Cancel(Target::Job(JobId(2)))).len(), 5);
+        assert_eq!((ledger.counts().cancelled, ledger.job(JobId(1))), (5, None), "the older one went");
+        submit(&mut ledger, spec(Fan::One), None);
+        finish(&mut ledger, 3, 1, 1, 0);
+        assert_eq!(ledger.job(JobId(2)), None, "it goes when it is its turn");
+    }
+
+    #[test]
     fn old_results_go_and_their_jobs_with_them() {
-        let mut ledger = Ledger::new(Limits { results: 2, age_ms: 1000, waiting: 10 });
+        let mut ledger = Ledger::new(Limits { results: 2, age_ms: 1000, waiting: 10, ..Limits::default() });
         submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), Some("key"));
         (1..=3).for_each(|index| _ = finish(&mut ledger, 1, index, index, 0));
         assert_eq!(ledger.outcome(task(1, 1)), None, "only two are kept");
@@ -515,6 +538,37 @@ mod tests {
             submit(&mut ledger, spec(Fan::One), Some("key")),
             Effect::Submitted { job: JobId(2), is_new: true }
         );
+    }
+
+    #[test]
+    fn long_results_push_the_oldest_out() {
+        let mut ledger = Ledger::new(Limits { results_len: 10_000, ..Limits::default() });
+        submit(&mut ledger, spec(Fan::Array { first: 1, last: 5 }), None);
+        let long = |index: u64| {
+            let stdout = Tail { total: 4000, bytes: alloc::vec![b'x'; 4000] };
+            Report { task: task(1, index), outcome: Outcome { stdout, ..outcome(index, 0) } }
+        };
+        (1..=4).for_each(|index| _ = apply(&mut ledger, 0, Entry::Finish(long(index))));
+        let kept = |ledger: &Ledger| (1..=5).filter(|index| ledger.outcome(task(1, *index)).is_some()).count();
+        assert_eq!((kept(&ledger), ledger.outcome(task(1, 2))), (2, None), "only two fit");
+        assert_eq!(ledger.state(task(1, 2)), Some(State::Done), "but that it ended is known");
+        apply(&mut ledger, 0, Entry::Limit(Limits { results_len: 1, ..Limits::default() }));
+        assert_eq!(kept(&ledger), 0);
+        finish(&mut ledger, 1, 5, 5, 0);
+        assert_eq!((ledger.jobs(JobId(0)).count(), ledger.counts()), (0, Counts::default()));
+    }
+
+    #[test]
+    fn what_failed_is_retried_without_what_was_cancelled() {
+        let mut ledger = Ledger::default();
+        submit(&mut ledger, spec(Fan::Array { first: 1, last: 4 }), None);
+        [(1, 0), (2, 1), (4, 1)].iter().for_each(|(index, code)| _ = finish(&mut ledger, 1, *index, *index, *code));
+        apply(&mut ledger, 0, Entry::Cancel(Target::Job(JobId(1))));
+        let again = apply(&mut ledger, 0, Entry::RetryFailed(JobId(1)));
+        assert_eq!(again, [Effect::Wanted(task(1, 2)), Effect::Wanted(task(1, 4))]);
+        assert_eq!(ledger.state(task(1, 3)), Some(State::Cancelled));
+        assert_eq!(apply(&mut ledger, 0, Entry::Retry(Target::Job(JobId(1)))), [Effect::Wanted(task(1, 3))]);
+        assert_eq!(ledger.outcome(task(1, 2)), None, "it has not ended any more");
     }
 
     #[test]

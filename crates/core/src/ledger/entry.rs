@@ -57,6 +57,8 @@ pub enum Entry {
     },
     /// So much is kept from now on.
     Limit(Limits),
+    /// All tasks of this job that failed or were lost are to run again, but none that was cancelled.
+    RetryFailed(JobId),
 }
 
 /// How an attempt of a task ended.

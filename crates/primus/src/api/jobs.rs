@@ -9,7 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use primus_core::farm::foreman::Foreman;
-use primus_core::ledger::{Effect, Entry, JobId, State as TaskState, Target, TaskId};
+use primus_core::ledger::{Effect, Entry, JobId, Target};
 use primus_node::farm::Awaited;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -185,32 +185,13 @@ pub(super) async fn retry(
         if body.is_empty() { Ok(Retry::default()) } else { serde_json::from_slice(&body) };
     let order = order.map_err(|_| Problem::usage("this is no order to retry", "send {\"failed_only\":true}"))?;
     facts(&context, job).await?;
-    let entries =
-        if order.failed_only { failed(&context, job).await? } else { vec![Entry::Retry(Target::Job(job))] };
-    let retried = change(&context, entries).await?;
+    let entry = if order.failed_only { Entry::RetryFailed(job) } else { Entry::Retry(Target::Job(job)) };
+    let retried = change(&context, vec![entry]).await?;
     Ok(Json(json!({ "id": id, "retried": retried })))
-}
-
-/// What retries the tasks that failed or were lost, and no others.
-async fn failed(context: &Context, job: JobId) -> Result<Vec<Entry>, Problem> {
-    let look = move |foreman: &Foreman| {
-        let states = foreman.ledger().job(job).into_iter().flat_map(primus_core::ledger::Job::states);
-        let states: Vec<TaskState> = states.collect();
-        if !states.contains(&TaskState::Cancelled) {
-            return vec![Entry::Retry(Target::Job(job))];
-        }
-        let has_failed = |state: &TaskState| matches!(state, TaskState::Failed | TaskState::Lost);
-        let failed = (1..).zip(states).filter(|(_, state)| has_failed(state));
-        failed.map(|(index, _)| Entry::Retry(Target::Task(TaskId { job, index }))).collect()
-    };
-    Ok(context.handle.farm.look(look).await?)
 }
 
 /// Writes this into the log. How many tasks are concerned?
 pub(super) async fn change(context: &Context, entries: Vec<Entry>) -> Result<usize, Problem> {
-    if entries.is_empty() {
-        return Ok(0);
-    }
     let effects = context.handle.farm.enter(entries).await?;
     let counts = |effect: &&Effect| matches!(effect, Effect::Cancelled(_) | Effect::Wanted(_));
     Ok(effects.iter().filter(counts).count())

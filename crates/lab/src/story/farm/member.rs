@@ -190,6 +190,7 @@ fn entry_words(entry: &Entry) -> String {
         }
         Entry::Cancel(target) => format!("cancel {}", target_words(*target)),
         Entry::Retry(target) => format!("retry {}", target_words(*target)),
+        Entry::RetryFailed(job) => format!("retry failed of {job}"),
         Entry::Join { worker, .. } => format!("join {worker}"),
         Entry::Leave { worker } => format!("leave {worker}"),
         Entry::Drain { worker, is_draining: true } => format!("drain {worker}"),

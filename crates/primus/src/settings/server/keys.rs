@@ -202,6 +202,13 @@ pub(crate) const KEYS: &[Key] = &[
         about: "how many results are kept; the leader's counts",
     },
     Key {
+        name: "farm.results_bytes",
+        kind: Kind::Size,
+        fallback: Fallback::Is("256MiB"),
+        flag: None,
+        about: "how many bytes of results are kept, the newest first; the leader's counts",
+    },
+    Key {
         name: "farm.results_age",
         kind: Kind::Time,
         fallback: Fallback::Is("24h"),

@@ -67,6 +67,7 @@ pub(super) fn plan(layers: &Layers, plan: Plan) -> Option<Plan> {
         assignment: assignment(layers)?,
         limits: Limits {
             results: usize::try_from(layers.number("farm.results_max")?).ok()?,
+            results_len: layers.size("farm.results_bytes")?,
             age_ms: us("farm.results_age")? / 1000,
             waiting: layers.number("farm.queue_max")?,
         },

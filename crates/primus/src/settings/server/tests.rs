@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use primus_core::ledger::Limits;
+
 use super::layers::Override;
 use super::*;
 
@@ -112,6 +114,13 @@ fn what_nobody_says_is_as_the_machines_have_it() {
     let plan = settled("[server]\nid = 1").plan;
     let usual = Plan::new(plan.id, plan.servers.clone());
     assert_eq!(plan, Plan { preempt: Some(false), ..usual });
+}
+
+#[test]
+fn how_much_a_farm_keeps_is_configured() {
+    let farm = "[farm]\nqueue_max = 7\nresults_max = 8\nresults_bytes = \"3MiB\"\nresults_age = \"2h\"\n";
+    let limits = settled(&format!("{NATIVE}{farm}")).plan.limits;
+    assert_eq!(limits, Limits { waiting: 7, results: 8, results_len: 3 << 20, age_ms: 2 * 3600 * 1000 });
 }
 
 #[test]
