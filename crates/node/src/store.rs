@@ -30,7 +30,7 @@ use self::tables::{Owner, Peers, Progress};
 pub const FORMAT: u32 = 2;
 
 /// How much of the database stays in memory. The log is in memory anyway; what is read here is the way to its end.
-const CACHE_BYTES: usize = 8 << 20;
+const CACHE_BYTES: usize = 2 << 20;
 
 /// The log of one replica on disk.
 #[derive(Debug)]
