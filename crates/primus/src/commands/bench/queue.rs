@@ -1,9 +1,10 @@
 //! `primus bench queue`: what many waiting tasks cost the leader.
 //!
 //! Real servers and workers: while the workers are drained, a job of many tasks is submitted, and the leader's memory is
-//! read before and after. Then half of the tasks run, and it is read again. Workers begin with tasks in their order, so
-//! what results in any other order cost is measured with a ledger inside this process. Last, so much is written that every
-//! server takes a snapshot of all that still waits.
+//! read before and after. Then half of the tasks run, and it is read again. What has grown by then is divided by the tasks that
+//! still wait, twice: as it is, and without what the results of the other half take, which stay for a day whether anything
+//! waits or not. Workers begin with tasks in their order, so what results in any other order cost is measured with a ledger
+//! inside this process. Last, so much is written that every server takes a snapshot of all that still waits.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ const SERVERS: u64 = 3;
 const WORKERS: u64 = 2;
 const TASKS: u64 = 100_000;
 const TASKS_MAX: u64 = 1_000_000;
+/// How many results a farm keeps if nothing else is configured.
+const RESULTS_MAX: u64 = 100_000;
 /// More records than servers let the log grow by before they take a snapshot.
 const RECORDS: usize = 12_000;
 /// How many results a batch of the log has.
@@ -57,7 +60,10 @@ struct Figures {
     bytes_per_task: f64,
     /// Then, if only those count that still wait;
     bytes_per_waiting: f64,
-    /// and the same of a ledger alone, half of whose tasks ended in random order.
+    /// and without the results of the others, each of which takes so much.
+    bytes_per_waiting_without_results: f64,
+    bytes_per_result: f64,
+    /// All of it in a ledger alone, half of whose tasks ended in random order.
     ledger_bytes_per_waiting: f64,
     leader_mb: f64,
     snapshot: Snapshot,
@@ -87,7 +93,7 @@ pub(in crate::commands) fn queue(args: &BenchQueueArgs, format: Format) -> Resul
 
 fn measure(n: u64, each_line: bool) -> Result<Figures, Failure> {
     // First, while this process is still small.
-    let ledger_bytes_per_waiting = half_at_random(n, each_line)?;
+    let ledger = half_at_random(n, each_line)?;
     let bench = Bench::start()?;
     bench.drain(true)?;
     let before = bench.leader_mb()?;
@@ -101,6 +107,8 @@ fn measure(n: u64, each_line: bool) -> Result<Figures, Failure> {
     let leader_mb = bench.leader_mb()?;
     let queued = bench.queued()?;
     let grown = (leader_mb - before) * 1e6;
+    let results = ledger.per_result * n.saturating_sub(queued).min(RESULTS_MAX) as f64;
+    let per_waiting = |bytes: f64| rounded(bytes / queued.max(1) as f64);
     Ok(Figures {
         bench: "queue",
         n,
@@ -110,8 +118,10 @@ fn measure(n: u64, each_line: bool) -> Result<Figures, Failure> {
         submit_ms,
         bytes_per_task_queued,
         bytes_per_task: rounded(grown / n as f64),
-        bytes_per_waiting: rounded(grown / queued.max(1) as f64),
-        ledger_bytes_per_waiting,
+        bytes_per_waiting: per_waiting(grown),
+        bytes_per_waiting_without_results: per_waiting(grown - results),
+        bytes_per_result: rounded(ledger.per_result),
+        ledger_bytes_per_waiting: rounded(ledger.per_waiting),
         leader_mb: rounded(leader_mb),
         snapshot: bench.snapshot(queued)?,
     })
@@ -226,21 +236,32 @@ impl Bench {
     }
 }
 
-/// What a ledger takes for each task that waits after half of them have ended, in random order.
-fn half_at_random(n: u64, each_line: bool) -> Result<f64, Failure> {
+/// What a ledger takes after half of its tasks have ended.
+struct LedgerBytes {
+    per_waiting: f64,
+    per_result: f64,
+}
+
+/// What a ledger alone takes after half of its tasks have ended, in random order.
+fn half_at_random(n: u64, each_line: bool) -> Result<LedgerBytes, Failure> {
     let own_mb = || resident_mb(std::process::id()).ok_or_else(unknown);
     let mut order: Vec<u64> = (1..=n).collect();
     Chance::new(SEED).shuffle(&mut order);
     let before = own_mb()?;
     let mut ledger = Ledger::new(Limits::default());
     ledger.apply(Batch { time_ms: 0, entries: vec![Entry::Submit { spec: spec(n, each_line), key: None }] });
+    let submitted = own_mb()?;
     let half = &order[..order.len() / 2];
     for (number, indices) in half.chunks(BATCH_LEN).enumerate() {
         let entries = indices.iter().map(|index| finish(*index)).collect();
         ledger.apply(Batch { time_ms: number as u64, entries });
     }
-    let grown = own_mb()? - before;
-    Ok(rounded(grown * 1e6 / ledger.counts().waiting as f64))
+    let ended = own_mb()?;
+    let results = (half.len() as u64).min(RESULTS_MAX);
+    Ok(LedgerBytes {
+        per_waiting: (ended - before) * 1e6 / ledger.counts().waiting as f64,
+        per_result: (ended - submitted) * 1e6 / results.max(1) as f64,
+    })
 }
 
 fn spec(n: u64, each_line: bool) -> Spec {
@@ -283,14 +304,15 @@ fn unknown() -> Failure {
 }
 
 fn text(figures: &Figures) -> String {
-    let Figures { n, tasks, servers, submit_ms, bytes_per_task_queued, bytes_per_task, bytes_per_waiting, .. } =
-        figures;
+    let Figures { n, tasks, servers, submit_ms, bytes_per_task_queued, bytes_per_task, .. } = figures;
+    let Figures { bytes_per_waiting, bytes_per_waiting_without_results, bytes_per_result, .. } = figures;
     let Snapshot { queued, records, leader_changes, longest_turn_ms, .. } = figures.snapshot;
     format!(
         "queue        {n} tasks, {tasks}, {servers} servers
 submitted    in {submit_ms:.1} ms
 memory       {bytes_per_task_queued:.0} bytes of the leader for each task while all wait
-half done    {bytes_per_task:.0} bytes for each, {bytes_per_waiting:.0} for each that still waits
+half done    {bytes_per_task:.0} bytes for each, {bytes_per_waiting:.0} for each that still waits; without the results of the \
+others, which take {bytes_per_result:.0} each, {bytes_per_waiting_without_results:.0}
 ledger       {:.0} bytes for each that still waits if the others ended in random order
 snapshot     after {records} records with {queued} tasks waiting: {leader_changes} leader changes
 longest turn {longest_turn_ms:.1} ms of a control loop
