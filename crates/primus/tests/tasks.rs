@@ -454,6 +454,31 @@ fn a_frozen_workers_task_runs_elsewhere_and_what_it_prints_is_followed() {
 }
 
 #[test]
+fn a_worker_that_was_cut_off_ends_what_others_have_by_now() {
+    let place = Place::new();
+    let _farm = place.up("");
+    for manner in ["", "--close "] {
+        let file = place.dir.join(format!("pids{}", manner.trim()));
+        let job = submit(&place, &["--", "sh", "-c", &format!("echo $$ >> {}; exec sleep 100", file.display())]);
+        let first = await_state(&place, &job, "running")["worker"].as_str().unwrap().to_string();
+        let pid = |number: usize| {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            text.lines().nth(number).and_then(|line| line.parse::<u64>().ok())
+        };
+        let old = eventually("the task to start", || pid(0));
+        place.json(&format!("chaos partition {manner}{first}|1,2,3"));
+        let new = eventually("it to run elsewhere", || pid(1));
+        assert!(is_running(old), "nobody could tell it");
+        place.json("chaos heal");
+        eventually("the old one to end", || (!is_running(old)).then_some(()));
+        let now = await_state(&place, &job, "running");
+        assert!(is_running(new) && now["worker"] != first.as_str(), "{now}");
+        place.json(&format!("cancel {job}"));
+        eventually("all to end", || (!is_running(new)).then_some(()));
+    }
+}
+
+#[test]
 fn a_server_with_slots_runs_tasks_too() {
     let place = Place::new();
     let port = eventually("two free ports", || {

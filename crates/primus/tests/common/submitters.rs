@@ -261,8 +261,11 @@ impl Submitters {
         let command = json!(["sh", "-c", script, self.traces]);
         let mut body =
             json!({ "command": command, "lines": lines, "no_rerun": nature == Nature::Once, "retries": retries });
-        if nature == Nature::TimesOut {
-            body["timeout_ms"] = json!(TIMEOUT_MS);
+        match nature {
+            Nature::TimesOut => body["timeout_ms"] = json!(TIMEOUT_MS),
+            // Before all others, so that some of it runs when it is cancelled.
+            Nature::Cancelled => body["priority"] = json!(10),
+            _ => {}
         }
         body
     }
