@@ -59,10 +59,13 @@ pub fn of_register(proposal: &Proposal<'_>) -> Bytes {
 }
 
 /// A batch on its way into the log, already in the log's own form, save for who sends it and when.
+///
+/// It is written in pieces from the start: they stay as they are for as long as the log has them, and one long text before them
+/// would only be memory that a process does not give back.
 #[derive(Debug)]
 pub struct Draft {
-    /// The first byte, room for the head, the entries.
-    bytes: Vec<u8>,
+    /// Each begins with its tag, the first goes on with room for the head; then come the entries.
+    pieces: Vec<Vec<u8>>,
 }
 
 impl Draft {
@@ -72,14 +75,14 @@ impl Draft {
     /// Never: entries can always be written.
     #[must_use]
     pub fn new(entries: &[Entry]) -> Self {
-        let bytes = postcard::to_extend(entries, vec![WHOLE; 1 + HEAD_LEN]);
-        Self { bytes: bytes.expect("entries can always be written") }
+        let draft = Self { pieces: vec![vec![WHOLE; 1 + HEAD_LEN]] };
+        postcard::to_extend(entries, draft).expect("entries can always be written")
     }
 
     /// How many bytes it takes.
     #[must_use]
-    pub const fn len(&self) -> usize {
-        self.bytes.len()
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(Vec::len).sum()
     }
 
     /// It is never empty: it has a head.
@@ -91,19 +94,36 @@ impl Draft {
     /// The records: process, its number among the batches of that process, and the time.
     #[must_use]
     pub fn seal(mut self, origin: u64, number: u64, time_ms: u64) -> Vec<Bytes> {
-        let mut head = &mut self.bytes[1..=HEAD_LEN];
+        let mut head = &mut self.pieces[0][1..=HEAD_LEN];
         [origin, number, time_ms].into_iter().for_each(|field| head.put_u64(field));
-        if self.bytes.len() <= 1 + PIECE_LEN_MAX {
-            return vec![self.bytes.into()];
-        }
-        let pieces = self.bytes[1..].chunks(PIECE_LEN_MAX);
-        let last = pieces.len() - 1;
+        let last = self.pieces.len() - 1;
         let tag = |place: usize| match place {
+            0 if last == 0 => WHOLE,
             0 => FIRST,
             _ if place == last => LAST,
             _ => MIDDLE,
         };
-        pieces.enumerate().map(|(place, piece)| [&[tag(place)], piece].concat().into()).collect()
+        let tagged = self.pieces.into_iter().enumerate().map(|(place, mut piece)| {
+            piece[0] = tag(place);
+            Bytes::from(piece)
+        });
+        tagged.collect()
+    }
+}
+
+impl Extend<u8> for Draft {
+    fn extend<I: IntoIterator<Item = u8>>(&mut self, bytes: I) {
+        let mut bytes = bytes.into_iter().peekable();
+        while bytes.peek().is_some() {
+            if self.pieces.last().is_none_or(|piece| piece.len() > PIECE_LEN_MAX) {
+                let mut piece = Vec::with_capacity(1 + PIECE_LEN_MAX);
+                piece.push(MIDDLE);
+                self.pieces.push(piece);
+            }
+            if let Some(piece) = self.pieces.last_mut() {
+                piece.extend(bytes.by_ref().take(1 + PIECE_LEN_MAX - piece.len()));
+            }
+        }
     }
 }
 
