@@ -91,7 +91,7 @@ fn a_worker_without_room_begins_nothing_and_loses_nothing() {
             let left: Vec<Value> = left.cloned().collect();
             (!left.is_empty() && left.iter().all(|task| task["worker"] == "w1")).then_some(left)
         });
-        // One that has ended, and what was handed out in advance.
+        // What it had begun with before it noticed; what it was handed in advance has gone to the other.
         assert!(left.len() < 10, "{left:?}");
         for _ in 0..3 {
             let ran = run(&place, &["run", "-o", "json", "--", "echo", "meanwhile"]);

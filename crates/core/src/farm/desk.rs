@@ -54,6 +54,8 @@ pub(super) struct Worker {
     pub(super) is_asked: bool,
     /// Is it given up, though the log does not say so yet?
     pub(super) is_gone: bool,
+    /// Is there room for results on its disk?
+    pub(super) has_room: bool,
 }
 
 /// Where a task is.
@@ -154,11 +156,25 @@ impl Desk {
     /// Could anybody here ever take a task of this job?
     pub(super) fn fits_somewhere(&self, ledger: &Ledger, job: &Job) -> bool {
         let slots = u32::from(job.spec.slots());
-        self.workers.values().any(|worker| self.is_open(worker, ledger) && worker.slots >= slots)
+        self.workers.values().any(|worker| self.is_staying(worker, ledger) && worker.slots >= slots)
     }
 
-    /// May a worker get work? Only while the log knows of it: a new leader waits for no others.
+    /// Those that could take a task of this job if there were room on their disks.
+    pub(super) fn without_room(&self, ledger: &Ledger, job: &Job) -> Vec<String> {
+        let slots = u32::from(job.spec.slots());
+        let fits = |worker: &&Worker| self.is_staying(worker, ledger) && worker.slots >= slots;
+        let (ready, full): (Vec<&Worker>, Vec<&Worker>) =
+            self.workers.values().filter(fits).partition(|worker| worker.has_room);
+        if ready.is_empty() { full.into_iter().map(|worker| worker.name.clone()).collect() } else { Vec::new() }
+    }
+
+    /// May a worker get work now?
     fn is_open(&self, worker: &Worker, ledger: &Ledger) -> bool {
+        worker.has_room && self.is_staying(worker, ledger)
+    }
+
+    /// May a worker get work at all? Only while the log knows of it: a new leader waits for no others.
+    fn is_staying(&self, worker: &Worker, ledger: &Ledger) -> bool {
         let is_registered = ledger.workers().get(&worker.name).is_some_and(|known| !known.is_draining);
         is_registered && !worker.is_gone && !self.leaving.contains(&worker.name)
     }
@@ -244,6 +260,23 @@ impl Desk {
         Some(hand)
     }
 
+    /// A worker has room for results from now on, or none. What waits there then is wanted back, except what must not start
+    /// twice: it is written down that it starts there.
+    pub(super) fn set_room(&mut self, id: NodeId, has_room: bool, ledger: &Ledger, out: &mut Outbox<Foreman>) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.has_room = has_room;
+        if has_room {
+            return;
+        }
+        let is_movable = |task: &TaskId| ledger.job(task.job).is_some_and(|job| !job.spec.is_once);
+        let movable = worker.held.iter().filter(|(_, task)| is_movable(task));
+        let held: Vec<Held> = movable.map(|(attempt, task)| Held { task: *task, attempt: *attempt }).collect();
+        if !held.is_empty() {
+            worker.is_asked = true;
+            out.send(id, Message::GiveBack(self.term, held));
+        }
+    }
+
     /// When nothing waits here and somebody is idle, whoever has the most in advance gives half of it back, as far as it
     /// fits there: otherwise it would go to and fro.
     pub(super) fn take_back(&mut self, ledger: &Ledger, out: &mut Outbox<Foreman>) {
@@ -282,6 +315,7 @@ impl Worker {
             held: BTreeMap::new(),
             is_asked: false,
             is_gone: false,
+            has_room: true,
         }
     }
 

@@ -259,6 +259,7 @@ impl Foreman {
             Message::Ended(reports) => self.on_ended(from, reports, out),
             Message::GaveBack(held) => self.on_gave_back(from, &held, out),
             Message::Beat(score) => self.on_beat(from, score, out),
+            Message::Room(has_room) => self.on_room(from, has_room, out),
             _ => out.ignore("what only leaders say"),
         }
     }
@@ -336,6 +337,12 @@ impl Foreman {
         let Some(worker) = self.desk.as_mut().and_then(|desk| desk.workers.get_mut(&from)) else { return };
         worker.score = score;
         out.set(Timer::Silence(from), self.rules.silence);
+    }
+
+    /// A worker without room on its disk begins with nothing, so others get what waits there.
+    fn on_room(&mut self, from: NodeId, has_room: bool, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        desk.set_room(from, has_room, &self.ledger, out);
     }
 
     fn on_link_down(&mut self, worker: NodeId, out: &mut Outbox<Self>) {

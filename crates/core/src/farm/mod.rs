@@ -43,6 +43,8 @@ pub enum Message {
     Stop(u64, Vec<Held>),
     /// Leader: these results are recorded, or will never be; forget them.
     Forget(u64, Vec<Held>),
+    /// Worker: there is room for results on my disk, or none; without it I begin with nothing.
+    Room(bool),
 }
 
 /// How a worker introduces itself, to every new leader and after every lost link.
@@ -103,6 +105,7 @@ impl fmt::Display for Message {
             Self::GiveBack(_, held) => list(f, "give back", held),
             Self::Stop(_, held) => list(f, "stop", held),
             Self::Forget(_, held) => list(f, "forget", held),
+            Self::Room(has_room) => f.write_str(if *has_room { "room" } else { "no room" }),
         }
     }
 }

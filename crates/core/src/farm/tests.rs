@@ -201,6 +201,21 @@ fn what_waits_in_advance_goes_to_whoever_runs_dry() {
 }
 
 #[test]
+fn what_waits_at_a_worker_without_room_goes_to_others() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.hears(W1, hello("w1", &[]));
+    (0..3).for_each(|_| _ = foreman.submit(|_| ()));
+    let asked = foreman.hears(W1, Message::Room(false));
+    assert_eq!(asked, ["send 101 give back 1.1 (1-1) 2.1 (1-2)"], "what it runs it keeps");
+    let said = foreman.hears(W1, Message::GaveBack(alloc::vec![held(2, 1, 2)]));
+    assert_eq!(said, Vec::<String>::new(), "nobody else is there");
+    let standing = foreman.0.standing(held(2, 1, 2).task);
+    assert_eq!(standing, foreman::Standing::DisksFull(alloc::vec!["w1".into()]));
+    let said = foreman.hears(W1, Message::Room(true));
+    assert_eq!(said, ["send 101 run 2.1 (1-3)"]);
+}
+
+#[test]
 fn what_was_abandoned_runs_again_but_is_lost_if_it_must_not() {
     let mut foreman = Bench::leader(1, &["w1"]);
     foreman.hears(W1, hello("w1", &[]));
@@ -287,7 +302,12 @@ fn without_room_for_results_nothing_is_begun() {
     let mut worker = worker();
     worker.step(Input::Command(worker::Command::Room(false)));
     assert_eq!(worker.hears(NodeId(1), run(1, held(1, 1, 1))), Vec::<String>::new());
-    assert_eq!(worker.step(Input::Command(worker::Command::Room(true))), ["start 1.1 (1-1)"]);
+    let has_room = worker.step(Input::Command(worker::Command::Room(true)));
+    assert_eq!(has_room, ["send 1 room", "start 1.1 (1-1)"]);
+    worker.step(Input::Command(worker::Command::Room(false)));
+    worker.step(Input::LinkDown(NodeId(1)));
+    let said = worker.step(Input::Command(worker::Command::Serve(NodeId(2))));
+    assert_eq!(said[..2], ["send 2 hello of w1", "send 2 no room"], "every leader is told");
 }
 
 #[test]

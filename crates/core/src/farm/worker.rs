@@ -167,7 +167,7 @@ impl Worker {
             Command::Ended(report) => self.on_ended(report, out),
             Command::Abandoned(held) => self.on_abandoned(held, out),
             Command::Load(score) => self.score = score,
-            Command::Room(has_room) => self.has_room = has_room,
+            Command::Room(has_room) => self.on_room(has_room, out),
         }
     }
 
@@ -189,7 +189,18 @@ impl Worker {
         };
         out.send(leader, Message::Hello(hello));
         more.chunks(REPORTS_MAX).for_each(|reports| out.send(leader, Message::Ended(reports.to_vec())));
+        if !self.has_room {
+            out.send(leader, Message::Room(false));
+        }
         out.set(Timer::Beat, self.beat);
+    }
+
+    /// Whoever leads gives what waits here to others, as far as that is allowed.
+    fn on_room(&mut self, has_room: bool, out: &mut Outbox<Self>) {
+        self.has_room = has_room;
+        if let Some(leader) = self.leader {
+            out.send(leader, Message::Room(has_room));
+        }
     }
 
     /// Its room is free at once; that it has ended is told when it is on disk.
@@ -367,7 +378,7 @@ const fn term_of(message: &Message) -> Option<u64> {
         | Message::GiveBack(term, _)
         | Message::Stop(term, _)
         | Message::Forget(term, _) => Some(*term),
-        Message::Hello(_) | Message::Ended(_) | Message::GaveBack(_) | Message::Beat(_) => None,
+        Message::Hello(_) | Message::Ended(_) | Message::GaveBack(_) | Message::Beat(_) | Message::Room(_) => None,
     }
 }
 

@@ -285,6 +285,10 @@ fn explanation(foreman: &Foreman, id: TaskId) -> Option<(&'static str, String)> 
         Standing::AllDraining => {
             ("draining", format!("{id} waits for a worker: all that could take it are drained"))
         }
+        Standing::DisksFull(workers) => {
+            let workers = workers.join(", ");
+            ("disk_full", format!("{id} waits for a worker: there is no room on the disk of {workers}"))
+        }
         Standing::TooLarge { slots, most } => {
             ("too_large", format!("{id} needs {slots} slots, and the largest worker has {most}"))
         }

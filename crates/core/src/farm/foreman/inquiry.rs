@@ -36,6 +36,8 @@ pub enum Standing {
     NoWorker,
     /// All workers are told to take nothing new.
     AllDraining,
+    /// Those that could take it have no room for results on their disks.
+    DisksFull(Vec<String>),
     /// It needs more slots than any worker has.
     TooLarge {
         /// How many it needs.
@@ -75,7 +77,10 @@ impl Foreman {
             None => Standing::NoWorker,
             Some(most) if most < u32::from(slots) => Standing::TooLarge { slots, most },
             Some(_) if !desk.fits_somewhere(&self.ledger, job) => Standing::AllDraining,
-            Some(_) => Standing::Waits { before: desk.queue.before(job.spec.priority, task) },
+            Some(_) => match desk.without_room(&self.ledger, job) {
+                full if full.is_empty() => Standing::Waits { before: desk.queue.before(job.spec.priority, task) },
+                full => Standing::DisksFull(full),
+            },
         }
     }
 
