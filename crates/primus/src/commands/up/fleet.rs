@@ -24,6 +24,9 @@ use crate::settings::server::keys::{KEYS, Key};
 /// How long a node may take to end by itself.
 const END_TIME: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
+/// Longer buffers go back to the system when they are freed. By itself the C library comes to keep ever longer ones, and a
+/// server that once took a large submission stays large.
+const MALLOC_THRESHOLD: &str = "MALLOC_MMAP_THRESHOLD_";
 /// What the file of all workers is called.
 const WORKERS: &str = "workers";
 
@@ -207,6 +210,9 @@ impl<'a> Fleet<'a> {
             command.arg("--name").arg(&node).arg("--dir").arg(self.home.dir.join(&node));
         } else {
             command.arg("server").arg("--config").arg(self.config_file(&node));
+            if std::env::var_os(MALLOC_THRESHOLD).is_none() {
+                command.env(MALLOC_THRESHOLD, "131072");
+            }
         }
         command.arg("--parent").arg(std::process::id().to_string());
         // Which node it is says its file; a variable would say the same to all of them.
