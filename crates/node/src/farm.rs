@@ -26,7 +26,7 @@ pub use self::callers::Caller;
 pub(crate) use self::run::start;
 use self::starts::Starts;
 pub use self::waiters::Awaited;
-use crate::handle::{Reply, Unable};
+use crate::handle::{Reply, Request, Unable};
 use crate::outputs::Stream;
 
 /// How much of an output can be read at once.
@@ -37,6 +37,7 @@ const OUTPUT_TIME: Duration = Duration::from_secs(5);
 /// A way to talk to the farm of a running server.
 #[derive(Debug, Clone)]
 pub struct FarmHandle {
+    requests: mpsc::UnboundedSender<Request>,
     asks: mpsc::UnboundedSender<Ask>,
     starts: Arc<Starts>,
 }
@@ -93,7 +94,8 @@ impl FarmHandle {
         self.ask(|reply| Ask::Enter(draft, reply)).await
     }
 
-    /// Looks at the ledger and at what the leader has handed out, between two steps. It must be short: page what is long.
+    /// Looks at the ledger and at what the leader has handed out, between two steps. It must be short: page what is long. All
+    /// that was acknowledged before is there: a leader that was deposed and does not know it yet says nothing.
     ///
     /// # Errors
     /// If this server does not lead.
@@ -101,6 +103,7 @@ impl FarmHandle {
         &self,
         look: impl FnOnce(&Foreman) -> T + Send + 'static,
     ) -> Result<T, Unable> {
+        self.confirm().await?;
         self.ask(|reply| Ask::Look(Box::new(|foreman| _ = reply.send(foreman.map(look))))).await
     }
 
@@ -127,7 +130,16 @@ impl FarmHandle {
     /// # Errors
     /// If this server does not lead, or does not any more: then the next leader can be asked.
     pub async fn ended(&self, awaited: Vec<Awaited>) -> Result<(), Unable> {
+        self.confirm().await?;
         self.ask(|reply| Ask::Ended(awaited, reply)).await
+    }
+
+    /// Waits until it is sure that this server leads. By then the farm has been told of everything that was acknowledged
+    /// before, and it hears that before what it is asked.
+    async fn confirm(&self) -> Result<(), Unable> {
+        let (reply, answer) = oneshot::channel();
+        _ = self.requests.send(Request::Confirm(reply));
+        answer.await.unwrap_or(Err(Unable::Unknown))
     }
 
     /// A part of an attempt's full output, at most [`OUTPUT_LEN_MAX`] bytes, from the worker that has it; empty at its end.

@@ -75,6 +75,8 @@ pub enum Request {
     Get(String, Reply<Option<(Bytes, u64)>>),
     /// Read all keys that begin so, linearizably.
     List(String, Reply<Values>),
+    /// Say when everything that was acknowledged before has been applied here, and that this server leads.
+    Confirm(Reply<()>),
     /// Let another server lead: that one, or the best. The answer comes when somebody does.
     Transfer(Option<NodeId>, Reason, Reply<()>),
     /// Hold an election.

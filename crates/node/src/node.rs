@@ -73,7 +73,7 @@ pub async fn run(
 ) -> Result<(), WriteError> {
     let (requests, received) = mpsc::unbounded_channel();
     let incarnation = incarnation();
-    let (mut running, farm) = Running::new(config, listener, opened, incarnation);
+    let (mut running, farm) = Running::new(config, listener, opened, incarnation, requests.clone());
     let history = Arc::clone(&running.history);
     let (numbers, meters) = (Arc::default(), Arc::clone(&running.meters));
     let view = running.view.subscribe();
@@ -150,7 +150,13 @@ struct Proposed {
 }
 
 impl Running {
-    fn new(config: Config, listener: TcpListener, opened: Opened, incarnation: u64) -> (Self, FarmHandle) {
+    fn new(
+        config: Config,
+        listener: TcpListener,
+        opened: Opened,
+        incarnation: u64,
+        requests: mpsc::UnboundedSender<Request>,
+    ) -> (Self, FarmHandle) {
         let StoreId(store) = opened.store_id;
         let identity =
             links::Identity { cluster: config.cluster.clone(), server: config.plan.id, store, incarnation };
@@ -164,7 +170,7 @@ impl Running {
         let stores = opened.store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store)).collect();
         let history = Arc::<History>::default();
         let meters = Arc::<Meters>::default();
-        let farm = farm::start(identity.clone(), &config.plan, Arc::clone(&history), Arc::clone(&meters));
+        let farm = farm::start(identity.clone(), &config.plan, requests, Arc::clone(&history), Arc::clone(&meters));
         let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.callers);
         let (register, applied) = restored(&opened.records, &farm.told);
         let server = config.plan.server(opened.records);
@@ -348,6 +354,7 @@ impl Running {
             Request::Propose(proposals, reply) => self.on_proposals(proposals, reply),
             Request::Get(key, reply) => self.on_read(Read::Get(key, reply)),
             Request::List(prefix, reply) => self.on_read(Read::List(prefix, reply)),
+            Request::Confirm(reply) => self.on_read(Read::Confirm(reply)),
             Request::Transfer(to, reason, reply) => self.on_transfer(to, reason, reply),
             Request::Elect => self.step(Input::Command(Command::Elect)),
             Request::Cut(cuts) => self.links.cut(cuts),

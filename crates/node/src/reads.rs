@@ -14,6 +14,8 @@ const EARLY_MAX: usize = 1024;
 pub(crate) enum Read {
     Get(String, Reply<Option<(Bytes, u64)>>),
     List(String, Reply<Values>),
+    /// Nothing is read here, but elsewhere, when this is answered.
+    Confirm(Reply<()>),
 }
 
 /// All of them.
@@ -82,6 +84,7 @@ impl Read {
                     register.list(&prefix).map(|(key, value, index)| (key.to_owned(), value.clone(), index));
                 _ = reply.send(Ok(found.collect()));
             }
+            Self::Confirm(reply) => _ = reply.send(Ok(())),
         }
     }
 
@@ -89,6 +92,7 @@ impl Read {
         match self {
             Self::Get(_, reply) => _ = reply.send(Err(unable)),
             Self::List(_, reply) => _ = reply.send(Err(unable)),
+            Self::Confirm(reply) => _ = reply.send(Err(unable)),
         }
     }
 }

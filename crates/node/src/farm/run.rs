@@ -28,7 +28,7 @@ use super::starts::Starts;
 use super::waiters::Waiters;
 use super::{Ask, FarmHandle, Told, Wish};
 use crate::events::{History, Kind};
-use crate::handle::{Reply, Unable};
+use crate::handle::{Reply, Request, Unable};
 use crate::links::Identity;
 use crate::meters::Meters;
 use crate::timers::{Timers, drawn};
@@ -62,7 +62,13 @@ pub(crate) struct Ends {
 ///
 /// # Panics
 /// If the system gives no thread.
-pub(crate) fn start(identity: Identity, plan: &Plan, history: Arc<History>, meters: Arc<Meters>) -> Ends {
+pub(crate) fn start(
+    identity: Identity,
+    plan: &Plan,
+    requests: mpsc::UnboundedSender<Request>,
+    history: Arc<History>,
+    meters: Arc<Meters>,
+) -> Ends {
     let (rules, limits) = (Rules { assignment: plan.assignment, ..Rules::default() }, plan.limits);
     let (told_sender, told) = mpsc::unbounded_channel();
     let (asks_sender, asks) = mpsc::unbounded_channel();
@@ -83,7 +89,7 @@ pub(crate) fn start(identity: Identity, plan: &Plan, history: Arc<History>, mete
     };
     thread::Builder::new().name("farm".to_owned()).spawn(running).expect("the system gives a thread");
     Ends {
-        handle: FarmHandle { asks: asks_sender, starts },
+        handle: FarmHandle { requests, asks: asks_sender, starts },
         told: told_sender,
         callers: callers_sender,
         wishes: wishes_received,
