@@ -304,6 +304,15 @@ pub(crate) enum WhichAlgorithm {
     Ring,
 }
 
+impl WhichAlgorithm {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Bully => "bully",
+            Self::Ring => "ring",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum HowToAsk {
     #[default]

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::guide;
+use super::{WhichAlgorithm, guide};
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct BenchArgs {
@@ -193,6 +193,9 @@ pub(crate) struct BenchFailoverArgs {
     /// How many servers [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) servers: Option<String>,
+    /// How a leader is named
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
+    pub(crate) algorithm: WhichAlgorithm,
     /// What happens to the leader: it dies, or it keeps its connections and says nothing
     #[arg(long, value_enum, default_value_t, value_name = "FAULT")]
     pub(crate) fault: Fault,

@@ -361,6 +361,7 @@ Figures are only worth something in a release build: cargo build --release.
 Examples:
   primus bench failover
   primus bench failover --servers 5
+  primus bench failover --algorithm ring --servers 5
   primus bench failover --fault freeze --runs 50 -o json";
 
 pub(super) const BENCH_TRANSFER: &str = "\

@@ -11,6 +11,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use super::chaos;
+use crate::args::WhichAlgorithm;
 use crate::client::farms::{self, Farm, Started};
 use crate::client::http::{Request, escaped};
 use crate::client::{Client, Patience};
@@ -54,6 +55,11 @@ impl OwnFarm {
     pub(super) fn start_ranked(purpose: &str, servers: u64, rank: &str) -> Result<Self, Failure> {
         // Nobody submits anything here, and figures should not depend on who looks on.
         Self::begin(purpose, servers, &["--rank", rank, "--workers", "0"])
+    }
+
+    /// The same, by id, with this algorithm.
+    pub(super) fn start_electing(purpose: &str, servers: u64, algorithm: WhichAlgorithm) -> Result<Self, Failure> {
+        Self::begin(purpose, servers, &["--algorithm", algorithm.name(), "--rank", "id", "--workers", "0"])
     }
 
     /// The same, with workers that can run anything.

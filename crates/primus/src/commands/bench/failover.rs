@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde::Serialize;
 
 use super::{Spread, debug_remark, milliseconds, quantile};
-use crate::args::{BenchFailoverArgs, Fault, Format};
+use crate::args::{BenchFailoverArgs, Fault, Format, WhichAlgorithm};
 use crate::commands::own_farm::OwnFarm;
 use crate::commands::{Verdict, chaos, nothing_to_draw, show};
 use crate::output::failure::Failure;
@@ -30,6 +30,7 @@ const KEY: &str = "bench/failover";
 struct Figures {
     bench: &'static str,
     servers: u64,
+    algorithm: &'static str,
     fault: &'static str,
     #[serde(flatten)]
     spread: Spread,
@@ -51,14 +52,14 @@ pub(in crate::commands) fn failover(args: &BenchFailoverArgs, format: Format) ->
     if format == Format::Mermaid {
         return Err(nothing_to_draw("a bench"));
     }
-    let figures = measure(servers, args.fault, runs).map_err(Failure::into_bench)?;
+    let figures = measure(servers, args.algorithm, args.fault, runs).map_err(Failure::into_bench)?;
     show(format, || text(&figures), &figures)?;
     Ok(Verdict::Held)
 }
 
-fn measure(servers: u64, fault: Fault, runs: Option<u64>) -> Result<Figures, Failure> {
+fn measure(servers: u64, algorithm: WhichAlgorithm, fault: Fault, runs: Option<u64>) -> Result<Figures, Failure> {
     let started = Instant::now();
-    let farm = OwnFarm::start("bench", servers)?;
+    let farm = OwnFarm::start_electing("bench", servers, algorithm)?;
     let mut done: Vec<Run> = Vec::new();
     let fits = || milliseconds(started) < BUDGET_MS;
     while (done.len() as u64) < runs.unwrap_or(RUNS) && (runs.is_some() || done.is_empty() || fits()) {
@@ -68,6 +69,7 @@ fn measure(servers: u64, fault: Fault, runs: Option<u64>) -> Result<Figures, Fai
     Ok(Figures {
         bench: "failover",
         servers,
+        algorithm: algorithm.name(),
         fault: name(fault),
         spread: Spread::of(done.iter().map(|run| run.ms).collect()),
         noticed_max_ms: (!noticed.is_empty()).then(|| quantile(&noticed, 1.0)),
@@ -129,12 +131,12 @@ fn signal(fault: Fault) -> Signal {
 }
 
 fn text(figures: &Figures) -> String {
-    let Figures { servers, fault, spread, noticed_max_ms, .. } = figures;
+    let Figures { servers, algorithm, fault, spread, noticed_max_ms, .. } = figures;
     let noticed = noticed_max_ms.map_or_else(String::new, |ms| {
         format!("noticed      {ms:.1} ms at most, until the old leader knew that it leads no more\n")
     });
     format!(
-        "failover     {servers} servers, fault: {fault}, {} runs, from the signal to the first write
+        "failover     {servers} servers, {algorithm}, fault: {fault}, {} runs, from the signal to the first write
 {}{noticed}{}",
         spread.runs.len(),
         spread.text(),
