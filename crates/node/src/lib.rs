@@ -1,8 +1,10 @@
 //! The shell: where the machines meet disks, sockets and clocks.
 //!
 //! Nothing here decides anything about elections or the log; machines do. The shell carries out their outputs and brings
-//! them their inputs. Start with [`node`], the loop; [`links`] connects servers, [`store`] keeps the log on disk.
+//! them their inputs. Start with [`node`], the loop; [`links`] connects servers, [`store`] keeps the log on disk. A ring
+//! without a log has a loop of its own, [`ring`], and may speak through a broker, [`amqp`].
 
+pub mod amqp;
 pub mod companion;
 pub mod cuts;
 pub mod disk;
@@ -20,6 +22,7 @@ pub mod outputs;
 mod parked;
 mod reads;
 pub mod results;
+pub mod ring;
 pub mod sockets;
 pub mod store;
 mod strangers;

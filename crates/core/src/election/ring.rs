@@ -185,6 +185,23 @@ impl Ring {
         }
     }
 
+    /// The latest election that this member knows of.
+    #[must_use]
+    pub const fn round(&self) -> Round {
+        self.round
+    }
+
+    /// Its state, as ring over AMQP calls it.
+    #[must_use]
+    pub const fn state(&self) -> &'static str {
+        match self.phase {
+            Phase::Asleep => "ASLEEP",
+            Phase::Candidate { .. } => "CANDIDATE",
+            Phase::Leader { .. } => "LEADER",
+            Phase::Follower { .. } => "FOLLOWER",
+        }
+    }
+
     fn better_members(&self) -> impl Iterator<Item = NodeId> {
         let is_better =
             |member: &NodeId| !self.suspected.contains(member) && self.rules.winner.is_better(*member, self.id);

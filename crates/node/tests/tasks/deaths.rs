@@ -112,7 +112,7 @@ async fn tasks_of_a_killed_companion_are_killed_and_another_takes_over() {
     wait_until("it does not start", || alive(&mark).len() >= 2);
     kill_process(companion_of(alive(&mark)[0]), Signal::KILL).unwrap();
     assert_eq!(stage.next().await, Ended::Abandoned(held(1)));
-    assert_eq!(alive(&mark), []);
+    assert_eq!(alive(&mark), [0; 0]);
     assert_eq!(stage.verdict(&["true"]).await, Verdict::Exited(0));
 }
 
@@ -162,5 +162,5 @@ async fn a_dropped_executor_leaves_nothing() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     stage.close().await;
-    assert_eq!(alive(&mark), []);
+    assert_eq!(alive(&mark), [0; 0]);
 }
