@@ -56,7 +56,8 @@ impl Outcome {
 }
 
 impl Counts {
-    pub(crate) fn add(&mut self, kind: MessageKind) {
+    /// One more of this kind was sent.
+    pub fn add(&mut self, kind: MessageKind) {
         self.0[kind as usize] += 1;
     }
 

@@ -7,6 +7,7 @@ mod configuration;
 mod guide;
 mod mistakes;
 mod replay;
+mod ring;
 mod tasks;
 
 use std::ffi::OsString;
@@ -18,12 +19,15 @@ use crate::output::failure::Failure;
 
 pub(crate) use bench::{
     Bench, BenchArgs, BenchFailoverArgs, BenchIdleArgs, BenchLogArgs, BenchQueueArgs, BenchRescueArgs,
-    BenchSimulateArgs, BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault, RescueFault,
-    TaskKind,
+    BenchRingArgs, BenchSimulateArgs, BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault,
+    RescueFault, TaskKind,
 };
 pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs};
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
 pub(crate) use guide::guide;
+pub(crate) use ring::{
+    RealRing, RealRingArgs, RingFile, RingNodeArgs, RingRunArgs, RingSetupArgs, RingStartArgs, Transport,
+};
 pub(crate) use tasks::{
     CancelArgs, DrainArgs, JobsArgs, LogsArgs, RetryArgs, RunArgs, SubmitArgs, TaskArgs, TasksArgs, WaitArgs,
     WorkArgs,
@@ -134,6 +138,9 @@ pub(crate) enum Command {
     /// Own the commands of the worker that started this; for workers only
     #[command(hide = true, after_help = guide::COMPANION)]
     Companion,
+    /// Run a ring through RabbitMQ or over sockets
+    #[command(after_help = guide::REAL_RING)]
+    Ring(RealRingArgs),
     /// Show or check a server's configuration
     #[command(after_help = guide::CONFIG)]
     Config(ConfigArgs),

@@ -12,6 +12,7 @@ mod leader;
 mod logs;
 mod operate;
 mod own_farm;
+mod ring;
 mod run;
 pub(crate) mod seeds;
 pub(crate) mod server;
@@ -87,6 +88,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Server(args)) => server::run(args),
         Some(Command::Worker(args)) => worker::run(args),
         Some(Command::Companion) => companion(),
+        Some(Command::Ring(args)) => ring::run(&args.what, cli.output),
         Some(Command::Config(args)) => config::run(&args.what, cli.output),
         Some(Command::Bench(args)) => match &args.what {
             Bench::Simulate(args) => bench::simulate(args, cli.output),
@@ -98,6 +100,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
             Bench::Tasks(args) => bench::tasks(args, cli.output),
             Bench::Rescue(args) => bench::rescue(args, cli.output),
             Bench::Queue(args) => bench::queue(args, cli.output),
+            Bench::Ring(args) => bench::real_ring(args, cli.output),
             Bench::Burn(args) => bench::burn(args),
         },
     }

@@ -6,6 +6,7 @@ pub(crate) mod failure;
 pub(crate) mod farm;
 pub(crate) mod json;
 pub(crate) mod narration;
+pub(crate) mod ring;
 pub(crate) mod screen;
 pub(crate) mod table;
 pub(crate) mod tasks;

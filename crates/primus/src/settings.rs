@@ -8,6 +8,7 @@ mod events;
 mod farm;
 pub(crate) mod names;
 mod ring;
+pub(crate) mod ring_file;
 pub(crate) mod server;
 pub(crate) mod work;
 
@@ -26,6 +27,7 @@ use cast::Cast;
 pub(crate) use amounts::{length, number, quoted};
 pub(crate) use cluster::ClusterSimulation;
 pub(crate) use farm::FarmSimulation;
+pub(crate) use ring_file::RingSettings;
 
 /// More nodes in one ring than any command line can hold.
 const RING_MAX: usize = 100_000;

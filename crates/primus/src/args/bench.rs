@@ -1,8 +1,10 @@
 //! The arguments of the benches.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{WhichAlgorithm, guide};
+use super::{Transport, WhichAlgorithm, guide};
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct BenchArgs {
@@ -39,6 +41,9 @@ pub(crate) enum Bench {
     /// What many waiting tasks cost the leader: memory, and time
     #[command(after_help = guide::BENCH_QUEUE)]
     Queue(BenchQueueArgs),
+    /// How fast a ring of real nodes elects, through a broker or over sockets
+    #[command(after_help = guide::BENCH_RING)]
+    Ring(BenchRingArgs),
     /// Keep one processor busy
     #[command(hide = true, after_help = guide::BENCH_BURN)]
     Burn(BurnArgs),
@@ -179,6 +184,22 @@ pub(crate) struct BenchQueueArgs {
     /// A line of 40 bytes for each task, instead of a number
     #[arg(long)]
     pub(crate) each_line: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchRingArgs {
+    /// How many nodes [default: 100, or as many as the file says]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) nodes: Option<String>,
+    /// What carries the messages: a broker, or sockets of this host
+    #[arg(long, value_enum, default_value_t = Transport::Tcp, value_name = "WHICH")]
+    pub(crate) transport: Transport,
+    /// A ring's configuration, a YAML file, which says where the broker is [default: guest at localhost:5672]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// How often to measure [default: 20, fewer if they take too long]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) runs: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

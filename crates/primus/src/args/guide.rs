@@ -30,6 +30,7 @@ use:
 run:
   server      run one server of a cluster
   worker      run one worker of a farm
+  ring        run a ring through RabbitMQ or over sockets
   config      show or check a server's configuration
 
 operate:
@@ -190,6 +191,59 @@ Examples:
   primus worker --config cluster.toml --name w1 --slots 4
   primus worker --api http://127.0.0.1:7461 --name w2 --allow '*'
   primus worker --servers 1@10.0.0.1:7460,2@10.0.0.2:7460 --farm north --dir /var/lib/primus";
+
+pub(super) const REAL_RING: &str = "\
+A ring's file is YAML:
+  rabbitmq:
+    host: localhost
+    port: 5672
+  ring:
+    size: 5
+    node_ids: [5, 3, 7, 1, 4]
+  election:
+    initiator_index: 1
+rabbitmq may also have user, password or password_file, vhost, tls and ca_file; election a timeout. The lowest id leads.
+
+Examples:
+  primus ring setup --config ring.yaml
+  primus ring node --config ring.yaml --index 2
+  primus ring run --config ring.yaml --transport tcp";
+
+pub(super) const RING_SETUP: &str = "\
+Doing it twice changes nothing.
+
+Examples:
+  primus ring setup --config ring.yaml
+  primus ring setup --config ring.yaml --delete";
+
+pub(super) const RING_NODE: &str = "\
+It tells what it does, line by line, and runs until it is interrupted. The initiator starts an election at once, the others
+when they have heard of no leader for the time of a round. Without a broker it waits for it to come back.
+
+Examples:
+  primus ring node --config ring.yaml --index 2
+  primus ring node --config ring.yaml --index 2 -o json";
+
+pub(super) const RING_RUN: &str = "\
+An election that violates a property ends with exit code 1.
+
+Examples:
+  primus ring run --config ring.yaml
+  primus ring run --config ring.yaml --transport tcp --start all
+  primus ring run --config ring.yaml --without 4 --elections 10 -o json";
+
+pub(super) const RING_STATUS: &str = "\
+Without a leader it ends with exit code 4.
+
+Examples:
+  primus ring status --config ring.yaml
+  primus ring status --config ring.yaml -o json";
+
+pub(super) const RING_START: &str = "\
+A node that is asleep starts; one that knows a leader starts the next round; one that stands in an election goes on with it.
+
+Examples:
+  primus ring start --config ring.yaml --index 1";
 
 pub(super) const STATUS: &str = "\
 Examples:
@@ -426,6 +480,16 @@ taken for each that waits. Then it writes until every server takes a snapshot, a
 Examples:
   primus bench queue
   primus bench queue -n 1000000 --each-line -o json";
+
+pub(super) const BENCH_RING: &str = "\
+All nodes run in this process, each with a connection or a socket of its own; a run's figure is the time that an election
+took. It must take exactly as many messages as the simulator counts for the same ids.
+Figures are only worth something in a release build: cargo build --release.
+
+Examples:
+  primus bench ring
+  primus bench ring --nodes 100 --transport amqp --config ring.yaml
+  primus bench ring --nodes 1000 --runs 5 -o json";
 
 pub(super) const COMPANION: &str = "\
 Every worker starts one, with a socket as its standard input. It kills the worker's tasks when the worker dies or hangs.

@@ -134,6 +134,11 @@ impl Failure {
         Self::new("no_leader", 4, message.as_ref(), hint.as_ref())
     }
 
+    /// It cannot be done at the moment, for this reason: exit code 4.
+    pub(crate) fn not_now(code: &'static str, message: impl AsRef<str>, hint: impl AsRef<str>) -> Self {
+        Self::new(code, 4, message.as_ref(), hint.as_ref())
+    }
+
     /// It took too long: exit code 124.
     pub(crate) fn too_long(message: impl AsRef<str>, hint: impl AsRef<str>) -> Self {
         Self::new("timeout", 124, message.as_ref(), hint.as_ref())

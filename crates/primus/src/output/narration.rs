@@ -133,6 +133,11 @@ impl Narrator {
         Story { beats: self.beats, left_out: self.left_out, last: self.last.into() }
     }
 
+    /// What has been told since the last time.
+    pub(crate) fn take(&mut self) -> Vec<Beat> {
+        std::mem::take(&mut self.beats)
+    }
+
     fn tell(&mut self, at_us: u64, event: Event) {
         if self.beats.len() < self.most {
             return self.beats.push(Beat { at_us, event });

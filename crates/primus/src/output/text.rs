@@ -49,7 +49,7 @@ fn verdicts(cast: &Cast, report: &Report) -> Vec<String> {
 }
 
 /// Without agreement it is not said who leads but who believes what; that may be all right while a partition lasts.
-fn leader(cast: &Cast, report: &Report) -> String {
+pub(super) fn leader(cast: &Cast, report: &Report) -> String {
     if let Some(leader) = report.outcome.agreed_leader() {
         return format!("{} leader: {}", mark(true), styled(STRONG, &cast.full(leader)));
     }
@@ -63,7 +63,7 @@ fn leader(cast: &Cast, report: &Report) -> String {
     format!("{sign} leader: none that all agree on; {led}")
 }
 
-fn verdict(cast: &Cast, property: Property, holds: bool) -> String {
+pub(super) fn verdict(cast: &Cast, property: Property, holds: bool) -> String {
     let meaning = match property {
         Property::Termination => "every live node knows a leader",
         Property::Uniqueness => "exactly one node leads",
@@ -92,6 +92,11 @@ pub(crate) fn counts(messages: &Counts) -> String {
 pub(crate) fn milliseconds(us: u64) -> String {
     let text = format!("{}.{:03}", us / 1000, us % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+/// One thing that happened.
+pub(crate) fn beat_lines(cast: &Cast, beat: &Beat) -> Vec<String> {
+    Teller { cast }.beat(beat)
 }
 
 /// Many seeds: how many passed, or the first that did not.

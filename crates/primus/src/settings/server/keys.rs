@@ -334,7 +334,7 @@ impl Key {
 
 /// Advice to somebody who wrote a name that there is not: the nearest of those that there are. If none is near enough to
 /// have been meant, also what else to do.
-pub(super) fn advice<'a>(word: &str, names: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
+pub(in crate::settings) fn advice<'a>(word: &str, names: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
     let distance = |name: &str| strsim::damerau_levenshtein(&word.to_lowercase(), &name.to_lowercase());
     let Some((distance, near)) = names.map(|name| (distance(name), name)).min() else {
         return otherwise.to_owned();
