@@ -2,8 +2,10 @@
 //! patience.
 #![allow(dead_code, reason = "every test program uses its part of this")]
 
+pub(crate) mod broker;
 pub(crate) mod clients;
 pub(crate) mod disks;
+pub(crate) mod foreign;
 pub(crate) mod http;
 pub(crate) mod namespace;
 pub(crate) mod network;
