@@ -22,9 +22,10 @@ fn a_failover_is_measured_and_leaves_nothing_behind() {
     ] {
         let bench = place.json(&format!("bench failover --servers {servers} --fault {fault} --runs 2"));
         assert_eq!((&bench["bench"], &bench["fault"]), (&"failover".into(), &fault.into()));
+        assert_eq!(bench["algorithm"], "bully");
         assert_eq!((&bench["servers"], bench["runs"].as_array().map(Vec::len)), (&servers.into(), Some(2)));
         assert!(figures.iter().all(|figure| bench[figure].as_f64() > Some(0.0)), "{bench}");
-        assert_eq!(bench.as_object().map(serde_json::Map::len), Some(4 + figures.len()), "{bench}");
+        assert_eq!(bench.as_object().map(serde_json::Map::len), Some(5 + figures.len()), "{bench}");
     }
     assert!(place.known().is_empty() && place.left().is_empty(), "{:?}", place.left());
 }
