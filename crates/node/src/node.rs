@@ -410,9 +410,11 @@ impl Running {
         let has_room = |(peer, view): (&NodeId, &PeerView)| {
             view.is_up && self.server.loads().get(peer).is_none_or(|load| !load.is_disk_full)
         };
+        let with_room =
+            || usize::from(!self.is_full) + self.state.peers.iter().filter(|peer| has_room(*peer)).count();
+        // In most turns nobody has to be counted.
         let is_anyone_full = self.server.loads().values().any(|load| load.is_disk_full);
-        let with_room = usize::from(!self.is_full) + self.state.peers.iter().filter(|peer| has_room(*peer)).count();
-        self.meters.disks_full.set(is_anyone_full && with_room <= self.config.plan.servers.len() / 2);
+        self.meters.disks_full.set(is_anyone_full && with_room() <= self.config.plan.servers.len() / 2);
     }
 
     fn on_proposals(&mut self, proposals: Proposals, reply: Reply<u64>) {

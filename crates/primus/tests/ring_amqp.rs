@@ -13,39 +13,8 @@ use serde_json::Value;
 const CASES: [(&[u64], u64); 4] =
     [(&[5, 3, 7], 3), (&[5, 3, 7, 1, 4], 1), (&[5, 4, 3, 2, 1], 1), (&[100, 42, 7, 999, 13], 7)];
 
-const WORKED_EXAMPLE: &str = "\
-Node 1 (id 5) starts an election
-Node 1 sends ELECTION(5) to node 2
-Node 2 (id 3) receives ELECTION(5)
-Node 2 sends ELECTION(3) to node 3
-Node 3 (id 7) receives ELECTION(3)
-Node 3 sends ELECTION(3) to node 4
-Node 4 (id 1) receives ELECTION(3)
-Node 4 sends ELECTION(1) to node 5
-Node 5 (id 4) receives ELECTION(1)
-Node 5 sends ELECTION(1) to node 1
-Node 1 (id 5) receives ELECTION(1)
-Node 1 sends ELECTION(1) to node 2
-Node 2 (id 3) receives ELECTION(1)
-Node 2 sends ELECTION(1) to node 3
-Node 3 (id 7) receives ELECTION(1)
-Node 3 sends ELECTION(1) to node 4
-Node 4 (id 1) receives ELECTION(1), its own id
-Node 4 is the leader and sends ELECTED(1) to node 5
-Node 5 recognises leader 1
-Node 1 recognises leader 1
-Node 2 recognises leader 1
-Node 3 recognises leader 1
-Node 4: the election is complete
-
-✓ leader: node 4 (id 1)
-✓ termination: every live node knows a leader
-✓ uniqueness: exactly one node leads
-✓ agreement: all live nodes name the same leader
-✓ correctness: the leader has the best id
-✓ message bound: it took no more messages than the algorithm needs
-messages: 13 (8 election, 5 elected)
-";
+/// The worked example of the document, section 5.3, and its validation.
+const WORKED_EXAMPLE: &str = include_str!("common/worked_example.txt");
 
 /// A ring's file in a place of its own.
 fn ring(place: &Place, ids: &[u64], vhost: Option<&Vhost>) {

@@ -234,9 +234,10 @@ impl Worker {
 
     /// Gives the disk what was gathered: at once if nothing is left to begin, because then somebody may wait for it.
     fn write_soon(&mut self, out: &mut Outbox<Self>) {
-        let is_urgent = self.waiting.is_empty() || self.running.is_empty() || self.gathered.len() >= REPORTS_MAX;
         if self.gathered.is_empty() {
-        } else if is_urgent {
+            return;
+        }
+        if self.waiting.is_empty() || self.running.is_empty() || self.gathered.len() >= REPORTS_MAX {
             self.write(out);
         } else if !core::mem::replace(&mut self.is_gathering, true) {
             out.set(Timer::Gather, GATHER);

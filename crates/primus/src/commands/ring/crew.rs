@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use primus_core::NodeId;
-use primus_node::amqp::Topology;
 use primus_node::amqp::carrier::AmqpCarrier;
+use primus_node::amqp::{BrokerError, Topology};
 use primus_node::ring::tcp::{self, TcpCarrier};
 use primus_node::ring::{self, Order, Told};
+use primus_wire::ring_amqp::queue;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -67,6 +68,11 @@ impl Crew {
         let topology = Topology { broker: settings.broker.clone(), size: settings.members.len() };
         topology.set_up().await.map_err(|error| failure(&error))?;
         let ours = (0..settings.members.len()).filter(|place| !without.contains(place));
+        let consumers = consumers(&topology).await?;
+        // Before anything is thrown away that somebody waits for.
+        if let Some(taken) = ours.clone().find(|place| is_consumed(&consumers, *place)) {
+            return Err(failure(&BrokerError::Taken(queue(taken + 1))));
+        }
         // What an earlier run left behind would be counted.
         topology.empty(ours.clone().map(|place| place + 1)).await.map_err(|error| failure(&error))?;
         let seats = ours.map(|place| settings.seat(place));
@@ -79,9 +85,8 @@ impl Crew {
             let carrier = carrier.map_err(|error| failure(&error))?;
             self.employ(seat.members[seat.position], |orders, told| ring::run(seat, carrier, orders, told));
         }
-        if !without.is_empty() {
-            self.strangers = strangers(settings, &topology, without).await?;
-        }
+        let strangers = without.iter().filter(|place| is_consumed(&consumers, **place));
+        self.strangers = strangers.map(|place| settings.members[*place]).collect();
         Ok(())
     }
 
@@ -122,17 +127,16 @@ impl Crew {
     }
 }
 
-/// Members whose queues somebody else consumes.
-async fn strangers(
-    settings: &RingSettings,
-    topology: &Topology,
-    without: &BTreeSet<usize>,
-) -> Result<BTreeSet<NodeId>, Failure> {
+/// How many consume each queue.
+async fn consumers(topology: &Topology) -> Result<Vec<Option<u32>>, Failure> {
     let found = async {
         let connection = topology.broker.connect("primus ring run").await?;
         topology.consumers(&connection).await
     };
-    let consumers = found.await.map_err(|error| failure(&error))?;
-    let is_played = |place: &&usize| consumers.get(**place).copied().flatten().is_some_and(|count| count > 0);
-    Ok(without.iter().filter(is_played).map(|place| settings.members[*place]).collect())
+    found.await.map_err(|error| failure(&error))
+}
+
+/// Does somebody consume the queue of the node at this place (from 0)?
+fn is_consumed(consumers: &[Option<u32>], place: usize) -> bool {
+    consumers.get(place).copied().flatten().is_some_and(|count| count > 0)
 }
