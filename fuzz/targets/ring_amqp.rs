@@ -1,0 +1,30 @@
+//! Lines of bytes, each as if it had come out of a queue: whatever is understood reads back as it is written, and a
+//! member of a ring takes all of it without harm.
+#![no_main]
+
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use primus_core::NodeId;
+use primus_core::election::ring::{Ring, Rules, Winner};
+use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_wire::ring_amqp::Message;
+
+const MEMBERS: [NodeId; 4] = [NodeId(5), NodeId(3), NodeId(7), NodeId(1)];
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut member = Ring::new(0, Arc::from(MEMBERS), Arc::new(Rules::new(Winner::Lowest, MEMBERS.len())));
+    let mut out = Outbox::new();
+    for body in bytes.split(|byte| *byte == b'\n') {
+        let Ok(message) = Message::read(body) else { continue };
+        let written = message.write("2026-01-01T00:00:00.000Z");
+        assert_eq!(Message::read(&written), Ok(message));
+        member.step(Input::Message { from: message.sender, message: message.meaning() }, &mut out);
+        for output in out.drain() {
+            // What it answers, its neighbours understand.
+            let Output::Send { message, .. } = output else { continue };
+            let Ok(answer) = Message::new(MEMBERS[0], &message) else { continue };
+            assert_eq!(Message::read(&answer.write("")), Ok(answer));
+        }
+    }
+});
