@@ -16,6 +16,7 @@ pub mod election;
 pub mod farm;
 pub mod handover;
 pub mod ids;
+pub mod lease;
 pub mod ledger;
 pub mod load;
 pub mod machine;

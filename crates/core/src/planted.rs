@@ -33,11 +33,15 @@ pub enum Bug {
     DispatchBeforeReports,
     /// Farm: a task that must not start twice is handed out before the log says so.
     OnceWithoutCommit,
+    /// Lease: a new leader gives a group away before what its predecessor promised is over.
+    SuccessorDoesNotWait,
+    /// Lease: a holder counts from the moment at which it was answered, not from the one at which it asked.
+    LeaseFromAnswer,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::AddressesAsText,
         Self::TieElectsNobody,
         Self::LoserWithoutTimer,
@@ -52,6 +56,8 @@ impl Bug {
         Self::BareAttempts,
         Self::DispatchBeforeReports,
         Self::OnceWithoutCommit,
+        Self::SuccessorDoesNotWait,
+        Self::LeaseFromAnswer,
     ];
 }
 

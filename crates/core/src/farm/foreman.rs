@@ -197,6 +197,8 @@ impl Foreman {
             Effect::Left(worker) => self.on_left(worker, out),
             // All that are cancelled are stopped together.
             Effect::Cancelled(_) | Effect::Submitted { .. } | Effect::Full | Effect::Nothing => {}
+            // Groups are nothing to workers.
+            Effect::Granted { .. } | Effect::Released { .. } => {}
         }
     }
 

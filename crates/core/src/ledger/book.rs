@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::entry::{Batch, Entry, Report, Start, Target};
+use super::groups::{Grant, Groups, Session};
 use super::job::{Job, JobId, Spec};
 use super::kept::Results;
 use super::task::{Attempt, Held, Outcome, State, TaskId, Verdict};
@@ -23,6 +24,7 @@ pub struct Ledger {
     /// Attempts that have failed and are counted: a worker may report one again, and it must not count twice.
     spent: BTreeMap<TaskId, Vec<Attempt>>,
     workers: BTreeMap<String, Registration>,
+    groups: Groups,
     counts: Counts,
     limits: Limits,
 }
@@ -92,6 +94,24 @@ pub enum Effect {
     Workers,
     /// This worker is given up.
     Left(String),
+    /// Somebody holds a group.
+    Granted {
+        /// Who, and which group.
+        grant: Grant,
+        /// Under which token.
+        token: u64,
+        /// Since when, in milliseconds since 1970.
+        since_ms: u64,
+    },
+    /// Somebody held a group.
+    Released {
+        /// Which group.
+        group: String,
+        /// Who.
+        session: Session,
+        /// Under which token.
+        token: u64,
+    },
     /// The entry came too late, or made no sense.
     Nothing,
 }
@@ -135,6 +155,8 @@ impl Ledger {
             Entry::Join { worker, slots } => effects.push(self.join(worker, slots)),
             Entry::Leave { worker } => effects.push(self.leave(worker)),
             Entry::Limit(limits) => self.limits = limits,
+            Entry::Grant(grant) => effects.push(self.groups.grant(grant, time_ms)),
+            Entry::Release(release) => effects.push(self.groups.release(release)),
             Entry::Drain { worker, is_draining } => {
                 let known = self.workers.get_mut(&worker).map(|worker| worker.is_draining = is_draining);
                 effects.push(changed(known.is_some()));
@@ -339,6 +361,12 @@ impl Ledger {
     #[must_use]
     pub const fn workers(&self) -> &BTreeMap<String, Registration> {
         &self.workers
+    }
+
+    /// Who holds which group.
+    #[must_use]
+    pub const fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// How many tasks there are in each state.

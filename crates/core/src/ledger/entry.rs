@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::book::Limits;
+use super::groups::{Grant, Release};
 use super::job::{JobId, Spec};
 use super::task::{Attempt, Held, Outcome, TaskId};
 
@@ -59,6 +60,10 @@ pub enum Entry {
     Limit(Limits),
     /// All tasks of this job that failed or were lost are to run again, but none that was cancelled.
     RetryFailed(JobId),
+    /// Somebody holds a group from now on.
+    Grant(Grant),
+    /// And does not any more.
+    Release(Release),
 }
 
 /// How an attempt of a task ended.

@@ -1,4 +1,4 @@
-//! What a farm agrees on: jobs, their tasks' results, and who its workers are.
+//! What a farm agrees on: jobs, their tasks' results, who its workers are, and who holds which group.
 //!
 //! Everything here is changed by entries of the replicated log and by nothing else. [`Ledger::apply`] is deterministic and
 //! total: the same entries give the same ledger everywhere, and an entry that makes no sense (a result of an unknown task,
@@ -6,6 +6,7 @@
 //! new leader finds it out from the workers.
 
 pub mod entry;
+pub mod groups;
 pub mod job;
 pub mod task;
 
@@ -16,5 +17,6 @@ mod shared;
 
 pub use book::{Counts, Effect, Ledger, Limits, Registration};
 pub use entry::{Batch, Entry, Report, Start, Target};
+pub use groups::{Grant, Group, GroupRank, GroupRules, Groups, Holding, Release, Session};
 pub use job::{CommandLine, Fan, Job, JobId, Spec, Work};
 pub use task::{Attempt, Held, Outcome, State, Tail, TaskId, Verdict};

@@ -1,0 +1,661 @@
+//! The leader's side of leases. Every server has one; only the leader's does anything.
+//!
+//! What it proposes is decided by the log, what it promises by the time at which a majority last confirmed that it leads. All
+//! else is soft: who is a candidate, and what was promised to whom. A new leader knows the holders from the log and the
+//! candidates as soon as they have asked once.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{Answer, Candidacy, Claim, Message, Objection, Poll, Promise, Standing, preference, stretched};
+use crate::NodeId;
+use crate::election::NoRecord;
+use crate::ledger::groups::{GROUPS_MAX, Grant, Group, GroupRank, GroupRules, Groups, Release, Session};
+use crate::ledger::{Effect, Entry};
+use crate::load::Score;
+use crate::machine::{Delay, Input, Machine, Outbox};
+use crate::planted::{Bug, Planted};
+
+/// No more sessions are known at once.
+pub const SESSIONS_MAX: usize = 16 * 1024;
+/// Nobody wants more than this, all sessions together.
+pub const CANDIDACIES_MAX: usize = 200_000;
+/// How many questions to the other servers may be open; older ones are forgotten.
+const ASKED_MAX: usize = 16;
+/// A lease is cut into so many ticks: so exactly are its ends seen.
+const TICKS_PER_LEASE: u64 = 20;
+/// Whoever was not heard for this many leases is forgotten.
+const FORGOTTEN_LEASES: u64 = 10;
+
+/// The lessor of one server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Lessor {
+    id: NodeId,
+    rules: Rules,
+    now_us: u64,
+    office: Option<Office>,
+}
+
+/// What a lessor goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rules {
+    /// How long a lease lasts.
+    pub lease_us: u64,
+    /// A known bug, to see whether the laboratory finds it.
+    pub planted: Planted,
+}
+
+/// What its owner tells a lessor.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Command {
+    /// This server leads from now on, and the log says that these are held.
+    Lead(Groups),
+    /// It does not any more.
+    Follow,
+    /// The log has said this.
+    Applied(Vec<Effect>),
+    /// A majority has said that this server led when this was asked.
+    Confirmed(u64),
+    /// Another server is to lead soon: what is held beside this one must end first; or not, after all.
+    Vacate(bool),
+}
+
+/// What a lessor tells its owner.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Notice {
+    /// This should be in the log.
+    Propose(Vec<Entry>),
+    /// Ask the other servers whether this one leads, and answer with this number.
+    Confirm(u64),
+    /// Nothing is held beside this server any more.
+    Vacant,
+    /// Somebody came with an old token.
+    OldToken,
+}
+
+/// Time to look at what has run out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tick;
+
+/// What a leader knows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Office {
+    /// As the log says.
+    held: BTreeMap<String, Group>,
+    /// Who wants which group.
+    wanted: BTreeMap<String, Wanted>,
+    candidacies: usize,
+    guests: BTreeMap<Session, Guest>,
+    /// Before this nobody else may have what they hold.
+    promised: BTreeMap<(String, Session), u64>,
+    /// When the questions were asked that are still open.
+    asked: VecDeque<(u64, u64)>,
+    last_question: u64,
+    /// The last moment at which this server is known to have led.
+    confirmed_us: Option<u64>,
+    /// Grants on their way into the log, since when.
+    entering: BTreeMap<(String, Session), u64>,
+    /// Releases on their way into the log: those who are about to hold something no more are promised nothing.
+    leaving: BTreeSet<(String, Session)>,
+    /// Is another server to lead soon?
+    is_vacating: bool,
+    is_ticking: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Wanted {
+    rules: GroupRules,
+    candidates: BTreeMap<Session, Candidacy>,
+}
+
+/// Somebody who has asked.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Guest {
+    seen_us: u64,
+    score: Score,
+    at: NodeId,
+    wants: BTreeSet<String>,
+    holds: BTreeMap<String, u64>,
+    recalled: BTreeSet<String>,
+    refused: BTreeMap<String, Objection>,
+    question: Option<Question>,
+    /// Is there something that it was not told?
+    has_news: bool,
+}
+
+/// A question that is not answered yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Question {
+    number: u64,
+    /// When it arrived: the candidate has asked it before.
+    arrived_us: u64,
+    /// Until when the answer may wait.
+    due_us: u64,
+}
+
+impl Lessor {
+    /// The lessor of this server.
+    #[must_use]
+    pub const fn new(id: NodeId, rules: Rules) -> Self {
+        Self { id, rules, now_us: 0, office: None }
+    }
+
+    /// It is this late now.
+    pub fn at(&mut self, now_us: u64) {
+        self.now_us = self.now_us.max(now_us);
+    }
+
+    /// Does it lead?
+    #[must_use]
+    pub const fn is_leading(&self) -> bool {
+        self.office.is_some()
+    }
+
+    /// Who wants this group, the best first, with whatever they are called.
+    #[must_use]
+    pub fn candidates(&self, group: &str) -> Vec<&str> {
+        let Some(office) = &self.office else { return Vec::new() };
+        let Some(wanted) = office.wanted.get(group) else { return Vec::new() };
+        let sessions: Vec<Session> = wanted.candidates.keys().copied().collect();
+        let ranked = office.ranked(self.id, wanted, sessions);
+        ranked.into_iter().map(|session| wanted.candidates[&session].name.as_str()).collect()
+    }
+
+    /// The groups that somebody wants.
+    pub fn wanted(&self) -> impl Iterator<Item = (&str, GroupRules, usize)> {
+        let wanted = self.office.iter().flat_map(|office| &office.wanted);
+        wanted.map(|(group, wanted)| (group.as_str(), wanted.rules, wanted.candidates.len()))
+    }
+
+    fn tick_us(&self) -> u64 {
+        self.rules.lease_us / TICKS_PER_LEASE
+    }
+
+    fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
+        match command {
+            Command::Lead(groups) => self.lead(&groups, out),
+            Command::Follow => {
+                self.office = None;
+                out.cancel(Tick);
+            }
+            Command::Applied(effects) => self.on_applied(effects, out),
+            Command::Confirmed(question) => self.on_confirmed(question, out),
+            Command::Vacate(is_vacating) => self.on_vacate(is_vacating, out),
+        }
+    }
+
+    /// Whatever the last leader promised ends within one lease from now.
+    fn lead(&mut self, groups: &Groups, out: &mut Outbox<Self>) {
+        let mut office = Office { held: groups.held().clone(), ..Office::default() };
+        for (name, group) in &office.held {
+            for (session, holding) in &group.holders {
+                let wait_us = stretched(holding.lease_us);
+                let is_hasty = self.rules.planted.is(Bug::SuccessorDoesNotWait);
+                let until_us = if is_hasty { self.now_us } else { self.now_us + wait_us };
+                office.promised.insert((name.clone(), *session), until_us);
+            }
+        }
+        let is_needed = !office.held.is_empty();
+        self.office = Some(office);
+        if is_needed {
+            self.start_ticking(out);
+        }
+    }
+
+    fn start_ticking(&mut self, out: &mut Outbox<Self>) {
+        let tick_us = self.tick_us();
+        let Some(office) = &mut self.office else { return };
+        if !core::mem::replace(&mut office.is_ticking, true) {
+            out.set(Tick, Delay { min_us: tick_us, max_us: tick_us });
+            office.ask(self.now_us, out);
+        }
+    }
+
+    fn on_tick(&mut self, out: &mut Outbox<Self>) {
+        let (tick_us, lease_us) = (self.tick_us(), self.rules.lease_us);
+        let Some(office) = &mut self.office else { return };
+        office.forget_guests(self.now_us, FORGOTTEN_LEASES * lease_us);
+        office.is_ticking = !office.held.is_empty() || !office.guests.is_empty();
+        if !office.is_ticking {
+            return;
+        }
+        out.set(Tick, Delay { min_us: tick_us, max_us: tick_us });
+        // Every second tick: a promise is then worth nine tenths of a lease at least.
+        if office.asked.back().is_none_or(|(_, at_us)| self.now_us >= at_us + 2 * tick_us) {
+            office.ask(self.now_us, out);
+        }
+        office.entering.retain(|_, since_us| self.now_us < *since_us + lease_us);
+        self.end_expired(out);
+        self.look_at_all(out);
+        self.answer_due(out);
+    }
+
+    /// Those who were promised nothing for long enough hold their groups no more.
+    fn end_expired(&mut self, out: &mut Outbox<Self>) {
+        let Some(office) = &mut self.office else { return };
+        let expired: Vec<_> = office.promised.iter().filter(|(_, until_us)| **until_us <= self.now_us).collect();
+        let expired: Vec<(String, Session)> = expired.into_iter().map(|(key, _)| key.clone()).collect();
+        let entries = expired.into_iter().filter_map(|key| office.release(key)).collect();
+        propose(entries, out);
+    }
+
+    fn look_at_all(&mut self, out: &mut Outbox<Self>) {
+        let Some(office) = &self.office else { return };
+        let groups: Vec<String> = office.wanted.keys().cloned().collect();
+        groups.iter().for_each(|group| self.look_at(group, out));
+    }
+
+    /// Gives a group to the best who want it, if there is room; and, where it follows leadership, asks for it back.
+    fn look_at(&mut self, group: &str, out: &mut Outbox<Self>) {
+        let (id, now_us, lease_us) = (self.id, self.now_us, self.rules.lease_us);
+        let Some(office) = &mut self.office else { return };
+        let Some(wanted) = office.wanted.get(group) else { return };
+        let rules = wanted.rules;
+        let grant = |session: Session| {
+            let name = wanted.candidates[&session].name.clone();
+            Grant { group: group.into(), rules, session, name, lease_us }
+        };
+        let grants: Vec<Grant> =
+            office.choose(group, wanted, (id, now_us, lease_us)).into_iter().map(grant).collect();
+        for grant in &grants {
+            office.entering.insert((group.into(), grant.session), now_us);
+        }
+        if rules.rank == GroupRank::Leader {
+            office.recall(group, id, now_us, lease_us);
+        }
+        propose(grants.into_iter().map(Entry::Grant).collect(), out);
+        self.answer_due(out);
+    }
+
+    fn on_applied(&mut self, effects: Vec<Effect>, out: &mut Outbox<Self>) {
+        for effect in effects {
+            match effect {
+                Effect::Granted { grant, token, since_ms } => self.on_granted(grant, token, since_ms),
+                Effect::Released { group, session, token } => self.on_released(&group, session, token, out),
+                _ => {}
+            }
+        }
+        self.tell_if_vacant(out);
+        self.answer_due(out);
+    }
+
+    fn on_granted(&mut self, grant: Grant, token: u64, since_ms: u64) {
+        let now_us = self.now_us;
+        let Some(office) = &mut self.office else { return };
+        let Grant { group, rules, session, name, lease_us } = grant;
+        let place = office.held.entry(group.clone()).or_insert_with(|| Group { rules, holders: BTreeMap::new() });
+        place.holders.insert(session, crate::ledger::Holding { token, name, since_ms, lease_us });
+        office.entering.remove(&(group.clone(), session));
+        // It has been told nothing yet, and gets time to ask.
+        office.promised.insert((group.clone(), session), now_us + stretched(lease_us));
+        if let Some(guest) = office.guests.get_mut(&session) {
+            guest.holds.insert(group, token);
+            guest.has_news = true;
+        }
+    }
+
+    fn on_released(&mut self, group: &str, session: Session, token: u64, out: &mut Outbox<Self>) {
+        let Some(office) = &mut self.office else { return };
+        let key = (group.into(), session);
+        office.leaving.remove(&key);
+        if let Some(place) = office.held.get_mut(group)
+            && place.holders.get(&session).is_some_and(|holding| holding.token == token)
+        {
+            place.holders.remove(&session);
+            office.promised.remove(&key);
+            if place.holders.is_empty() {
+                office.held.remove(group);
+            }
+        }
+        if let Some(guest) = office.guests.get_mut(&session) {
+            guest.holds.remove(group);
+            guest.recalled.remove(group);
+            guest.has_news = true;
+        }
+        self.look_at(group, out);
+    }
+
+    fn on_confirmed(&mut self, question: u64, out: &mut Outbox<Self>) {
+        let Some(office) = &mut self.office else { return };
+        let Some(place) = office.asked.iter().position(|(number, _)| *number == question) else { return };
+        let asked_us = office.asked[place].1;
+        office.asked.drain(..=place);
+        office.confirmed_us = office.confirmed_us.max(Some(asked_us));
+        self.answer_due(out);
+    }
+
+    fn on_vacate(&mut self, is_vacating: bool, out: &mut Outbox<Self>) {
+        let id = self.id;
+        let Some(office) = &mut self.office else { return };
+        office.is_vacating = is_vacating;
+        let leading = office.held.iter().filter(|(_, group)| group.rules.rank == GroupRank::Leader);
+        let keys =
+            leading.flat_map(|(name, group)| group.holders.keys().map(move |session| (name.clone(), *session)));
+        let keys: Vec<(String, Session)> = keys.collect();
+        for (group, session) in keys {
+            let Some(guest) = office.guests.get_mut(&session) else { continue };
+            let is_news = match is_vacating && guest.at == id {
+                true => guest.recalled.insert(group),
+                false => guest.recalled.remove(&group),
+            };
+            guest.has_news |= is_news;
+        }
+        self.tell_if_vacant(out);
+        self.answer_due(out);
+        if !is_vacating {
+            self.look_at_all(out);
+        }
+    }
+
+    fn tell_if_vacant(&self, out: &mut Outbox<Self>) {
+        let Some(office) = &self.office else { return };
+        let is_beside = |session: &Session| office.guests.get(session).is_none_or(|guest| guest.at == self.id);
+        let mut leading = office.held.values().filter(|group| group.rules.rank == GroupRank::Leader);
+        if office.is_vacating && !leading.any(|group| group.holders.keys().any(is_beside)) {
+            out.notify(Notice::Vacant);
+        }
+    }
+
+    fn on_poll(&mut self, from: Session, poll: Poll, out: &mut Outbox<Self>) {
+        let (now_us, lease_us) = (self.now_us, self.rules.lease_us);
+        let Some(office) = &mut self.office else { return out.ignore("a question to one that does not lead") };
+        let is_known = office.guests.contains_key(&from);
+        if !is_known && (poll.wants.is_none() || office.guests.len() >= SESSIONS_MAX) {
+            return send(from, unknown(poll.number), out);
+        }
+        office.meet(from, &poll, now_us);
+        let mut groups = office.candidacies_of(from, poll.wants);
+        let old = office.old_claims(from, poll.holds.iter().chain(&poll.ended));
+        old.iter().for_each(|_| out.notify(Notice::OldToken));
+        let ended: Vec<Claim> = poll.ended.into_iter().filter(|claim| office.is_held(from, claim)).collect();
+        let entries: Vec<Entry> =
+            ended.into_iter().filter_map(|claim| office.release((claim.group, from))).collect();
+        groups.extend(entries.iter().filter_map(|entry| match entry {
+            Entry::Release(release) => Some(release.group.clone()),
+            _ => None,
+        }));
+        if let Some(guest) = office.guests.get_mut(&from) {
+            guest.has_news |= !old.is_empty();
+            guest.refused.extend(old.into_iter().map(|group| (group, Objection::OldToken)));
+            let due_us = now_us + poll.wait_us.min(lease_us);
+            guest.question = Some(Question { number: poll.number, arrived_us: now_us, due_us });
+        }
+        propose(entries, out);
+        self.start_ticking(out);
+        groups.iter().for_each(|group| self.look_at(group, out));
+        self.answer_due(out);
+    }
+
+    /// Answers whoever has news, or has waited long enough, as soon as there is something to promise.
+    fn answer_due(&mut self, out: &mut Outbox<Self>) {
+        let now_us = self.now_us;
+        let Some(office) = &mut self.office else { return };
+        let is_due = |guest: &Guest| guest.question.is_some_and(|asked| guest.has_news || asked.due_us <= now_us);
+        let due: Vec<Session> =
+            office.guests.iter().filter(|(_, guest)| is_due(guest)).map(|(session, _)| *session).collect();
+        for session in due {
+            if let Some(answer) = office.answer(session) {
+                send(session, answer, out);
+            }
+        }
+    }
+}
+
+impl Office {
+    /// Asks the other servers whether this one leads.
+    fn ask(&mut self, now_us: u64, out: &mut Outbox<Lessor>) {
+        self.last_question += 1;
+        self.asked.push_back((self.last_question, now_us));
+        if self.asked.len() > ASKED_MAX {
+            self.asked.pop_front();
+        }
+        out.notify(Notice::Confirm(self.last_question));
+    }
+
+    fn meet(&mut self, session: Session, poll: &Poll, now_us: u64) {
+        let guest = self.guests.entry(session).or_insert_with(|| Guest {
+            seen_us: now_us,
+            score: poll.score,
+            at: poll.at,
+            wants: BTreeSet::new(),
+            holds: BTreeMap::new(),
+            recalled: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            question: None,
+            has_news: false,
+        });
+        (guest.seen_us, guest.score, guest.at) = (now_us, poll.score, poll.at);
+        if poll.wants.is_some() {
+            let held = self.held.iter().filter_map(|(name, group)| Some((name, group.holders.get(&session)?)));
+            guest.holds = held.map(|(name, holding)| (name.clone(), holding.token)).collect();
+            guest.has_news |= !guest.holds.is_empty();
+        }
+    }
+
+    /// Takes down what a session wants, and says for which groups that is new.
+    fn candidacies_of(&mut self, session: Session, wants: Option<Vec<Candidacy>>) -> Vec<String> {
+        let Some(wants) = wants else { return Vec::new() };
+        self.forget_candidacies(session);
+        let mut groups = Vec::new();
+        for candidacy in wants {
+            let group = candidacy.group.clone();
+            let objection = self.objection(&candidacy);
+            let Some(guest) = self.guests.get_mut(&session) else { continue };
+            if let Some(objection) = objection {
+                guest.refused.insert(group, objection);
+                guest.has_news = true;
+                continue;
+            }
+            guest.wants.insert(group.clone());
+            let rules = candidacy.rules;
+            let wanted = self.wanted.entry(group.clone());
+            let wanted = wanted.or_insert_with(|| Wanted { rules, candidates: BTreeMap::new() });
+            self.candidacies += usize::from(wanted.candidates.insert(session, candidacy).is_none());
+            groups.push(group);
+        }
+        groups
+    }
+
+    fn objection(&self, candidacy: &Candidacy) -> Option<Objection> {
+        let held = self.held.get(&candidacy.group).map(|group| group.rules);
+        let rules = held.or_else(|| self.wanted.get(&candidacy.group).map(|wanted| wanted.rules));
+        match rules {
+            Some(rules) if rules != candidacy.rules => Some(Objection::OtherRules(rules)),
+            _ if self.candidacies >= CANDIDACIES_MAX => Some(Objection::TooManyCandidates),
+            None if self.wanted.len().max(self.held.len()) >= GROUPS_MAX => Some(Objection::TooManyGroups),
+            _ => None,
+        }
+    }
+
+    fn forget_candidacies(&mut self, session: Session) {
+        let wants = self.guests.get_mut(&session).map(|guest| core::mem::take(&mut guest.wants));
+        for group in wants.unwrap_or_default() {
+            let Some(wanted) = self.wanted.get_mut(&group) else { continue };
+            self.candidacies -= usize::from(wanted.candidates.remove(&session).is_some());
+            if wanted.candidates.is_empty() {
+                self.wanted.remove(&group);
+            }
+        }
+    }
+
+    fn forget_guests(&mut self, now_us: u64, after_us: u64) {
+        let gone = self.guests.iter().filter(|(_, guest)| guest.seen_us + after_us <= now_us);
+        let gone: Vec<Session> = gone.map(|(session, _)| *session).collect();
+        for session in gone {
+            self.forget_candidacies(session);
+            self.guests.remove(&session);
+        }
+    }
+
+    fn is_held(&self, session: Session, claim: &Claim) -> bool {
+        let holding = self.held.get(&claim.group).and_then(|group| group.holders.get(&session));
+        holding.is_some_and(|holding| holding.token == claim.token)
+    }
+
+    /// The groups for which a session shows a token that is not good any more.
+    fn old_claims<'a>(&self, session: Session, claims: impl Iterator<Item = &'a Claim>) -> Vec<String> {
+        claims.filter(|claim| !self.is_held(session, claim)).map(|claim| claim.group.clone()).collect()
+    }
+
+    /// The entry that ends a holding, unless one is on its way already.
+    fn release(&mut self, key: (String, Session)) -> Option<Entry> {
+        let holding = self.held.get(&key.0)?.holders.get(&key.1)?;
+        let release = Release { group: key.0.clone(), session: key.1, token: holding.token };
+        self.leaving.insert(key).then_some(Entry::Release(release))
+    }
+
+    /// Who gets a group, as far as there is room.
+    fn choose(&self, group: &str, wanted: &Wanted, (leader, now_us, lease_us): (NodeId, u64, u64)) -> Vec<Session> {
+        let is_following = wanted.rules.rank == GroupRank::Leader;
+        let holders = self.held.get(group).map(|group| &group.holders);
+        let from_here = (String::from(group), Session(0))..=(String::from(group), Session(u64::MAX));
+        // The log takes both in order: whoever leaves has left when the next one comes.
+        let leaving = self.leaving.range(from_here.clone()).count();
+        let taken = holders.map_or(0, BTreeMap::len) - leaving + self.entering.range(from_here).count();
+        let room = usize::from(wanted.rules.holders).saturating_sub(taken);
+        if room == 0 || is_following && self.is_vacating {
+            return Vec::new();
+        }
+        let is_free = |session: &&Session| {
+            let is_holding = holders.is_some_and(|holders| holders.contains_key(*session));
+            !is_holding && !self.entering.contains_key(&(group.into(), **session))
+        };
+        let is_present = |session: &&Session| {
+            self.guests
+                .get(*session)
+                .is_some_and(|guest| guest.question.is_some() || now_us < guest.seen_us + lease_us)
+        };
+        let free = wanted.candidates.keys().filter(is_free).filter(is_present).copied().collect();
+        let mut ranked = self.ranked(leader, wanted, free);
+        ranked.truncate(room);
+        ranked
+    }
+
+    fn ranked(&self, leader: NodeId, wanted: &Wanted, mut sessions: Vec<Session>) -> Vec<Session> {
+        let standing = |session: &Session| Standing {
+            candidacy: &wanted.candidates[session],
+            score: self.guests.get(session).map_or(Score::default(), |guest| guest.score),
+            at: self.guests.get(session).map_or(NodeId(0), |guest| guest.at),
+        };
+        let rank = wanted.rules.rank;
+        sessions.sort_by(|one, other| {
+            preference(rank, leader, &standing(one)).cmp(&preference(rank, leader, &standing(other)))
+        });
+        sessions
+    }
+
+    /// Whoever holds it elsewhere lets go, if somebody beside the leader wants it.
+    fn recall(&mut self, group: &str, leader: NodeId, now_us: u64, lease_us: u64) {
+        let (Some(wanted), Some(held)) = (self.wanted.get(group), self.held.get(group)) else { return };
+        let is_present = |guest: &Guest| guest.question.is_some() || now_us < guest.seen_us + lease_us;
+        let is_beside = |session: &Session| {
+            self.guests.get(session).is_some_and(|guest| guest.at == leader && is_present(guest))
+        };
+        let waits_beside =
+            wanted.candidates.keys().any(|session| is_beside(session) && !held.holders.contains_key(session));
+        let elsewhere = held.holders.keys().filter(|session| !is_beside(session)).copied();
+        let elsewhere: Vec<Session> = elsewhere.filter(|_| waits_beside && !self.is_vacating).collect();
+        for session in elsewhere {
+            if let Some(guest) = self.guests.get_mut(&session) {
+                guest.has_news |= guest.recalled.insert(group.into());
+            }
+        }
+    }
+
+    /// What a session is told now; nothing while it holds something and this server may not promise it.
+    ///
+    /// All times count from the arrival of the question, because the candidate counts from a moment before that: so a promise
+    /// that was given after a long wait keeps nobody waiting any longer.
+    fn answer(&mut self, session: Session) -> Option<Answer> {
+        let guest = self.guests.get_mut(&session)?;
+        let Question { number, arrived_us, .. } = guest.question?;
+        let mut promises = Vec::with_capacity(guest.holds.len());
+        for (group, token) in &guest.holds {
+            if self.leaving.contains(&(group.clone(), session)) {
+                continue;
+            }
+            let holding = self.held.get(group).and_then(|group| group.holders.get(&session));
+            let lease_us = holding.map_or(0, |holding| holding.lease_us);
+            let led_until_us = self.confirmed_us? + lease_us;
+            let rest_us = led_until_us.saturating_sub(arrived_us).min(lease_us);
+            // A majority must have spoken lately, else there is nothing to promise.
+            if rest_us < lease_us / 2 {
+                return None;
+            }
+            promises.push(Promise { group: group.clone(), token: *token, rest_us });
+        }
+        for promise in &promises {
+            let until_us = arrived_us + stretched(promise.rest_us);
+            let promised = self.promised.entry((promise.group.clone(), session)).or_insert(0);
+            *promised = until_us.max(*promised);
+        }
+        guest.question = None;
+        guest.has_news = false;
+        let recalled = guest.recalled.iter().cloned().collect();
+        let refused = core::mem::take(&mut guest.refused).into_iter().collect();
+        Some(Answer { number, is_known: true, promises, recalled, refused })
+    }
+}
+
+const fn unknown(number: u64) -> Answer {
+    Answer { number, is_known: false, promises: Vec::new(), recalled: Vec::new(), refused: Vec::new() }
+}
+
+fn send(to: Session, answer: Answer, out: &mut Outbox<Lessor>) {
+    out.send(NodeId(to.0), Message::Answer(answer));
+}
+
+fn propose(entries: Vec<Entry>, out: &mut Outbox<Lessor>) {
+    if !entries.is_empty() {
+        out.notify(Notice::Propose(entries));
+    }
+}
+
+impl Machine for Lessor {
+    type Message = Message;
+    type Command = Command;
+    type Timer = Tick;
+    type Record = NoRecord;
+    type Notice = Notice;
+
+    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+        match input {
+            Input::Message { from, message: Message::Poll(poll) } => self.on_poll(Session(from.0), poll, out),
+            Input::Message { .. } => out.ignore("what only lessors say"),
+            Input::Timer(Tick) => self.on_tick(out),
+            Input::Command(command) => self.on_command(command, out),
+            Input::LinkUp(_) | Input::LinkDown(_) | Input::Persisted(_) => {}
+        }
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lead(_) => f.write_str("lead"),
+            Self::Follow => f.write_str("follow"),
+            Self::Applied(effects) => write!(f, "applied {}", effects.len()),
+            Self::Confirmed(question) => write!(f, "confirmed {question}"),
+            Self::Vacate(is_vacating) => f.write_str(if *is_vacating { "vacate" } else { "stay" }),
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Propose(entries) => write!(f, "propose {}", entries.len()),
+            Self::Confirm(question) => write!(f, "confirm {question}"),
+            Self::Vacant => f.write_str("vacant"),
+            Self::OldToken => f.write_str("old token"),
+        }
+    }
+}
+
+impl fmt::Display for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tick")
+    }
+}
