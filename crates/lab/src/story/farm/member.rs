@@ -196,6 +196,8 @@ fn entry_words(entry: &Entry) -> String {
         Entry::Drain { worker, is_draining: true } => format!("drain {worker}"),
         Entry::Drain { worker, is_draining: false } => format!("undrain {worker}"),
         Entry::Limit(_) => "limit".to_owned(),
+        Entry::Grant(grant) => format!("grant {} to {}", grant.group, grant.name),
+        Entry::Release(release) => format!("release {} #{}", release.group, release.token),
     }
 }
 
