@@ -5,12 +5,14 @@
 //! once. When the worker has not said for a while that it is well, it hangs, and others may be given its tasks: all groups
 //! are killed as well, by a clock that does not stop while the host sleeps. So no copy of a task runs beside its rerun.
 //!
-//! One thread, one `poll`: nothing here waits for a task, a disk that is slow excepted.
+//! One thread, one `poll`: nothing here waits for a task, a disk that is slow excepted. [`guarded`] is another one, for commands
+//! that run under a lease.
 
 pub(crate) mod order;
 
 mod capture;
 mod child;
+pub mod guarded;
 pub(crate) mod kin;
 
 use std::collections::BTreeMap;
@@ -30,7 +32,8 @@ use rustix::process::{
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use self::capture::Capture;
-use self::order::{Cause, End, Order, Rules, Start, now_us};
+use self::order::{Cause, End, Order, Rules, Start};
+use crate::clock::now_us;
 
 const BUFFER_LEN: usize = 64 << 10;
 

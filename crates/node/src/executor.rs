@@ -26,7 +26,8 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 pub use self::kinds::{Answer, Call, Kinds};
-use crate::companion::order::{self, Cause, End, INPUT_PIECE_LEN, Order, Rules, Start, now_us};
+use crate::clock::now_us;
+use crate::companion::order::{self, Cause, End, INPUT_PIECE_LEN, Order, Rules, Start};
 use crate::companion::{kin, wall_clock_us};
 use crate::outputs::{self, Outputs};
 

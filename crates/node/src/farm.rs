@@ -5,6 +5,7 @@
 //! talk to it.
 
 mod callers;
+mod leases;
 mod run;
 mod starts;
 mod waiters;
@@ -16,7 +17,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::farm::foreman::Foreman;
-use primus_core::ledger::{Attempt, Effect, Entry, Held};
+use primus_core::lease::{Answer, Lessor, Poll};
+use primus_core::ledger::{Attempt, Effect, Entry, Held, Session};
 use primus_server::record::{BATCH_LEN_MAX, Draft};
 use primus_wire::work::Part;
 use tokio::sync::{mpsc, oneshot};
@@ -44,6 +46,7 @@ pub struct FarmHandle {
 
 type Look = Box<dyn FnOnce(Result<&Foreman, Unable>) + Send>;
 type LookHere = Box<dyn FnOnce(&Foreman) + Send>;
+type LookAtLeases = Box<dyn FnOnce(Result<(&Foreman, &Lessor), Unable>) + Send>;
 
 /// What can be asked of a farm.
 enum Ask {
@@ -52,6 +55,10 @@ enum Ask {
     LookHere(LookHere),
     Ended(Vec<Awaited>, Reply<()>),
     Output(String, Part, Reply<Option<Bytes>>),
+    Poll(Session, Poll, Reply<Answer>),
+    LookAtLeases(LookAtLeases),
+    Vacate(Reply<()>),
+    Stay,
 }
 
 /// What the control thread tells the farm, in the order of the log.
@@ -162,6 +169,46 @@ impl FarmHandle {
         timeout(OUTPUT_TIME, answer).await.unwrap_or(Err(Unable::NoWorker))
     }
 
+    /// What a session holds, and until when. The answer comes when there is something new, or after a while.
+    ///
+    /// # Errors
+    /// If this server does not lead, or does not any more: then the next leader must be asked.
+    pub async fn poll(&self, session: Session, poll: Poll) -> Result<Answer, Unable> {
+        self.ask(|reply| Ask::Poll(session, poll, reply)).await
+    }
+
+    /// Looks at who holds which group, and who would like to.
+    ///
+    /// # Errors
+    /// If this server does not lead.
+    pub async fn look_at_leases<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Foreman, &Lessor) -> T + Send + 'static,
+    ) -> Result<T, Unable> {
+        self.confirm().await?;
+        let look = |reply: Reply<T>| {
+            let look = |found: Result<(&Foreman, &Lessor), Unable>| {
+                _ = reply.send(found.map(|(foreman, lessor)| look(foreman, lessor)));
+            };
+            Ask::LookAtLeases(Box::new(look))
+        };
+        self.ask(look).await
+    }
+
+    /// Before another server is made the leader: ends what is held beside this one, and waits until it has ended. Nobody gets
+    /// it again until another server leads, or [`FarmHandle::stay`] is called.
+    ///
+    /// # Errors
+    /// If this server does not lead.
+    pub async fn vacate(&self) -> Result<(), Unable> {
+        self.ask(Ask::Vacate).await
+    }
+
+    /// No other server leads after all.
+    pub fn stay(&self) {
+        _ = self.asks.send(Ask::Stay);
+    }
+
     async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unable> {
         let (reply, answer) = oneshot::channel();
         // Whoever does not answer any more is about to end.
@@ -177,6 +224,10 @@ impl fmt::Debug for Ask {
             Self::Look(_) | Self::LookHere(_) => "look",
             Self::Ended(..) => "ended",
             Self::Output(..) => "output",
+            Self::Poll(..) => "poll",
+            Self::LookAtLeases(_) => "look at leases",
+            Self::Vacate(_) => "vacate",
+            Self::Stay => "stay",
         })
     }
 }

@@ -5,6 +5,7 @@
 //! without a log has a loop of its own, [`ring`], and may speak through a broker, [`amqp`].
 
 pub mod amqp;
+pub mod clock;
 pub mod companion;
 pub mod cuts;
 pub mod disk;
@@ -12,6 +13,7 @@ mod entering;
 pub mod events;
 pub mod executor;
 pub mod farm;
+pub mod guarded;
 pub mod handle;
 pub mod links;
 pub mod load;

@@ -13,6 +13,7 @@ mod output;
 mod proxy;
 mod routes;
 mod serve;
+mod sessions;
 mod tasks;
 mod workers;
 
@@ -20,3 +21,4 @@ pub(crate) use answers::text_of;
 pub(crate) use proxy::{HERE, Proxy};
 pub(crate) use routes::{Context, Places};
 pub(crate) use serve::serve;
+pub(crate) use sessions::{AnswerBody, QuestionBody, objection_to_name};

@@ -5,6 +5,7 @@ mod bench;
 mod cluster;
 mod configuration;
 mod guide;
+mod lead;
 mod mistakes;
 mod replay;
 mod ring;
@@ -25,6 +26,7 @@ pub(crate) use bench::{
 pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs};
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
 pub(crate) use guide::guide;
+pub(crate) use lead::{CompanionArgs, LeadArgs, LeadRank, Restart};
 pub(crate) use ring::{
     RealRing, RealRingArgs, RingFile, RingNodeArgs, RingRunArgs, RingSetupArgs, RingStartArgs, Transport,
 };
@@ -105,6 +107,9 @@ pub(crate) enum Command {
     /// Give a worker nothing new
     #[command(after_help = guide::DRAIN)]
     Drain(DrainArgs),
+    /// Run a command on exactly one host at a time
+    #[command(after_help = guide::LEAD)]
+    Lead(LeadArgs),
     /// Show who leads, and how all servers are
     #[command(after_help = guide::STATUS)]
     Status(StatusArgs),
@@ -137,7 +142,7 @@ pub(crate) enum Command {
     Worker(WorkerArgs),
     /// Own the commands of the worker that started this; for workers only
     #[command(hide = true, after_help = guide::COMPANION)]
-    Companion,
+    Companion(CompanionArgs),
     /// Run a ring through RabbitMQ or over sockets
     #[command(after_help = guide::REAL_RING)]
     Ring(RealRingArgs),
@@ -379,7 +384,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Early> {
 pub(crate) fn is_run(words: &[OsString]) -> bool {
     let command = Cli::command();
     let mut names = words.iter().skip(1).filter_map(|word| word.to_str());
-    names.find(|word| command.find_subcommand(word).is_some()) == Some("run")
+    matches!(names.find(|word| command.find_subcommand(word).is_some()), Some("run" | "lead"))
 }
 
 /// The output format that was meant, as far as one can tell from words that make no sense otherwise.

@@ -69,6 +69,11 @@ impl Client {
         }
     }
 
+    /// `host:port` of each server.
+    pub(crate) fn into_addresses(self) -> Vec<String> {
+        self.addresses
+    }
+
     /// The servers of a farm that runs here.
     pub(crate) fn of(farm: &Farm) -> Self {
         // A dead server would only cost time.
@@ -277,7 +282,7 @@ fn refusal(response: Response) -> Failure {
     refusal_of(status, &body.unwrap_or_default())
 }
 
-fn refusal_of(status: u16, body: &Value) -> Failure {
+pub(crate) fn refusal_of(status: u16, body: &Value) -> Failure {
     let text = |key: &str| body["error"][key].as_str().map(str::to_string);
     let message = text("message").unwrap_or_else(|| format!("the server answered with HTTP status {status}"));
     let hint = text("hint").unwrap_or_else(|| "check that --api leads to a primus server".to_string());

@@ -8,6 +8,7 @@ mod demo;
 mod diagnostics;
 mod events;
 mod kv;
+mod lead;
 mod leader;
 mod logs;
 mod operate;
@@ -24,6 +25,7 @@ mod up;
 mod wait;
 mod worker;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -87,7 +89,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Chaos(args)) => chaos::run(args, cli.output),
         Some(Command::Server(args)) => server::run(args),
         Some(Command::Worker(args)) => worker::run(args),
-        Some(Command::Companion) => companion(),
+        Some(Command::Companion(args)) => companion(&args.words),
+        Some(Command::Lead(args)) => lead::run(args, cli.output).map_err(Failure::into_own),
         Some(Command::Ring(args)) => ring::run(&args.what, cli.output),
         Some(Command::Config(args)) => config::run(&args.what, cli.output),
         Some(Command::Bench(args)) => match &args.what {
@@ -106,8 +109,23 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
     }
 }
 
-fn companion() -> Result<Verdict, Failure> {
-    let ended = primus_node::companion::run();
+/// What workers and `primus lead` start: nobody types this.
+fn companion(words: &[OsString]) -> Result<Verdict, Failure> {
+    let ended = match words.split_first() {
+        None => primus_node::companion::run(),
+        Some((word, [])) if word == "guard" => primus_node::companion::guarded::run(),
+        Some((word, command)) if word == "exec" => {
+            let error = primus_node::companion::guarded::exec(command);
+            let message = format!(
+                "{} could not be started: {error}",
+                command.first().map_or_else(Default::default, |name| name.display().to_string())
+            );
+            return Err(Failure::failed("command", message, "look at the command behind --").into_own());
+        }
+        Some(_) => {
+            return Err(Failure::usage("a companion takes no arguments", "workers start it; nobody else needs to"));
+        }
+    };
     ended.map(|()| Verdict::Held).map_err(|error| {
         Failure::failed(
             "companion",

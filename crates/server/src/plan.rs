@@ -46,6 +46,8 @@ pub struct Plan {
     pub handover: handover::Rules,
     /// Who gets a task.
     pub assignment: Rule,
+    /// How long a lease lasts that this server grants.
+    pub lease_us: u64,
     /// How much the ledger keeps, once this server leads.
     pub limits: Limits,
     /// After how many entries the log is cut short. Half as many stay in memory for servers that are a little late.
@@ -67,6 +69,7 @@ impl Plan {
             silence: detector::Rules::DEFAULT,
             handover: handover::Rules::DEFAULT,
             assignment: Rule::Balanced,
+            lease_us: primus_core::lease::LEASE_US,
             limits: Limits::default(),
             snapshot_every: 10_000,
         }

@@ -127,6 +127,11 @@ impl Guard {
         self.now_us = self.now_us.max(now_us);
     }
 
+    /// Leases last this long where it asks; how often it asks follows from that.
+    pub const fn set_lease(&mut self, lease_us: u64) {
+        self.rules.lease_us = lease_us;
+    }
+
     /// Whose guard it is.
     #[must_use]
     pub const fn session(&self) -> Session {

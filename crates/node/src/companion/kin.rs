@@ -16,6 +16,39 @@ pub(super) fn kill_children() {
     }
 }
 
+/// The same, but whoever leads this group is only killed: its parent wants to know how it ended.
+pub(super) fn kill_children_but(group: Pid) {
+    loop {
+        let children = own_children();
+        children.iter().for_each(|child| kill(*child));
+        let others: Vec<Pid> = children.into_iter().filter(|child| *child != group).collect();
+        if others.is_empty() {
+            return;
+        }
+        for other in others {
+            _ = rustix::process::waitpid(Some(other), WaitOptions::empty());
+        }
+    }
+}
+
+/// Kills those children of this process, and theirs, that have this in their environment; returns when there is none.
+pub(crate) fn kill_children_with(variable: &str) {
+    let is_meant = |child: &Pid| {
+        let environment = fs::read(format!("/proc/{}/environ", child.as_raw_nonzero())).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
+    };
+    loop {
+        let children: Vec<Pid> = own_children().into_iter().filter(is_meant).collect();
+        if children.is_empty() {
+            return;
+        }
+        for child in children {
+            kill(child);
+            _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
+        }
+    }
+}
+
 /// The system lists children by thread.
 fn own_children() -> Vec<Pid> {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();

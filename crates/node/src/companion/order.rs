@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use bytes::BytesMut;
 use primus_core::ledger::{Tail, Verdict};
 use primus_wire::frame::{self, FrameError};
-use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -95,10 +94,4 @@ pub(crate) fn put(buffer: &mut BytesMut, what: &impl Serialize) -> Result<(), Fr
 pub(crate) fn take<T: DeserializeOwned>(arrived: &mut BytesMut) -> std::io::Result<Option<T>> {
     let frame = frame::take(arrived).map_err(std::io::Error::other)?;
     frame.map(|bytes| postcard::from_bytes(&bytes).map_err(std::io::Error::other)).transpose()
-}
-
-/// Microseconds since the host started; unlike other clocks this one goes on while the host sleeps.
-pub(crate) fn now_us() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1000
 }

@@ -13,8 +13,10 @@ use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::farm::foreman::{Command, Foreman, Notice, Rules, Timer};
+use primus_core::lease::lessor;
 use primus_core::ledger::{Effect, Entry, Ledger, Limits};
 use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::planted::Planted;
 use primus_server::Plan;
 use primus_server::record::{self, Assembly, Draft};
 use primus_wire::work::{FromWorker, Part, ToWorker};
@@ -24,6 +26,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::callers::{Caller, CallerEvent, Callers, Met};
+use super::leases::Leases;
 use super::starts::Starts;
 use super::waiters::Waiters;
 use super::{Ask, FarmHandle, Told, Wish};
@@ -77,12 +80,14 @@ pub(crate) fn start(
     let inputs = Inputs { told, asks, calls };
     let starts = Arc::<Starts>::default();
     let noted = Arc::clone(&starts);
+    let lease = lessor::Rules { lease_us: plan.lease_us, planted: Planted::NONE };
+    let leases = Leases::new(identity.server, lease, requests.clone());
     let running = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {
             let (callers, events) = Callers::new(identity.clone());
-            let farm =
-                Farm { starts: noted, ..Farm::new(&identity, (rules, limits), callers, wishes, history, meters) };
+            let mut farm = Farm::new(&identity, (rules, limits), leases, callers, wishes, history, meters);
+            farm.starts = noted;
             // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
             _ = tokio::spawn(farm.turn(inputs, events)).await;
         });
@@ -107,6 +112,7 @@ struct Farm {
     id: NodeId,
     origin: u64,
     foreman: Foreman,
+    leases: Leases,
     /// How much the ledger shall keep when this server leads.
     limits: Limits,
     outbox: Outbox<Foreman>,
@@ -145,6 +151,7 @@ impl Farm {
     fn new(
         identity: &Identity,
         (rules, limits): (Rules, Limits),
+        leases: Leases,
         callers: Callers,
         wishes: mpsc::UnboundedSender<Wish>,
         history: Arc<History>,
@@ -154,6 +161,7 @@ impl Farm {
             id: identity.server,
             origin: identity.incarnation,
             foreman: Foreman::new(rules, Ledger::new(Limits::default())),
+            leases,
             limits,
             outbox: Outbox::new(),
             timers: Timers::default(),
@@ -181,7 +189,8 @@ impl Farm {
 
     async fn turn(mut self, mut inputs: Inputs, mut events: mpsc::Receiver<CallerEvent>) {
         loop {
-            let due = self.timers.next().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            let due = self.timers.next().into_iter().chain(self.leases.due()).min();
+            let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
                 biased;
                 told = inputs.told.recv() => match told {
@@ -190,6 +199,7 @@ impl Farm {
                 },
                 Some(event) = events.recv() => self.on_caller(event),
                 Some(caller) = inputs.calls.recv() => self.on_call(caller),
+                question = self.leases.confirmed() => self.leases.on_confirmed(question),
                 Some(ask) = inputs.asks.recv() => self.on_ask(ask),
                 () = sleep_until(due) => {}
             }
@@ -232,6 +242,7 @@ impl Farm {
                 timer => self.step(Input::Timer(timer)),
             }
         }
+        self.leases.on_time(now);
     }
 
     fn on_told(&mut self, told: Told) {
@@ -264,6 +275,7 @@ impl Farm {
         self.step(Input::Command(Command::Apply(filed.batch)));
         let effects = std::mem::take(&mut self.effects);
         self.waiters.on_effects(&effects, self.foreman.ledger());
+        self.leases.on_effects(&effects);
         if filed.origin == self.origin {
             self.under_way.remove(&filed.number);
             if let Some((len, reply)) = self.entering.remove(&filed.number) {
@@ -289,6 +301,7 @@ impl Farm {
         entering.for_each(|(_, reply)| answer(reply, Err(Unable::Unknown)));
         let unable = self.unable();
         self.waiters.refuse(unable);
+        self.leases.follow(unable);
         std::mem::take(&mut self.early).into_iter().for_each(|ask| self.on_ask(ask));
     }
 
@@ -296,6 +309,7 @@ impl Farm {
         self.leads = Some(term);
         self.starts.begin(term, Instant::now().into_std());
         self.step(Input::Command(Command::Lead(term)));
+        self.leases.lead(self.foreman.ledger().groups().clone());
         if self.foreman.ledger().limits() != self.limits {
             self.proposed.push_back(Entry::Limit(self.limits));
         }
@@ -364,6 +378,10 @@ impl Farm {
             }
             Ask::Look(look) => look(Ok(&self.foreman)),
             Ask::Ended(awaited, reply) => self.waiters.add(awaited, reply, self.foreman.ledger()),
+            Ask::Poll(session, poll, reply) => self.leases.on_poll(session, poll, reply),
+            Ask::LookAtLeases(look) => look(Ok((&self.foreman, self.leases.lessor()))),
+            Ask::Vacate(reply) => self.leases.vacate(reply),
+            Ask::Stay => self.leases.stay(),
         }
     }
 
@@ -425,6 +443,7 @@ impl Farm {
     fn flush(&mut self) {
         // On a full disk nothing more is wanted; it waits here, and the next sign of life of a worker looks again.
         let has_room = !self.meters.disk_stuck.get();
+        self.proposed.extend(self.leases.proposed.drain(..));
         while has_room && !self.proposed.is_empty() && self.under_way.len() < UNDER_WAY_MAX {
             let entries: Vec<Entry> = self.proposed.drain(..self.proposed.len().min(ENTRIES_MAX)).collect();
             let number = self.seal(Draft::new(&entries));
@@ -449,7 +468,10 @@ impl Ask {
             Self::Look(look) => look(Err(unable)),
             Self::Ended(_, reply) => answer(reply, Err(unable)),
             Self::Output(_, _, reply) => answer(reply, Err(unable)),
-            Self::LookHere(_) => {}
+            Self::Poll(_, _, reply) => answer(reply, Err(unable)),
+            Self::LookAtLeases(look) => look(Err(unable)),
+            Self::Vacate(reply) => answer(reply, Err(unable)),
+            Self::LookHere(_) | Self::Stay => {}
         }
     }
 }

@@ -9,13 +9,14 @@ use axum::response::{IntoResponse, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use primus_core::NodeId;
 use primus_node::handle::Unable;
 use tokio::time::timeout;
 
 use super::answers::Problem;
 use super::serve::HEAD_TIME;
 
-/// Marks a request that came through another server.
+/// Marks a request that came through another server, and says which.
 pub(crate) const PASSED_ON: &str = "x-primus-passed-on";
 /// Marks a request that no other server shall answer.
 pub(crate) const HERE: &str = "x-primus-here";
@@ -30,17 +31,19 @@ const CONNECT_TIME: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone)]
 pub(crate) struct Proxy {
     client: Client<HttpConnector, Body>,
+    /// This server.
+    id: NodeId,
 }
 
 impl Proxy {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(id: NodeId) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIME));
         connector.set_nodelay(true);
         // A connection that the leader is about to close must not be used for another write.
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(HEAD_TIME / 2);
-        Self { client: builder.build(connector) }
+        Self { client: builder.build(connector), id }
     }
 
     /// The leader's answer to this request.
@@ -50,7 +53,7 @@ impl Proxy {
             return Problem::usage("the request's path cannot be passed on", "check the key").into_response();
         };
         *request.uri_mut() = uri;
-        request.headers_mut().insert(PASSED_ON, HeaderValue::from_static("1"));
+        request.headers_mut().insert(PASSED_ON, HeaderValue::from(self.id.0));
         match timeout(time, self.client.request(request)).await {
             Ok(Ok(response)) => response.map(Body::new).into_response(),
             // Nothing was sent, so nothing took place.

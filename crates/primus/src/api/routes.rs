@@ -32,7 +32,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answers::{Crew, LeaderAnswer, Problem, StatusAnswer, in_one_body, text_of};
 use super::proxy::{ANSWER_TIME, HERE, NOT_TAKEN, PASSED_ON, Proxy};
-use super::{bodies, facts, import, jobs, metrics, output, tasks, workers};
+use super::{bodies, facts, import, jobs, metrics, output, sessions, tasks, workers};
 
 /// The longest value, and the longest key.
 pub(super) const VALUE_LEN_MAX: usize = 256 * 1024;
@@ -58,6 +58,8 @@ pub(crate) struct Context {
     pub(crate) proxy: Proxy,
     /// How many tasks may wait, if this server leads.
     pub(crate) queue_max: u64,
+    /// How long a lease lasts that this server grants.
+    pub(crate) lease_us: u64,
     /// May links be cut and loads be overridden?
     pub(crate) has_chaos: bool,
 }
@@ -110,6 +112,7 @@ impl Context {
             .route("/v1/tasks/{id}/wait", get(tasks::wait))
             .route("/v1/tasks/{id}/cancel", post(tasks::cancel))
             .route("/v1/tasks/{id}/retry", post(tasks::retry))
+            .route("/v1/sessions/{id}", post(sessions::ask))
             .route("/v1/workers", get(workers::list))
             .route("/v1/workers/{name}/drain", post(workers::drain))
             .layer(from_fn_with_state(self, at_the_leader))
@@ -193,7 +196,9 @@ async fn refuse_long_bodies(request: Request<Body>, next: Next) -> Response {
     if request.method() == Method::POST && ["/v1/kv", "/v1/jobs"].contains(&request.uri().path()) {
         return next.run(request).await;
     }
-    match bodies::check_length(&request, VALUE_LEN_MAX) {
+    let is_session = request.uri().path().starts_with("/v1/sessions/");
+    let len_max = if is_session { sessions::QUESTION_LEN_MAX } else { VALUE_LEN_MAX };
+    match bodies::check_length(&request, len_max) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
@@ -277,7 +282,12 @@ async fn hand_over(context: &Context, to: Option<NodeId>, reason: Reason) -> Res
     if view.borrow().leader != Some(me) {
         return Problem::from(Unable::NoLeader).into_response();
     }
+    // What is guarded beside the leader ends first, so that it can go on beside the next one at once.
+    if let Err(unable) = context.handle.farm.vacate().await {
+        return Problem::from(unable).into_response();
+    }
     if let Err(problem) = context.ask(|reply| Ask::Transfer(to, reason, reply)).await {
+        context.handle.farm.stay();
         return problem.into_response();
     }
     let changed = view.wait_for(|view| view.leader.is_some_and(|leader| leader != me));

@@ -25,6 +25,7 @@ use:
   wait        wait until jobs or tasks have ended
   cancel      end jobs or tasks that are not wanted any more
   retry       run tasks again that ended badly
+  lead        run a command on exactly one host at a time
   kv          keep small values that all servers agree on
 
 run:
@@ -128,6 +129,20 @@ Examples:
   primus submit --array 1-1000 --wait -- ./render.sh {}
   ls *.png | primus submit --each-line - --retries 2 -- convert {} {}.jpg
   primus submit --no-rerun --key invoice-2026-01 -- ./charge.sh";
+
+pub(super) const LEAD: &str = "\
+Start it on every host that could run the command: one of them does, the others wait. Should that one die, freeze or be cut
+off, its command is killed in time, and only then another host starts it. PRIMUS_TERM in the command's environment grows
+with every start; whoever is shown an older one can refuse it.
+
+It ends with the command's own exit code, with 128+n if signal n ended it, and with 125 if primus itself could not do it.
+SIGTERM ends the command first, then lets the next host begin, at once.
+
+Examples:
+  primus lead -- ./scheduler
+  primus lead --config server.toml -- ./scheduler --port 8080
+  primus lead --group cron --rank load --restart on-failure -- /usr/local/bin/cron -f
+  primus lead --group license --holders 3 --api http://10.0.0.5:7461 -- ./render.sh";
 
 pub(super) const JOBS: &str = "\
 Examples:

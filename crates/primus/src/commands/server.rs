@@ -4,46 +4,92 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::time::Duration;
 
-use primus_node::handle::{Handle, Request};
+use primus_node::handle::{Handle, Request, View};
 use primus_node::load::Meter;
 use primus_node::node::{self, Config};
 use primus_node::store::{Identity, Opened, Store, WriteError};
+use primus_server::Reason;
 use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::timeout;
 
 use super::Verdict;
 use super::diagnostics::{self, Diary};
 use crate::api;
-use crate::args::{Format, ServerArgs};
+use crate::args::{Format, LogFormat, ServerArgs};
 use crate::output::failure::Failure;
 use crate::settings::server::{ServerSettings, WorkerSettings};
 
 /// How many may have called before they are accepted; a crowd must not make the system drop a peer's call.
 const CALLERS_MAX: u32 = 4096;
 
+/// How long a leader that is to end may take to make another one: a guarded command may take its time to end.
+const STEP_DOWN_TIME: Duration = Duration::from_secs(10);
+
 /// Runs the server that the file describes.
 pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     let settings = super::config::read(&args.choices).settle()?;
-    let diary = Diary::new(args.log_format)?;
-    let meter = Meter::open(&settings.load, settings.weights).map_err(|error| {
-        Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
-    })?;
     if let Some(parent) = args.parent {
         end_with(parent, Signal::KILL)?;
     }
-    raise_file_limit();
-    let identity = Identity { cluster: settings.farm.clone(), server: settings.id };
-    let opened = Store::open(&settings.dir, &identity)
-        .map_err(|error| Failure::server(error.to_string(), format!("look at {}", settings.dir.display())))?;
-    let runtime = single_threaded();
-    let links = runtime.block_on(bind(settings.address, "address"))?;
-    let web = runtime.block_on(bind(settings.api, "api"))?;
-    runtime.block_on(serve(settings, links, web, opened, meter, diary))
+    single_threaded().block_on(async {
+        let (handle, serving) = Prepared::new(settings, args.log_format).await?.begin().await?;
+        serve(&handle, serving).await
+    })
+}
+
+/// A server that has everything that it needs to begin.
+pub(super) struct Prepared {
+    settings: ServerSettings,
+    links: TcpListener,
+    web: TcpListener,
+    opened: Opened,
+    meter: Meter,
+    diary: Diary,
+}
+
+/// A server's loop, which ends only when it fails.
+pub(super) type Serving = JoinHandle<Result<(), WriteError>>;
+
+impl Prepared {
+    /// Opens its disk and its ports.
+    pub(super) async fn new(settings: ServerSettings, log_format: LogFormat) -> Result<Self, Failure> {
+        let diary = Diary::new(log_format)?;
+        let meter = Meter::open(&settings.load, settings.weights).map_err(|error| {
+            Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
+        })?;
+        raise_file_limit();
+        let identity = Identity { cluster: settings.farm.clone(), server: settings.id };
+        let opened = Store::open(&settings.dir, &identity)
+            .map_err(|error| Failure::server(error.to_string(), format!("look at {}", settings.dir.display())))?;
+        let links = bind(settings.address, "address").await?;
+        let web = bind(settings.api, "api").await?;
+        Ok(Self { settings, links, web, opened, meter, diary })
+    }
+
+    /// Begins to serve.
+    pub(super) async fn begin(self) -> Result<(Handle, Serving), Failure> {
+        let Self { settings, links, web, opened, meter, diary } = self;
+        let config = Config { cluster: settings.farm.clone(), plan: settings.plan.clone() };
+        let (ready, handle) = oneshot::channel();
+        // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
+        let mut serving = tokio::spawn(node::run(config, links, opened, ready));
+        let handle = tokio::select! {
+            handle = handle => handle.map_err(|_| Failure::server("the server did not start", "see above"))?,
+            ended = &mut serving => return Err(failed(ended)),
+        };
+        let measured = handle.clone();
+        meter.watch(move |load| measured.ask(Request::Load(load)));
+        work(settings.worker.clone(), diary);
+        serve_api(settings, web, handle.clone(), diary);
+        Ok((handle, serving))
+    }
 }
 
 /// Connections are files, and by default a process may have few: strangers must not use up those that peers need.
@@ -70,31 +116,34 @@ async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener, Failure> {
     })
 }
 
-async fn serve(
-    settings: ServerSettings,
-    links: TcpListener,
-    web: TcpListener,
-    opened: Opened,
-    meter: Meter,
-    diary: Diary,
-) -> Result<Verdict, Failure> {
-    let config = Config { cluster: settings.farm.clone(), plan: settings.plan.clone() };
-    let (ready, handle) = oneshot::channel();
-    // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
-    let mut serving = tokio::spawn(node::run(config, links, opened, ready));
-    let handle = tokio::select! {
-        handle = handle => handle.map_err(|_| Failure::server("the server did not start", "see above"))?,
-        ended = &mut serving => return Err(failed(ended)),
-    };
-    let measured = handle.clone();
-    meter.watch(move |load| measured.ask(Request::Load(load)));
-    work(settings.worker.clone(), diary);
-    serve_api(settings, web, handle, diary);
+/// Until somebody wants it to end; then another server leads first, if one can.
+async fn serve(handle: &Handle, mut serving: Serving) -> Result<Verdict, Failure> {
     let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
     tokio::select! {
-        ended = serving => Err(failed(ended)),
-        _ = terminate.recv() => Ok(Verdict::Held),
-        _ = tokio::signal::ctrl_c() => Ok(Verdict::Held),
+        ended = &mut serving => return Err(failed(ended)),
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    tokio::select! {
+        ended = serving => return Err(failed(ended)),
+        _ = timeout(STEP_DOWN_TIME, step_down(handle)) => {}
+        // Whoever asks twice does not want to wait.
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    Ok(Verdict::Held)
+}
+
+/// If this server leads, ends what runs beside it and lets another one lead. If none can, so be it.
+pub(super) async fn step_down(handle: &Handle) {
+    let leads = |view: &View| view.leader == Some(view.id);
+    if !leads(&handle.view.borrow()) || handle.farm.vacate().await.is_err() {
+        return;
+    }
+    let (reply, answer) = oneshot::channel();
+    handle.ask(Request::Transfer(None, Reason::Resigned, reply));
+    if let Ok(Ok(())) = answer.await {
+        _ = handle.view.clone().wait_for(|view| !leads(view)).await;
     }
 }
 
@@ -105,7 +154,8 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
         farm: settings.farm,
         servers: Arc::new(settings.servers),
         handle,
-        proxy: api::Proxy::new(),
+        proxy: api::Proxy::new(settings.id),
+        lease_us: settings.plan.lease_us,
         queue_max: settings.plan.limits.waiting,
         has_chaos: settings.chaos,
     };
@@ -133,7 +183,7 @@ fn work(worker: Option<WorkerSettings>, diary: Diary) {
     std::thread::Builder::new().name("worker".to_owned()).spawn(working).expect("the system gives a thread");
 }
 
-fn failed(ended: Result<Result<(), WriteError>, JoinError>) -> Failure {
+pub(super) fn failed(ended: Result<Result<(), WriteError>, JoinError>) -> Failure {
     let what = match ended {
         Ok(Ok(())) => "the server ended".to_owned(),
         Ok(Err(error)) => error.to_string(),

@@ -1,0 +1,291 @@
+//! `/v1/sessions/{id}`: what a candidate asks, and what it is told. Both sides read and write the same objects.
+//!
+//! A session is one process, or one part of it, under a number of its own. It asks again and again; the answer comes when there
+//! is something new, or after the time that it may wait. `rest_ms` counts from the moment at which it asked.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::Request;
+use primus_core::NodeId;
+use primus_core::lease::{Answer, Candidacy, Claim, Objection, Poll, Promise};
+use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, HOLDER_NAME_LEN_MAX, HOLDERS_MAX};
+use primus_core::ledger::{GroupRank, GroupRules, Session};
+use primus_core::load::Score;
+use serde::{Deserialize, Serialize};
+
+use super::answers::Problem;
+use super::bodies;
+use super::proxy::PASSED_ON;
+use super::routes::Context;
+
+/// Ten thousand groups with long names fit.
+pub(super) const QUESTION_LEN_MAX: usize = 4 << 20;
+
+/// What a candidate asks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct QuestionBody {
+    number: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wants: Option<Vec<WantBody>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    holds: Vec<ClaimBody>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ended: Vec<ClaimBody>,
+    #[serde(default)]
+    score: f64,
+    #[serde(default)]
+    wait_ms: f64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct WantBody {
+    group: String,
+    rank: Rank,
+    #[serde(default = "one")]
+    holders: u16,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    id: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct ClaimBody {
+    group: String,
+    term: u64,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Rank {
+    Leader,
+    Load,
+    Id,
+    Name,
+}
+
+const fn one() -> u16 {
+    1
+}
+
+/// What it is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct AnswerBody {
+    number: u64,
+    known: bool,
+    holds: Vec<HoldBody>,
+    recalled: Vec<String>,
+    refused: Vec<RefusedBody>,
+    /// The server that the candidate spoke to.
+    server: u64,
+    lease_ms: f64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct HoldBody {
+    group: String,
+    term: u64,
+    rest_ms: f64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct RefusedBody {
+    group: String,
+    code: String,
+    message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rank: Option<Rank>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    holders: Option<u16>,
+}
+
+pub(super) async fn ask(
+    State(context): State<Context>,
+    Path(session): Path<String>,
+    request: Request<Body>,
+) -> Result<Json<AnswerBody>, Problem> {
+    let passed_on = request.headers().get(PASSED_ON).and_then(|id| id.to_str().ok()?.parse().ok());
+    let at = passed_on.map_or(context.handle.view.borrow().id, NodeId);
+    let session = u64::from_str_radix(&session, 16).ok().filter(|id| *id != 0);
+    let session = session.ok_or_else(|| Problem::usage("a session is a number in hex", "see /v1/groups"))?;
+    let body = bodies::read_long(request, QUESTION_LEN_MAX).await?;
+    let question: QuestionBody = serde_json::from_slice(&body).map_err(|error| {
+        Problem::usage(format!("this is no question of a session: {error}"), "see the API's documentation")
+    })?;
+    let poll = question.into_poll(at)?;
+    let answer = context.handle.farm.poll(Session(session), poll).await?;
+    Ok(Json(AnswerBody::new(answer, at, context.lease_us)))
+}
+
+impl QuestionBody {
+    /// As it is sent.
+    pub(crate) fn new(poll: Poll) -> Self {
+        let claims = |claims: Vec<Claim>| claims.into_iter().map(ClaimBody::from).collect();
+        Self {
+            number: poll.number,
+            wants: poll.wants.map(|wants| wants.into_iter().map(WantBody::from).collect()),
+            holds: claims(poll.holds),
+            ended: claims(poll.ended),
+            score: f64::from(poll.score.hundredths()) / 100.0,
+            wait_ms: in_ms(poll.wait_us),
+        }
+    }
+
+    fn into_poll(self, at: NodeId) -> Result<Poll, Problem> {
+        let claims = |claims: Vec<ClaimBody>| claims.into_iter().map(ClaimBody::into_claim).collect();
+        let wants = self.wants.map(|wants| wants.into_iter().map(WantBody::into_candidacy).collect());
+        Ok(Poll {
+            number: self.number,
+            wants: wants.transpose()?,
+            holds: claims(self.holds),
+            ended: claims(self.ended),
+            score: Score::from_percent(self.score),
+            at,
+            wait_us: in_us(self.wait_ms),
+        })
+    }
+}
+
+impl WantBody {
+    fn into_candidacy(self) -> Result<Candidacy, Problem> {
+        let Self { group, rank, holders, name, id } = self;
+        if let Some(objection) = objection_to_name(&group) {
+            return Err(Problem::usage(objection, "use letters, digits, and . _ - /"));
+        }
+        if !(1..=HOLDERS_MAX).contains(&holders) {
+            return Err(Problem::usage(format!("holders is {holders}, not 1 to {HOLDERS_MAX}"), "choose fewer"));
+        }
+        if name.len() > HOLDER_NAME_LEN_MAX {
+            return Err(Problem::usage(format!("a name has more than {HOLDER_NAME_LEN_MAX} bytes"), "shorten it"));
+        }
+        Ok(Candidacy { group, rules: GroupRules { rank: rank.into(), holders }, name, id })
+    }
+}
+
+/// What is wrong with the name of a group, if anything is.
+pub(crate) fn objection_to_name(group: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    if group.is_empty() || group.len() > GROUP_NAME_LEN_MAX {
+        return Some(format!(
+            "the name of a group has 1 to {GROUP_NAME_LEN_MAX} letters, this one {}",
+            group.len()
+        ));
+    }
+    let strange = group.chars().find(|c| !is_plain(*c));
+    strange.map(|c| format!("the name of a group has no {c:?}"))
+}
+
+impl AnswerBody {
+    fn new(answer: Answer, at: NodeId, lease_us: u64) -> Self {
+        let hold = |Promise { group, token, rest_us }| HoldBody { group, term: token, rest_ms: in_ms(rest_us) };
+        Self {
+            number: answer.number,
+            known: answer.is_known,
+            holds: answer.promises.into_iter().map(hold).collect(),
+            recalled: answer.recalled,
+            refused: answer.refused.into_iter().map(RefusedBody::from).collect(),
+            server: at.0,
+            lease_ms: in_ms(lease_us),
+        }
+    }
+
+    /// How long leases last there.
+    pub(crate) fn lease_us(&self) -> u64 {
+        in_us(self.lease_ms)
+    }
+
+    /// As the guard understands it.
+    pub(crate) fn into_answer(self) -> Answer {
+        let promise = |HoldBody { group, term, rest_ms }| Promise { group, token: term, rest_us: in_us(rest_ms) };
+        Answer {
+            number: self.number,
+            is_known: self.known,
+            promises: self.holds.into_iter().map(promise).collect(),
+            recalled: self.recalled,
+            refused: self.refused.into_iter().map(RefusedBody::into_objection).collect(),
+        }
+    }
+}
+
+impl From<(String, Objection)> for RefusedBody {
+    fn from((group, objection): (String, Objection)) -> Self {
+        let rules = if let Objection::OtherRules(rules) = objection { Some(rules) } else { None };
+        let code = match objection {
+            Objection::OtherRules(_) => "other_rules",
+            Objection::TooManyGroups => "too_many_groups",
+            Objection::TooManyCandidates => "too_many_candidates",
+            Objection::OldToken => "old_term",
+        };
+        Self {
+            group,
+            code: code.to_owned(),
+            message: objection.to_string(),
+            rank: rules.map(|rules| rules.rank.into()),
+            holders: rules.map(|rules| rules.holders),
+        }
+    }
+}
+
+impl RefusedBody {
+    fn into_objection(self) -> (String, Objection) {
+        let objection = match (self.code.as_str(), self.rank, self.holders) {
+            ("other_rules", Some(rank), Some(holders)) => {
+                Objection::OtherRules(GroupRules { rank: rank.into(), holders })
+            }
+            ("too_many_groups", ..) => Objection::TooManyGroups,
+            ("old_term", ..) => Objection::OldToken,
+            _ => Objection::TooManyCandidates,
+        };
+        (self.group, objection)
+    }
+}
+
+impl From<Candidacy> for WantBody {
+    fn from(Candidacy { group, rules, name, id }: Candidacy) -> Self {
+        Self { group, rank: rules.rank.into(), holders: rules.holders, name, id }
+    }
+}
+
+impl From<Claim> for ClaimBody {
+    fn from(Claim { group, token }: Claim) -> Self {
+        Self { group, term: token }
+    }
+}
+
+impl ClaimBody {
+    fn into_claim(self) -> Claim {
+        Claim { group: self.group, token: self.term }
+    }
+}
+
+impl From<GroupRank> for Rank {
+    fn from(rank: GroupRank) -> Self {
+        match rank {
+            GroupRank::Leader => Self::Leader,
+            GroupRank::Load => Self::Load,
+            GroupRank::Id => Self::Id,
+            GroupRank::Name => Self::Name,
+        }
+    }
+}
+
+impl From<Rank> for GroupRank {
+    fn from(rank: Rank) -> Self {
+        match rank {
+            Rank::Leader => Self::Leader,
+            Rank::Load => Self::Load,
+            Rank::Id => Self::Id,
+            Rank::Name => Self::Name,
+        }
+    }
+}
+
+fn in_ms(us: u64) -> f64 {
+    us as f64 / 1000.0
+}
+
+/// Never more than was said, and nothing for what is no length of time.
+fn in_us(ms: f64) -> u64 {
+    (ms * 1000.0).clamp(0.0, 3_600_000_000.0) as u64
+}
