@@ -122,7 +122,9 @@ impl Guarded {
     pub fn kill(&mut self) {
         _ = self.process.kill();
         _ = self.process.wait();
-        kin::kill_session(Pid::from_child(&self.process));
+        let session = Pid::from_child(&self.process);
+        kin::kill_session(session);
+        kin::bury_session(session);
         // What has left the session comes here, because this process adopts it, and still has its mark.
         kin::kill_children_with(&format!("{SESSION}={:x}", self.settings.session));
     }

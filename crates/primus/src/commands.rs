@@ -104,7 +104,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
             Bench::Rescue(args) => bench::rescue(args, cli.output),
             Bench::Queue(args) => bench::queue(args, cli.output),
             Bench::Ring(args) => bench::real_ring(args, cli.output),
+            Bench::Lead(args) => bench::lead(args, cli.output),
             Bench::Burn(args) => bench::burn(args),
+            Bench::Beat(args) => bench::beat(args),
         },
     }
 }

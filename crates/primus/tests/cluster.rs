@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use common::place::{Place, Ran};
+use common::place::{Farm, Place, Ran};
 use common::{eventually, is_running};
 use serde_json::Value;
 
@@ -195,8 +195,36 @@ fn a_ring_of_servers_is_led_by_the_highest_id_that_is_alive() {
     place.json("chaos restart 5");
     // The better takes over from the worse once it has everything.
     leads(5);
+    place.json("chaos partition '5|1,2,3,4'");
+    let elsewhere = farm.ready["servers"][0]["api"].as_str().unwrap();
+    eventually("the majority's own leader", || {
+        place.primus(&format!("leader --api {elsewhere} -o json")).stdout.contains("\"leader\":4,").then_some(())
+    });
+    place.json("chaos heal");
+    leads(5);
     assert_eq!(place.primus("kv get colour").stdout, "red\n");
+    everybody_elects_at_once(&place, &farm);
+    leads(5);
     farm.end();
+}
+
+/// Five start an election at the same moment; all of them must end with one leader.
+fn everybody_elects_at_once(place: &Place, farm: &Farm<'_>) {
+    let apis = farm.ready["api"].as_array().expect("it lists its servers");
+    let elect = |api: &Value| {
+        let api = api.as_str().expect("an address is a text");
+        place.command(&["elect", "--api", api]).spawn().expect("it starts")
+    };
+    let started: Vec<_> = apis.iter().map(elect).collect();
+    started.into_iter().for_each(|mut child| assert!(child.wait().expect("it ends").success()));
+    eventually("all to follow one leader", || {
+        let leader = |api: &Value| {
+            let said = place.primus(&format!("leader --api {} -o json", api.as_str()?)).stdout;
+            serde_json::from_str::<Value>(&said).ok()?["leader"].as_u64()
+        };
+        let leaders: Vec<_> = apis.iter().map(leader).collect();
+        leaders.iter().all(|leader| *leader == Some(5)).then_some(())
+    });
 }
 
 #[test]

@@ -17,8 +17,10 @@ use crate::load::Score;
 use crate::machine::{Delay, Input, Machine, Outbox};
 use crate::planted::{Bug, Planted};
 
-/// How long it waits before it asks again after a question that came to nothing.
-const RETRY: Delay = Delay::between_ms(10, 30);
+/// How long it waits before it asks again after a question that came to nothing: at first hardly, because leaders change fast,
+/// then twice as long each time, this often.
+const RETRY: Delay = Delay::between_ms(1, 2);
+const DOUBLINGS_MAX: u32 = 5;
 /// A question without an answer is given up after this part of a lease, on top of what the answer may wait.
 const PATIENCE_PARTS: u64 = 4;
 
@@ -37,6 +39,8 @@ pub struct Guard {
     last_number: u64,
     /// The open question, and when it was asked.
     asked: Option<(u64, u64)>,
+    /// How many questions in a row have come to nothing.
+    failures: u32,
 }
 
 /// What a guard goes by.
@@ -119,6 +123,7 @@ impl Guard {
             is_stranger: true,
             last_number: 0,
             asked: None,
+            failures: 0,
         }
     }
 
@@ -226,7 +231,8 @@ impl Guard {
     fn on_failed(&mut self, number: u64, out: &mut Outbox<Self>) {
         if self.asked.take_if(|(asked, _)| *asked == number).is_some() {
             self.is_stranger = true;
-            out.set(Timer::Ask, RETRY);
+            out.set(Timer::Ask, RETRY.times(1 << self.failures.min(DOUBLINGS_MAX)));
+            self.failures = self.failures.saturating_add(1);
         }
     }
 
@@ -237,9 +243,9 @@ impl Guard {
         if !answer.is_known {
             // One that does not know this session, although it has just been told of it, has no room for it.
             let was_told = core::mem::replace(&mut self.is_stranger, true);
-            return if was_told { out.set(Timer::Ask, RETRY.times(10)) } else { self.ask(out) };
+            return if was_told { out.set(Timer::Ask, RETRY.times(1 << DOUBLINGS_MAX)) } else { self.ask(out) };
         }
-        self.is_stranger = false;
+        (self.is_stranger, self.failures) = (false, 0);
         let from_us = if self.rules.planted.is(Bug::LeaseFromAnswer) { self.now_us } else { asked_us };
         let held: BTreeMap<&str, &Promise> =
             answer.promises.iter().map(|promise| (promise.group.as_str(), promise)).collect();

@@ -71,6 +71,15 @@ pub(crate) fn kill_session(session: Pid) {
     }
 }
 
+/// Takes leave of those dead children of this process that were in this session.
+pub(crate) fn bury_session(session: Pid) {
+    for child in own_children() {
+        if session_of(child).is_some_and(|(_, own)| own == session) {
+            _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
+        }
+    }
+}
+
 fn members_of(session: Pid) -> Vec<Pid> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -79,12 +88,17 @@ fn members_of(session: Pid) -> Vec<Pid> {
 
 /// What is dead and only waits for its parent to notice cannot be killed again.
 fn is_alive_in(session: Pid, pid: Pid) -> Option<bool> {
+    let (is_dead, own_session) = session_of(pid)?;
+    Some(!is_dead && own_session == session)
+}
+
+/// Is it dead, and in which session is it?
+fn session_of(pid: Pid) -> Option<(bool, Pid)> {
     let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     // The name of a program may contain anything, so look behind it.
     let mut words = status.rsplit_once(") ")?.1.split(' ');
     let is_dead = matches!(words.next()?, "Z" | "X");
-    let own_session: i32 = words.nth(2)?.parse().ok()?;
-    Some(!is_dead && own_session == session.as_raw_nonzero().get())
+    Some((is_dead, Pid::from_raw(words.nth(2)?.parse().ok()?)?))
 }
 
 fn kill(pid: Pid) {

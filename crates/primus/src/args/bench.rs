@@ -44,9 +44,91 @@ pub(crate) enum Bench {
     /// How fast a ring of real nodes elects, through a broker or over sockets
     #[command(after_help = guide::BENCH_RING)]
     Ring(BenchRingArgs),
+    /// From a fault to the next start of a guarded command, and whether two ever ran at once
+    #[command(after_help = guide::BENCH_LEAD)]
+    Lead(BenchLeadArgs),
     /// Keep one processor busy
     #[command(hide = true, after_help = guide::BENCH_BURN)]
     Burn(BurnArgs),
+    /// Write down every millisecond that this is alive
+    #[command(hide = true, after_help = guide::BENCH_BEAT)]
+    Beat(BeatArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchLeadArgs {
+    /// What happens to the host that runs the command
+    #[arg(long, value_enum, default_value_t, value_name = "FAULT")]
+    pub(crate) fault: LeadFault,
+    /// Whom it hits there [default: the server, primus lead and both, in turn]
+    #[arg(long, value_enum, value_name = "WHO")]
+    pub(crate) victim: Option<LeadVictim>,
+    /// How the command behaves
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub(crate) manner: Manner,
+    /// How long a lease lasts, from 300ms
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) lease: String,
+    /// How often to measure [default: 10, fewer if they take too long]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) runs: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum LeadFault {
+    #[default]
+    /// Processes die
+    Kill,
+    /// Processes are stopped, and go on later
+    Freeze,
+    /// The leader is cut off from the other servers
+    Partition,
+    /// The leader steps down in good order
+    Release,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LeadVictim {
+    /// The leader
+    Server,
+    /// The primus lead beside it
+    Lead,
+    /// Both
+    Both,
+    /// The companion, which owns the command
+    Companion,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Manner {
+    #[default]
+    /// It ends when it is told to
+    Plain,
+    /// It does not
+    Stubborn,
+    /// It has a child that does not
+    Forks,
+    /// It has a child in another session that does not
+    Setsid,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BeatArgs {
+    /// Where to write it down
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The server beside which this runs
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) server: u64,
+    /// How to behave
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub(crate) manner: Manner,
+    /// This is a child of another one
+    #[arg(long = "child")]
+    pub(crate) is_child: bool,
+    /// Leave the session
+    #[arg(long = "apart")]
+    pub(crate) is_apart: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

@@ -512,6 +512,20 @@ Every worker starts one, with a socket as its standard input. It kills the worke
 Examples:
   primus companion --help";
 
+pub(super) const BENCH_LEAD: &str = "\
+Three servers, a primus lead beside each, and a command that writes down every millisecond that it is alive. Everything is
+computed from those lines. It ends with exit code 1 if two ran at once.
+Figures are only worth something in a release build: cargo build --release.
+
+Examples:
+  primus bench lead
+  primus bench lead --fault freeze --victim both --manner setsid --runs 20 -o json
+  primus bench lead --fault release --lease 300ms";
+
+pub(super) const BENCH_BEAT: &str = "\
+Examples:
+  primus bench beat --file beats";
+
 pub(super) const BENCH_BURN: &str = "\
 Examples:
   primus bench burn --parent $$";

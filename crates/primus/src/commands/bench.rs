@@ -3,8 +3,10 @@
 //! Two elections are measured: a large ring with random ids, and a Bully election of a thousand nodes whose best has
 //! died. Every run is the same one, so that the figures differ only by what the host does meanwhile.
 
+mod beat;
 mod failover;
 mod idle;
+mod lead;
 mod log;
 mod processes;
 mod queue;
@@ -14,8 +16,10 @@ mod stability;
 mod tasks;
 mod transfer;
 
+pub(super) use beat::beat;
 pub(super) use failover::failover;
 pub(super) use idle::idle;
+pub(super) use lead::lead;
 pub(super) use log::log;
 pub(super) use processes::burn;
 pub(super) use queue::queue;

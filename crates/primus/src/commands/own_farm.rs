@@ -73,9 +73,25 @@ impl OwnFarm {
         Self::begin(purpose, servers, &["--rank", "id", "--workers", &workers, "--slots", &slots])
     }
 
+    /// The same, by load, without workers; leases last this long.
+    pub(super) fn start_leasing(purpose: &str, servers: u64, lease: &str) -> Result<Self, Failure> {
+        let variable = Some(("PRIMUS_GUARD_LEASE", lease));
+        Self::begin_with(purpose, servers, &["--rank", "load", "--workers", "0"], variable)
+    }
+
     fn begin(purpose: &str, servers: u64, options: &[&str]) -> Result<Self, Failure> {
+        Self::begin_with(purpose, servers, options, None)
+    }
+
+    fn begin_with(
+        purpose: &str,
+        servers: u64,
+        options: &[&str],
+        variable: Option<(&str, &str)>,
+    ) -> Result<Self, Failure> {
         let name = format!("{purpose}-{}", std::process::id());
-        let mut up = command(&name, servers, options).and_then(|mut command| command.spawn()).map_err(|error| {
+        let start = |mut command: Command| command.envs(variable).spawn();
+        let mut up = command(&name, servers, options).and_then(start).map_err(|error| {
             Failure::failed("system", format!("primus up cannot be started: {error}"), "make room, then try again")
         })?;
         let words = up.stderr.take().map(listen);

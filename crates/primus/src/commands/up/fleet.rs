@@ -216,7 +216,9 @@ impl<'a> Fleet<'a> {
         }
         command.arg("--parent").arg(std::process::id().to_string());
         // Which node it is says its file; a variable would say the same to all of them.
-        let is_own = |key: &&Key| !key.name.starts_with("election.") && !key.name.starts_with("load.");
+        let is_common =
+            |key: &Key| ["election.", "guard.", "load."].iter().any(|section| key.name.starts_with(section));
+        let is_own = |key: &&Key| !is_common(key);
         KEYS.iter().filter(is_own).for_each(|key| _ = command.env_remove(key.variable()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         // Ctrl-C is for us; we stop them in good order.

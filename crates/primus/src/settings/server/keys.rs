@@ -181,6 +181,13 @@ pub(crate) const KEYS: &[Key] = &[
         about: "how long a leader stays before it hands over",
     },
     Key {
+        name: "guard.lease",
+        kind: Kind::Time,
+        fallback: Fallback::Is("1s"),
+        flag: Some("lease"),
+        about: "how long whoever guards something may go on without a word of the leader, from 300ms; the leader's counts",
+    },
+    Key {
         name: "farm.assignment",
         kind: Kind::Choice(&["balanced", "score", "round-robin", "random"]),
         fallback: Fallback::Is("balanced"),

@@ -7,6 +7,7 @@ use primus_core::detector;
 use primus_core::election::Algorithm;
 use primus_core::farm::assign::Rule;
 use primus_core::handover;
+use primus_core::lease::LEASE_MIN_US;
 use primus_core::ledger::Limits;
 use primus_core::load::{BadWeights, Score, Weights};
 use primus_core::machine::Delay;
@@ -64,6 +65,7 @@ pub(super) fn plan(layers: &Layers, plan: Plan) -> Option<Plan> {
             cool_down_us: us("election.handover_cooldown")?,
             tenure_us: us("election.least_tenure")?,
         },
+        lease_us: us("guard.lease")?,
         assignment: assignment(layers)?,
         limits: Limits {
             results: usize::try_from(layers.number("farm.results_max")?).ok()?,
@@ -122,6 +124,12 @@ pub(super) fn check(layers: &mut Layers, insecure: bool) {
         layers.complain_about("election.rank", message, "leave election.rank out, or choose bully");
     }
     check_weights(layers);
+    let least = Duration::from_micros(LEASE_MIN_US);
+    if let Some(lease) = layers.time("guard.lease").filter(|lease| *lease < least) {
+        let message =
+            format!("guard.lease is {}, which an ordinary pause of a host could exceed", time_text(lease));
+        layers.complain_about("guard.lease", message, "make it 300ms at least");
+    }
     for name in ["server.address", "server.api"] {
         if let Some(address) = layers.address(name).filter(|address| is_open(*address) && !insecure) {
             let message =
