@@ -30,6 +30,17 @@ pub struct Rules {
     pub tenure_us: u64,
 }
 
+/// How near a leader is to handing over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Standing {
+    /// What it goes by.
+    pub rules: Rules,
+    /// For how long the best peer has been better by the margin, if it is.
+    pub worse_for_us: Option<u64>,
+    /// For how long nothing happens yet, however much better somebody is.
+    pub rest_us: u64,
+}
+
 impl Rules {
     /// The defaults between servers.
     pub const DEFAULT: Self = Self {
@@ -58,6 +69,16 @@ impl Handover {
             if is_handover { self.rules.cool_down_us.max(self.rules.tenure_us) } else { self.rules.tenure_us };
         self.rest_until_us = self.rest_until_us.max(self.now_us + rest_us);
         self.worse_since_us = None;
+    }
+
+    /// How near it is to handing over, as of the last comparison.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        Standing {
+            rules: self.rules,
+            worse_for_us: self.worse_since_us.map(|since_us| self.now_us - since_us),
+            rest_us: self.rest_until_us.saturating_sub(self.now_us),
+        }
     }
 
     /// The leader compares itself with the best peer; to be asked again and again. True when it is time.
@@ -99,6 +120,25 @@ mod tests {
             [(50, 36, false, None), (50, 35, false, Some(30)), (50, 35, true, Some(60)), (20, 90, false, None)]
         {
             assert_eq!(due_after_s(own, best, after_handover), due, "{own} against {best}");
+        }
+    }
+
+    #[test]
+    fn whoever_asks_is_told_how_near_it_is() {
+        let mut handover = Handover::new(Rules::DEFAULT);
+        handover.on_leader(false);
+        for (second, own, worse_for_s, rest_s) in [
+            (1, 50, None, 29),
+            (2, 90, Some(0), 28),
+            (6, 90, Some(4), 24),
+            (31, 90, Some(29), 0),
+            (32, 60, None, 0),
+        ] {
+            handover.at(second * SECOND_US);
+            _ = handover.is_due(points(own), Some(points(50)));
+            let Standing { worse_for_us, rest_us, .. } = handover.standing();
+            let seconds = (worse_for_us.map(|us| us / SECOND_US), rest_us / SECOND_US);
+            assert_eq!(seconds, (worse_for_s, rest_s), "after {second} s");
         }
     }
 

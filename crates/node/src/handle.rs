@@ -10,7 +10,7 @@ use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::load::{Load, Score};
 use primus_replica::{Role, Term};
-use primus_server::control::Reason;
+use primus_server::control::{Outlook, Reason};
 use primus_server::record;
 use primus_server::register::{Change, Proposal};
 use primus_server::transfer::Obstacle;
@@ -79,6 +79,8 @@ pub enum Request {
     Confirm(Reply<()>),
     /// Let another server lead: that one, or the best. The answer comes when somebody does.
     Transfer(Option<NodeId>, Reason, Reply<()>),
+    /// Say what would change that this server leads.
+    Outlook(Reply<Outlook>),
     /// Hold an election.
     Elect,
     /// Cut these links, and no others.

@@ -356,6 +356,10 @@ impl Running {
             Request::List(prefix, reply) => self.on_read(Read::List(prefix, reply)),
             Request::Confirm(reply) => self.on_read(Read::Confirm(reply)),
             Request::Transfer(to, reason, reply) => self.on_transfer(to, reason, reply),
+            Request::Outlook(reply) => {
+                let outlook = if self.leads() { Ok(self.server.outlook()) } else { Err(self.unable()) };
+                _ = reply.send(outlook);
+            }
             Request::Elect => self.step(Input::Command(Command::Elect)),
             Request::Cut(cuts) => self.links.cut(cuts),
             Request::Load(load) => {

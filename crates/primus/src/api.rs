@@ -5,6 +5,7 @@
 mod answers;
 mod bodies;
 mod bulk;
+mod explain;
 mod facts;
 mod import;
 mod jobs;

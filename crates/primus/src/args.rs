@@ -31,8 +31,8 @@ pub(crate) use ring::{
     RealRing, RealRingArgs, RingFile, RingNodeArgs, RingRunArgs, RingSetupArgs, RingStartArgs, Transport,
 };
 pub(crate) use tasks::{
-    CancelArgs, DrainArgs, JobsArgs, LogsArgs, RetryArgs, RunArgs, SubmitArgs, TaskArgs, TasksArgs, WaitArgs,
-    WorkArgs,
+    CancelArgs, DrainArgs, ExplainArgs, JobsArgs, LogsArgs, RetryArgs, RunArgs, SubmitArgs, TaskArgs, TasksArgs,
+    WaitArgs, WorkArgs,
 };
 
 /// Everything that was typed.
@@ -89,9 +89,9 @@ pub(crate) enum Command {
     /// Show a task
     #[command(after_help = guide::TASK)]
     Task(TaskArgs),
-    /// Say in one sentence why a task does not run yet, or how it ended
+    /// Say in one sentence why a task does not run yet, or how it ended; or why a server leads
     #[command(after_help = guide::EXPLAIN)]
-    Explain(TaskArgs),
+    Explain(ExplainArgs),
     /// Show what a task printed
     #[command(after_help = guide::LOGS)]
     Logs(LogsArgs),

@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod diagnostics;
 mod events;
+mod explain;
 mod kv;
 mod lead;
 mod leader;
@@ -73,7 +74,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Jobs(args)) => tasks::jobs(args, cli.output),
         Some(Command::Tasks(args)) => tasks::tasks(args, cli.output),
         Some(Command::Task(args)) => tasks::task(args, cli.output),
-        Some(Command::Explain(args)) => tasks::explain(args, cli.output),
+        Some(Command::Explain(args)) => explain::run(args, cli.output),
         Some(Command::Logs(args)) => logs::run(args, cli.output),
         Some(Command::Wait(args)) => wait::run(args, cli.output),
         Some(Command::Cancel(args)) => amend::cancel(args, cli.output),

@@ -5,6 +5,7 @@
 //! the next one is named. Whatever the election thought, the term that the replicas agree on is the truth.
 
 mod campaign;
+mod outlook;
 mod scratch;
 mod words;
 
@@ -22,6 +23,7 @@ use primus_replica::replica::{self, Replica, Role, Tick};
 use primus_replica::{Term, message};
 
 use campaign::{Campaign, Move};
+pub use outlook::{Outlook, Way};
 use scratch::Scratch;
 pub use words::{Command, Message, Notice, Reason, Timer};
 

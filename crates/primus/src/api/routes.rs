@@ -17,8 +17,10 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt, stream};
 use primus_core::NodeId;
+use primus_core::election::Algorithm;
 use primus_core::farm::foreman::Foreman;
 use primus_core::load::Score;
+use primus_core::rank::RankBy;
 use primus_node::cuts::Cuts;
 use primus_node::events::Event;
 use primus_node::handle::{Handle, Reply, Request as Ask, Unable};
@@ -32,7 +34,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answers::{Crew, LeaderAnswer, Problem, StatusAnswer, in_one_body, text_of};
 use super::proxy::{ANSWER_TIME, HERE, NOT_TAKEN, PASSED_ON, Proxy};
-use super::{bodies, facts, import, jobs, metrics, output, sessions, tasks, workers};
+use super::{bodies, explain, facts, import, jobs, metrics, output, sessions, tasks, workers};
 
 /// The longest value, and the longest key.
 pub(super) const VALUE_LEN_MAX: usize = 256 * 1024;
@@ -56,6 +58,9 @@ pub(crate) struct Context {
     pub(crate) servers: Arc<BTreeMap<NodeId, Places>>,
     pub(crate) handle: Handle,
     pub(crate) proxy: Proxy,
+    /// How servers elect, and what they compare.
+    pub(crate) algorithm: Algorithm,
+    pub(crate) rank: RankBy,
     /// How many tasks may wait, if this server leads.
     pub(crate) queue_max: u64,
     /// How long a lease lasts that this server grants.
@@ -83,6 +88,7 @@ impl Context {
             .route("/v1/status", get(status))
             .route("/v1/events", get(events))
             .route("/v1/elections", post(elect))
+            .route("/v1/leader/explain", get(explain::leader))
             .route("/v1/leader/resign", post(resign))
             .route("/v1/leader/transfer", post(transfer))
             .route("/v1/kv", get(list).post(import::import))
@@ -158,7 +164,7 @@ impl Context {
         }
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Problem> {
+    pub(super) async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Problem> {
         let (reply, answer) = oneshot::channel();
         self.handle.ask(request(reply));
         heard(answer).await

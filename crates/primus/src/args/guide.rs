@@ -20,7 +20,7 @@ use:
   jobs        list jobs
   tasks       list tasks
   task        show a task
-  explain     say in one sentence why a task does not run yet and for how long, or how it ended
+  explain     say in one sentence why a task does not run yet and for how long, or how it ended; or why a server leads
   logs        show what a task printed
   wait        wait until jobs or tasks have ended
   cancel      end jobs or tasks that are not wanted any more
@@ -160,8 +160,12 @@ Examples:
   primus task 12 -o json";
 
 pub(super) const EXPLAIN: &str = "\
+Of the leader it says who that is, since when and why, and what would change it. Without one it ends with exit code 4.
+
 Examples:
-  primus explain 12.7";
+  primus explain 12.7
+  primus explain leader
+  primus explain leader -o json";
 
 pub(super) const LOGS: &str = "\
 Examples:

@@ -121,6 +121,15 @@ pub(crate) struct TaskArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct ExplainArgs {
+    /// A task, such as 12.7, or leader; 12 alone is the first task of job 12
+    #[arg(value_name = "ID", allow_negative_numbers = true)]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct LogsArgs {
     /// A task, such as 12.7, or a job, whose tasks come one after the other
     #[arg(value_name = "ID", allow_negative_numbers = true)]

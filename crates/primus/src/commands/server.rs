@@ -155,6 +155,8 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
         servers: Arc::new(settings.servers),
         handle,
         proxy: api::Proxy::new(settings.id),
+        algorithm: settings.plan.algorithm,
+        rank: settings.plan.rank,
         lease_us: settings.plan.lease_us,
         queue_max: settings.plan.limits.waiting,
         has_chaos: settings.chaos,

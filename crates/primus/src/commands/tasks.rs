@@ -1,4 +1,4 @@
-//! `primus jobs`, `primus tasks`, `primus task`, `primus explain`: what there is, and why it is so.
+//! `primus jobs`, `primus tasks`, `primus task`: what there is.
 
 use clap::ValueEnum;
 use serde_json::Value;
@@ -44,14 +44,6 @@ pub(super) fn tasks(args: &TasksArgs, format: Format) -> Result<Verdict, Failure
 pub(super) fn task(args: &TaskArgs, format: Format) -> Result<Verdict, Failure> {
     let task = get(&args.place, &task_path(&args.id)?, format)?;
     show(format, || tasks::task(&task), &task)?;
-    Ok(Verdict::Held)
-}
-
-/// Says why it is as it is.
-pub(super) fn explain(args: &TaskArgs, format: Format) -> Result<Verdict, Failure> {
-    let answer = get(&args.place, &format!("{}/explain", task_path(&args.id)?), format)?;
-    let sentence = answer["explanation"].as_str().ok_or_else(strange_answer)?;
-    show(format, || format!("{}\n", on_one_line(sentence)), &answer)?;
     Ok(Verdict::Held)
 }
 
