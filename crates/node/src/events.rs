@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::SystemTime;
 
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::watch;
 
 /// How many are kept.
@@ -59,6 +60,44 @@ pub enum Kind {
         /// Why.
         reason: String,
     },
+    /// A hook has run, or could not.
+    HookEnded {
+        /// Which: it is called after the events that it runs for.
+        hook: &'static str,
+        /// The number of the event that it ran for.
+        event: u64,
+        /// How it ended, in one word: `done`, `failed`, `timed_out`, `not_started` or `dropped`.
+        outcome: &'static str,
+        /// Its exit code, if it ended by itself.
+        code: Option<i32>,
+        /// The signal that ended it.
+        signal: Option<i32>,
+        /// Why it did not run.
+        error: Option<String>,
+        /// How long it took.
+        took_ms: f64,
+        /// The end of what it printed.
+        output: String,
+    },
+}
+
+impl Event {
+    /// As scripts and hooks see it: one object.
+    #[must_use]
+    pub fn object(&self) -> Value {
+        let mut object = serde_json::to_value(&self.kind).unwrap_or_default();
+        if let Some(fields) = object.as_object_mut() {
+            fields.insert("index".to_owned(), self.index.into());
+            fields.insert("time".to_owned(), text_of(self.time).into());
+        }
+        object
+    }
+}
+
+/// A point in time as RFC 3339, UTC, milliseconds.
+#[must_use]
+pub fn text_of(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time).map_or_else(|_| String::new(), |time| format!("{time:.3}"))
 }
 
 /// The last events of a server.
@@ -77,13 +116,13 @@ impl Default for History {
 impl History {
     /// Adds what has just happened.
     pub fn add(&self, kind: Kind) {
-        let index = *self.newest.borrow() + 1;
+        // Several threads add: whoever holds this gives the next number, and announces it.
         let mut events = self.events.lock().expect("nobody panics while holding this");
+        let index = *self.newest.borrow() + 1;
         if events.len() == EVENTS_MAX {
             events.pop_front();
         }
         events.push_back(Event { index, time: SystemTime::now(), kind });
-        drop(events);
         self.newest.send_replace(index);
     }
 

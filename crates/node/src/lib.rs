@@ -15,6 +15,7 @@ pub mod executor;
 pub mod farm;
 pub mod guarded;
 pub mod handle;
+pub mod hooks;
 pub mod links;
 pub mod load;
 pub mod meters;

@@ -25,8 +25,14 @@ pub struct Meters {
     /// Are there too few servers with room on their disks, so that nothing new would be acknowledged?
     pub disks_full: Flag,
     /// How often another server began to lead, by reason.
-    changes: Mutex<BTreeMap<&'static str, u64>>,
+    pub changes: Tally,
+    /// How many hooks ended, by how they did.
+    pub hooks: Tally,
 }
+
+/// How often what happened.
+#[derive(Debug, Default)]
+pub struct Tally(Mutex<BTreeMap<&'static str, u64>>);
 
 /// A number that grows.
 #[derive(Debug, Default)]
@@ -47,21 +53,22 @@ pub struct Histogram {
 }
 
 impl Meters {
-    /// Another server began to lead.
-    pub(crate) fn count_change(&self, reason: &'static str) {
-        *self.changes.lock().expect("nobody panics while holding this").entry(reason).or_default() += 1;
-    }
-
     /// Why a leader takes nothing new, if it does not.
     pub(crate) fn lack_of_room(&self) -> Option<Unable> {
         let own = self.disk_full.get().then_some(Unable::DiskFull);
         own.or_else(|| self.disks_full.get().then_some(Unable::DisksFull))
     }
+}
 
-    /// How often another server began to lead, by reason.
+impl Tally {
+    pub(crate) fn add(&self, what: &'static str) {
+        *self.0.lock().expect("nobody panics while holding this").entry(what).or_default() += 1;
+    }
+
+    /// All that has happened.
     #[must_use]
-    pub fn changes(&self) -> BTreeMap<&'static str, u64> {
-        self.changes.lock().expect("nobody panics while holding this").clone()
+    pub fn all(&self) -> BTreeMap<&'static str, u64> {
+        self.0.lock().expect("nobody panics while holding this").clone()
     }
 }
 

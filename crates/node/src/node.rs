@@ -602,7 +602,7 @@ impl Running {
             Some(leader) => {
                 let took = self.leaderless.take().map_or(Duration::ZERO, |since| since.elapsed());
                 let took_ms = took.as_secs_f64() * 1000.0;
-                self.meters.count_change(reason);
+                self.meters.changes.add(reason);
                 self.history.add(Kind::LeaderChanged { leader: leader.0, previous, term, reason, took_ms });
                 self.last_leader = Some(leader);
             }

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use primus_core::load::Score;
+pub(crate) use primus_node::events::text_of;
 use primus_node::handle::{Unable, View};
 use primus_replica::Role;
 use primus_server::transfer::Obstacle;
@@ -135,12 +136,7 @@ fn role_of(view: &View, is_self: bool, leads: bool) -> &'static str {
     }
 }
 
-/// A point in time as RFC 3339, UTC, milliseconds.
-pub(crate) fn text_of(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time).map_or_else(|_| String::new(), |time| format!("{time:.3}"))
-}
-
-/// The same, from milliseconds since 1970.
+/// A point in time as text, from milliseconds since 1970.
 pub(crate) fn time_text(time_ms: u64) -> String {
     text_of(SystemTime::UNIX_EPOCH + Duration::from_millis(time_ms))
 }

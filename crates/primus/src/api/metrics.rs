@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use axum::extract::State;
 use primus_node::handle::View;
-use primus_node::meters::{Histogram, Meters};
+use primus_node::meters::{Histogram, Meters, Tally};
 
 use super::routes::Context;
 
@@ -46,10 +46,9 @@ impl Page {
 
     fn counts(&mut self, view: &View, meters: &Meters) {
         self.counter("primus_suspicions_total", "How often a peer was suspected.", view.suspicions);
-        self.head("primus_leader_changes_total", "counter", "How often a server began to lead, by reason.");
-        for (reason, count) in meters.changes() {
-            self.line(&format!("primus_leader_changes_total{{reason=\"{reason}\"}}"), count as f64);
-        }
+        let what = "How often a server began to lead, by reason.";
+        self.tally("primus_leader_changes_total", "reason", what, &meters.changes);
+        self.tally("primus_hooks_total", "outcome", "How many hooks ended, by how they did.", &meters.hooks);
         self.counter("primus_messages_sent_total", "Messages to peers.", meters.sent.get());
         self.counter("primus_messages_received_total", "Messages from peers.", meters.received.get());
         let one_if = |is_so: bool| f64::from(u8::from(is_so));
@@ -71,6 +70,13 @@ impl Page {
     fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, "counter", help);
         self.line(name, value as f64);
+    }
+
+    fn tally(&mut self, name: &str, label: &str, help: &str, tally: &Tally) {
+        self.head(name, "counter", help);
+        for (what, count) in tally.all() {
+            self.line(&format!("{name}{{{label}=\"{what}\"}}"), count as f64);
+        }
     }
 
     fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {

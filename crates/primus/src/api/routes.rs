@@ -32,7 +32,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::answers::{Crew, LeaderAnswer, Problem, StatusAnswer, in_one_body, text_of};
+use super::answers::{Crew, LeaderAnswer, Problem, StatusAnswer, in_one_body};
 use super::proxy::{ANSWER_TIME, HERE, NOT_TAKEN, PASSED_ON, Proxy};
 use super::{bodies, explain, facts, import, jobs, metrics, output, sessions, tasks, workers};
 
@@ -437,14 +437,11 @@ async fn events(State(context): State<Context>, Query(After { after, follow }): 
 fn sent(
     events: impl Stream<Item = Event> + Send + 'static,
 ) -> Sse<impl Stream<Item = Result<ServerSentEvent, Infallible>>> {
-    Sse::new(events.map(|event| {
-        let mut body = serde_json::to_value(&event.kind).unwrap_or_default();
-        if let Some(fields) = body.as_object_mut() {
-            fields.insert("index".to_owned(), event.index.into());
-            fields.insert("time".to_owned(), text_of(event.time).into());
-        }
-        Ok(ServerSentEvent::default().id(event.index.to_string()).data(body.to_string()))
-    }))
+    Sse::new(
+        events.map(|event| {
+            Ok(ServerSentEvent::default().id(event.index.to_string()).data(event.object().to_string()))
+        }),
+    )
 }
 
 #[derive(Deserialize)]

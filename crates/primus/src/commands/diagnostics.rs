@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::api::text_of;
 use crate::args::LogFormat;
-use crate::output::failure::Failure;
+use crate::output::failure::{Failure, on_one_line};
 use crate::output::tasks::plain;
 
 /// How much somebody wants to hear.
@@ -123,6 +123,8 @@ const fn level_of(kind: &Kind) -> Level {
     match kind {
         Kind::LeaderChanged { .. } | Kind::LeaderLost { .. } => Level::Info,
         Kind::Suspected { .. } | Kind::LinkRefused { .. } => Level::Warn,
+        Kind::HookEnded { code: Some(0), .. } => Level::Debug,
+        Kind::HookEnded { .. } => Level::Warn,
     }
 }
 
@@ -135,7 +137,23 @@ fn words(kind: &Kind) -> String {
         Kind::LeaderLost { term, reason, .. } => format!("no leader term {term} {reason}"),
         Kind::Suspected { peer, reason } => format!("suspect {peer} {reason}"),
         Kind::LinkRefused { reason } => format!("link refused: {reason}"),
+        Kind::HookEnded { .. } => hook_sentence(&json!(kind)),
     }
+}
+
+/// How a hook ended, and the last line that it printed.
+pub(super) fn hook_sentence(event: &Value) -> String {
+    let (hook, ms) = (plain(&event["hook"]), event["took_ms"].as_f64().unwrap_or_default());
+    let how = match event["outcome"].as_str() {
+        Some("done") => format!("is done after {ms:.1} ms"),
+        Some("failed") if event["code"].is_null() => format!("was ended by signal {}", event["signal"]),
+        Some("failed") => format!("failed with exit code {} after {ms:.1} ms", event["code"]),
+        Some("timed_out") => format!("was ended after {ms:.1} ms: it took too long"),
+        _ => format!("did not run: {}", plain(&event["error"])),
+    };
+    let last_line = event["output"].as_str().and_then(|output| output.lines().last());
+    let words = last_line.map(|line| format!(": {}", on_one_line(line))).unwrap_or_default();
+    format!("hook {hook} {how}{words}")
 }
 
 #[cfg(test)]
@@ -143,6 +161,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn hooks_are_told_in_a_sentence_with_their_last_line() {
+        let common = json!({"hook": "leader_changed", "took_ms": 12.0, "output": "one\ntwo\n"});
+        for (facts, expected) in [
+            (json!({"outcome": "done", "code": 0}), "is done after 12.0 ms: two"),
+            (json!({"outcome": "failed", "code": 3}), "failed with exit code 3 after 12.0 ms: two"),
+            (json!({"outcome": "failed", "code": null, "signal": 9}), "was ended by signal 9: two"),
+            (json!({"outcome": "timed_out"}), "was ended after 12.0 ms: it took too long: two"),
+            (json!({"outcome": "not_started", "error": "x", "output": ""}), "did not run: x"),
+        ] {
+            let mut event = common.clone();
+            facts.as_object().into_iter().flatten().for_each(|(name, value)| event[name] = value.clone());
+            assert_eq!(hook_sentence(&event), format!("hook leader_changed {expected}"));
+        }
+    }
 
     #[test]
     fn a_line_tells_when_how_bad_who_and_what() {

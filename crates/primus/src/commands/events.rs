@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::diagnostics::hook_sentence;
 use super::{Verdict, refuse_to_draw, show};
 use crate::args::{EventsArgs, Format};
 use crate::client::Client;
@@ -107,7 +108,7 @@ fn text(event: &Value) -> String {
 fn sentence(event: &Value) -> String {
     let reason = event["reason"].as_str().unwrap_or("unknown");
     match (event["kind"].as_str(), &event["leader"]) {
-        (Some("leader_changed"), Value::Null) => {
+        (Some("leader_lost"), _) | (Some("leader_changed"), Value::Null) => {
             format!("no server leads any more in term {} ({reason})", event["term"])
         }
         (Some("leader_changed"), leader) => {
@@ -115,6 +116,7 @@ fn sentence(event: &Value) -> String {
         }
         (Some("suspected"), _) => format!("server {} is suspected ({reason})", event["peer"]),
         (Some("link_refused"), _) => format!("a link was refused: {reason}"),
+        (Some("hook_ended"), _) => hook_sentence(event),
         _ => other(event),
     }
 }
@@ -147,7 +149,7 @@ mod tests {
         let change = json!({"index": 41, "time": "T", "kind": "leader_changed", "leader": 2, "previous": 3, "term": 8,
             "reason": "link_lost", "took_ms": 4.1});
         assert_eq!(text(&change), "  41  T  server 2 leads in term 8 (link_lost), after server 3, in 4.1 ms\n");
-        let lost = json!({"kind": "leader_changed", "leader": null, "term": 8, "reason": "lost_quorum"});
+        let lost = json!({"kind": "leader_lost", "previous": 3, "term": 8, "reason": "lost_quorum"});
         assert_eq!(sentence(&lost), "no server leads any more in term 8 (lost_quorum)");
         assert_eq!(
             sentence(&json!({"kind": "suspected", "peer": 3, "reason": "silence"})),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primus_node::handle::{Handle, Request, View};
+use primus_node::hooks;
 use primus_node::load::Meter;
 use primus_node::node::{self, Config};
 use primus_node::store::{Identity, Opened, Store, WriteError};
@@ -86,6 +87,10 @@ impl Prepared {
         };
         let measured = handle.clone();
         meter.watch(move |load| measured.ask(Request::Load(load)));
+        if let Some(hook) = settings.hook.clone() {
+            let (history, meters) = (Arc::clone(&handle.history), Arc::clone(&handle.meters));
+            hooks::start(hook, settings.farm.clone(), settings.id, history, meters);
+        }
         work(settings.worker.clone(), diary);
         serve_api(settings, web, handle.clone(), diary);
         Ok((handle, serving))

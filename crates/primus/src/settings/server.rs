@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use primus_core::NodeId;
 use primus_core::load::Weights;
+use primus_node::hooks::Hook;
 use primus_node::load::Source;
 use primus_server::Plan;
 
@@ -42,6 +43,8 @@ pub(crate) struct ServerSettings {
     pub(crate) load: Source,
     pub(crate) weights: Weights,
     pub(crate) chaos: bool,
+    /// What it runs when a server begins to lead.
+    pub(crate) hook: Option<Hook>,
     /// The worker beside it, if it has slots.
     pub(crate) worker: Option<WorkerSettings>,
 }
@@ -109,6 +112,8 @@ impl Configuration {
             servers.iter().map(|(id, places)| (*id, places.address)).collect();
         let worker = WorkerSettings::new(layers, addresses.clone())?;
         let plan = rules::plan(layers, Plan::new(NodeId(layers.number("server.id")?), addresses))?;
+        let command = layers.command("hooks.leader_changed")?.to_vec();
+        let hook = Hook { command, timeout: layers.time("hooks.timeout")? };
         Some(ServerSettings {
             farm: layers.text("server.farm")?.to_owned(),
             id: plan.id,
@@ -120,6 +125,7 @@ impl Configuration {
             load: layers.source("load.source")?.clone(),
             weights: rules::weights(layers)?.ok()?,
             chaos: layers.truth("server.chaos")?,
+            hook: Some(hook).filter(|hook| !hook.command.is_empty()),
             worker: Some(worker).filter(|worker| worker.slots > 0),
         })
     }

@@ -11,7 +11,7 @@ use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::keys::{self, DOCUMENT_KEYS, DocumentKey, Key};
 use super::layers::{Layers, Origin, unknown};
-use super::value::{Complaint, Kind, Listed, Value, address, programs};
+use super::value::{Complaint, Kind, Listed, Value, address, command, programs};
 use crate::settings::quoted;
 
 /// The document's times are at most a day long, too.
@@ -122,7 +122,8 @@ fn of_kind(key: &Key, value: &DeValue<'_>) -> Result<Value, Complaint> {
         Kind::Number { .. } => value.is_integer(),
         Kind::Truth => value.is_bool(),
         Kind::Servers => return servers(value).map(Value::Servers),
-        Kind::Programs => return program_list(key, value).map(Value::Programs),
+        Kind::Programs => return texts(key, value).map(|names| Value::Programs(programs(names.into_iter()))),
+        Kind::Command => return command(texts(key, value)?.into_iter().map(str::to_owned).collect()),
         _ => value.is_str(),
     };
     if is_right {
@@ -133,12 +134,12 @@ fn of_kind(key: &Key, value: &DeValue<'_>) -> Result<Value, Complaint> {
     Err((format!("is {}", kind_of(value)), hint))
 }
 
-fn program_list(key: &Key, value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
+fn texts<'a>(key: &Key, value: &'a DeValue<'_>) -> Result<Vec<&'a str>, Complaint> {
     let last = key.name.rsplit('.').next().unwrap_or(key.name);
     let wrong = |what: &str| (what.to_owned(), format!("write it like {last} = {}", key.kind.example()));
     let list = value.as_array().ok_or_else(|| wrong(&format!("is {}", kind_of(value))))?;
-    let names: Option<Vec<&str>> = list.iter().map(|name| name.get_ref().as_str()).collect();
-    names.map(|names| programs(names.into_iter())).ok_or_else(|| wrong("holds something that is no text"))
+    let texts: Option<Vec<&str>> = list.iter().map(|text| text.get_ref().as_str()).collect();
+    texts.ok_or_else(|| wrong("holds something that is no text"))
 }
 
 fn servers(value: &DeValue<'_>) -> Result<Vec<Listed>, Complaint> {

@@ -258,6 +258,20 @@ pub(crate) const KEYS: &[Key] = &[
         about: "how many tasks are full load",
     },
     Key {
+        name: "hooks.leader_changed",
+        kind: Kind::Command,
+        fallback: Fallback::Is(""),
+        flag: None,
+        about: "a program and its arguments, run whenever a server begins to lead, with the event on its stdin",
+    },
+    Key {
+        name: "hooks.timeout",
+        kind: Kind::Time,
+        fallback: Fallback::Is("10s"),
+        flag: None,
+        about: "how long a hook may run; then it is ended",
+    },
+    Key {
         name: "worker.slots",
         kind: Kind::Number { least: 0, most: 4096 },
         fallback: Fallback::Depends("0 for a server, which then runs no tasks; one per processor for a worker"),

@@ -218,6 +218,10 @@ impl Layers {
         if let Some(Value::Programs(programs)) = self.value(name) { Some(programs) } else { None }
     }
 
+    pub(super) fn command(&self, name: &str) -> Option<&[String]> {
+        if let Some(Value::Command(words)) = self.value(name) { Some(words) } else { None }
+    }
+
     pub(super) fn servers(&self, name: &str) -> Option<&[Listed]> {
         if let Some(Value::Servers(servers)) = self.value(name) { Some(servers) } else { None }
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use primus_core::ledger::Limits;
 
@@ -114,6 +115,25 @@ fn what_nobody_says_is_as_the_machines_have_it() {
     let plan = settled("[server]\nid = 1").plan;
     let usual = Plan::new(plan.id, plan.servers.clone());
     assert_eq!(plan, Plan { preempt: Some(false), ..usual });
+}
+
+#[test]
+fn a_hook_is_a_program_with_arguments_or_a_mistake() {
+    let hook = |text: &str| settled(&format!("[server]\nid = 1\n[hooks]\n{text}")).hook;
+    assert_eq!(hook("timeout = \"2s\""), None);
+    let expected = Hook { command: vec!["notify".to_owned(), "a b".to_owned()], timeout: Duration::from_secs(10) };
+    assert_eq!(hook("leader_changed = [\"notify\", \"a b\"]"), Some(expected));
+    for (text, what) in [
+        ("[]", "is empty; give a program, "),
+        ("[\"\"]", "begins with '', which is no program's name or path; give a program, "),
+        ("[\"notify all\"]", "begins with 'notify all', which is no program's name or path; "),
+        ("[\"notify\", \"a\\u0000\"]", "holds a zero byte; "),
+        ("[1]", "holds something that is no text; write it like leader_changed = ["),
+        ("\"notify\"", "is a text; write it like leader_changed = ["),
+    ] {
+        let said = mistakes(&format!("[server]\nid = 1\n[hooks]\nleader_changed = {text}"));
+        assert!(said.starts_with(&format!("4: hooks.leader_changed {what}")), "{text}: {said}");
+    }
 }
 
 #[test]

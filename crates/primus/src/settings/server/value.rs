@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     Size,
     /// A list of programs.
     Programs,
+    /// A program and its arguments; nothing at all is no command.
+    Command,
 }
 
 /// A value that is right by itself.
@@ -48,6 +50,7 @@ pub(crate) enum Value {
     Servers(Vec<Listed>),
     Size(u64),
     Programs(Vec<String>),
+    Command(Vec<String>),
 }
 
 /// A server in a list.
@@ -82,6 +85,8 @@ impl Kind {
             Self::Servers => servers(text).map(Value::Servers),
             Self::Size => size(text).map(Value::Size).ok_or_else(|| wrong(self.rule())),
             Self::Programs => Ok(Value::Programs(programs(text.split(',')))),
+            Self::Command if text.trim().is_empty() => Ok(Value::Command(Vec::new())),
+            Self::Command => command(text.split_whitespace().map(str::to_owned).collect()),
         }
     }
 
@@ -99,6 +104,7 @@ impl Kind {
             Self::Servers => "ID@ADDRESS[/API],…",
             Self::Size => "SIZE",
             Self::Programs => "PROGRAM,…",
+            Self::Command => "COMMAND",
         }
     }
 
@@ -117,6 +123,7 @@ impl Kind {
             Self::Servers => "write it like 1@127.0.0.1:7460,2@127.0.0.1:7470".to_owned(),
             Self::Size => "write it like 64KiB, 10MiB or 1GiB".to_owned(),
             Self::Programs => "write programs as they are submitted, or * for all".to_owned(),
+            Self::Command => "give a program, by name or path, and then its arguments one by one".to_owned(),
         }
     }
 
@@ -127,6 +134,7 @@ impl Kind {
             Self::Truth => return "true".to_owned(),
             Self::Servers => return "[{ id = 1, address = \"127.0.0.1:7460\" }]".to_owned(),
             Self::Programs => return "[\"make\", \"/usr/bin/env\"]".to_owned(),
+            Self::Command => return "[\"/usr/local/bin/notify\", \"--all\"]".to_owned(),
             Self::Choice(words) => words[0],
             Self::Time => "25ms",
             Self::Address => "127.0.0.1:7460",
@@ -152,6 +160,21 @@ fn size(text: &str) -> Option<u64> {
 /// Names without what people put around them.
 pub(super) fn programs<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     names.map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// A program that can be one, and its arguments. Whether it is there shows when it runs.
+pub(super) fn command(words: Vec<String>) -> Result<Value, Complaint> {
+    let wrong = |what: String| Err((what, Kind::Command.rule()));
+    let Some(program) = words.first() else { return wrong("is empty".to_owned()) };
+    let is_path = program.contains('/') && !program.ends_with('/');
+    let is_name = !program.is_empty() && !program.contains(|c: char| c == '/' || c.is_whitespace());
+    if !is_path && !is_name {
+        return wrong(format!("begins with {}, which is no program's name or path", quoted(program)));
+    }
+    if words.iter().any(|word| word.contains('\0')) {
+        return wrong("holds a zero byte".to_owned());
+    }
+    Ok(Value::Command(words))
 }
 
 /// An address that others can dial.
@@ -188,7 +211,7 @@ impl Value {
             Self::Number(number) => json!(number),
             Self::Truth(truth) => json!(truth),
             Self::Servers(servers) => servers.iter().map(Listed::json).collect(),
-            Self::Programs(programs) => json!(programs),
+            Self::Programs(words) | Self::Command(words) => json!(words),
             _ => Json::from(self.to_string()),
         }
     }
@@ -215,6 +238,7 @@ impl fmt::Display for Value {
             }
             Self::Size(bytes) => f.write_str(&size_text(*bytes)),
             Self::Programs(programs) => f.write_str(&programs.join(",")),
+            Self::Command(words) => f.write_str(&words.join(" ")),
         }
     }
 }
@@ -285,6 +309,10 @@ mod tests {
             (Kind::Size, "10", None),
             (Kind::Size, "99999999999GiB", None),
             (Kind::Programs, "make, /bin/true,", Some("make,/bin/true")),
+            (Kind::Command, "", Some("")),
+            (Kind::Command, " notify  --all", Some("notify --all")),
+            (Kind::Command, "./hooks/notify", Some("./hooks/notify")),
+            (Kind::Command, "hooks/ all", None),
         ] {
             assert_eq!(kind.read(text).ok().map(|value| value.to_string()).as_deref(), expected, "{kind:?} {text}");
         }
