@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use primus_core::NodeId;
 use primus_core::election::bully::{self, Bully};
 use primus_core::election::ring::{self, Ring};
 use primus_core::election::{Command, Election, MessageKind, NoRecord, Notice, Timer};
 use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::{NodeId, Round};
 
 /// The election of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -15,6 +15,17 @@ pub enum AnyElection {
     Bully(Bully),
     /// A token goes round.
     Ring(Ring),
+}
+
+impl AnyElection {
+    /// The latest election that this server knows of.
+    #[must_use]
+    pub const fn round(&self) -> Round {
+        match self {
+            Self::Bully(bully) => bully.round(),
+            Self::Ring(ring) => ring.round(),
+        }
+    }
 }
 
 /// What either says. The two never meet: all servers of a cluster use the same.

@@ -1,14 +1,16 @@
 //! What a server is made of, composed into machines: routing only, no protocol of its own.
 //!
-//! [`control`] is the part that must never be late: election, replica and suspicion. [`plan`] puts a server together from
-//! what people configure.
+//! [`control`] is the part that must never be late: election, replica and suspicion. [`groups`] holds elections
+//! beside it that no quorum ratifies. [`plan`] puts a server together from what people configure.
 
 pub mod any_election;
 pub mod control;
+pub mod groups;
 pub mod plan;
 pub mod record;
 pub mod register;
 pub mod transfer;
+pub mod words;
 
 pub use control::{Control, Reason};
 pub use plan::{Plan, Server};

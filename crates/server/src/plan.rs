@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use primus_core::NodeId;
 use primus_core::detector;
-use primus_core::election::Algorithm;
 use primus_core::election::bully::{self, Bully};
 use primus_core::election::ring::{self, Ring, Winner};
+use primus_core::election::{Algorithm, Reminders};
 use primus_core::farm::assign::Rule;
 use primus_core::handover;
 use primus_core::ledger::Limits;
@@ -19,6 +19,7 @@ use primus_replica::replica::{Replica, Settings};
 
 use crate::any_election::AnyElection;
 use crate::control::{Control, Times};
+use crate::groups::{GroupPlan, Groups};
 
 /// A server's control part, as it runs.
 pub type Server = Control<AnyElection>;
@@ -52,7 +53,12 @@ pub struct Plan {
     pub limits: Limits,
     /// After how many entries the log is cut short. Half as many stay in memory for servers that are a little late.
     pub snapshot_every: u64,
+    /// Further elections, by name.
+    pub groups: Vec<GroupPlan>,
 }
+
+/// In a group nobody ratifies a leader, so it repeats its announcement for those who missed it.
+const REMINDERS: Reminders = Reminders { every: Delay::exactly_ms(1000), silence: Delay::exactly_ms(5000) };
 
 impl Plan {
     /// A plan with the usual times.
@@ -72,6 +78,7 @@ impl Plan {
             lease_us: primus_core::lease::LEASE_US,
             limits: Limits::default(),
             snapshot_every: 10_000,
+            groups: Vec::new(),
         }
     }
 
@@ -84,11 +91,40 @@ impl Plan {
     /// The election of this server.
     #[must_use]
     pub fn election(&self) -> AnyElection {
+        self.election_with(None)
+    }
+
+    /// The further elections of this server.
+    #[must_use]
+    pub fn elections(&self) -> Groups {
+        let peers = self.servers.keys().copied().filter(|peer| *peer != self.id);
+        let groups = self.groups.iter().map(|group| (group.clone(), self.election_of(group)));
+        Groups::new(self.id, peers, self.silence, groups)
+    }
+
+    /// The election of a group, if this server is a member. It has the cluster's times, and ranks of its own.
+    fn election_of(&self, group: &GroupPlan) -> Option<AnyElection> {
+        let servers = self.servers.iter().filter(|(id, _)| group.members.contains(*id));
+        let members = Self {
+            servers: servers.map(|(id, at)| (*id, *at)).collect(),
+            algorithm: group.algorithm,
+            rank: group.rank,
+            preempt: None,
+            ..self.clone()
+        };
+        group.members.contains(&self.id).then(|| members.election_with(Some(REMINDERS)))
+    }
+
+    fn election_with(&self, reminders: Option<Reminders>) -> AnyElection {
         match self.algorithm {
-            Algorithm::Bully => AnyElection::Bully(Bully::new(self.id, Arc::new(self.bully_rules()))),
+            Algorithm::Bully => {
+                let rules = self.bully_rules(reminders);
+                AnyElection::Bully(Bully::new(self.id, Arc::new(rules)))
+            }
             Algorithm::Ring => {
                 let members: Arc<[NodeId]> = self.servers.keys().copied().collect();
-                AnyElection::Ring(Ring::new(self.place(), members, Arc::new(self.ring_rules())))
+                let rules = self.ring_rules(reminders);
+                AnyElection::Ring(Ring::new(self.place(), members, Arc::new(rules)))
             }
         }
     }
@@ -106,7 +142,7 @@ impl Plan {
         }
     }
 
-    fn bully_rules(&self) -> bully::Rules {
+    fn bully_rules(&self, reminders: Option<Reminders>) -> bully::Rules {
         let ids = self.servers.keys().copied();
         let mut rules = match self.rank {
             RankBy::Id => bully::Rules::by_id(ids),
@@ -119,13 +155,15 @@ impl Plan {
         rules.startup = Delay::between_ms(50, 100);
         rules.answers = self.answers;
         rules.victory = self.victory;
+        rules.reminders = reminders;
         rules
     }
 
-    fn ring_rules(&self) -> ring::Rules {
+    fn ring_rules(&self, reminders: Option<Reminders>) -> ring::Rules {
         let mut rules = ring::Rules::new(Winner::Highest, self.servers.len());
         rules.preempt = self.preempt.unwrap_or(rules.preempt);
         rules.startup = Delay::between_ms(50, 100);
+        rules.reminders = reminders;
         rules
     }
 

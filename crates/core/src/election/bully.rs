@@ -213,6 +213,12 @@ impl Bully {
         }
     }
 
+    /// The latest election that this node knows of.
+    #[must_use]
+    pub const fn round(&self) -> Round {
+        self.round
+    }
+
     fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
         match command {
             Command::Boot => self.armed.set(Timer::Startup, self.rules.startup, out),
