@@ -26,7 +26,19 @@ struct Stage {
     /// They take no step; what is for them waits.
     frozen: BTreeSet<u64>,
     cut: BTreeSet<(u64, u64)>,
+    /// What makes messages late and lost, if anything does.
+    weather: Option<Chance>,
     notices: Vec<(u64, Notice)>,
+}
+
+/// Chance that a seed gives again: a linear congruential generator is enough for choosing what goes wrong.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
 }
 
 fn group(name: &str, algorithm: Algorithm, rank: RankBy, members: &[u64]) -> GroupPlan {
@@ -49,6 +61,7 @@ impl Stage {
             sent: 0,
             frozen: BTreeSet::new(),
             cut: BTreeSet::new(),
+            weather: None,
             notices: Vec::new(),
         };
         (1..=count).for_each(|id| stage.step(id, Input::Command(Command::Boot)));
@@ -69,7 +82,11 @@ impl Stage {
         match output {
             Output::Send { to, message } => {
                 self.sent += 1;
-                self.under_way.insert((self.now_us + TRAVEL_US, self.sent), (id, to.0, message));
+                let late_us = self.weather.as_mut().map_or(0, |weather| weather.below(20_000));
+                if self.weather.as_mut().is_none_or(|weather| weather.below(10) > 0) {
+                    let due_us = self.now_us + TRAVEL_US + late_us;
+                    self.under_way.insert((due_us, self.sent), (id, to.0, message));
+                }
             }
             // Whoever has the lower id is the first, so that everything is the same every time.
             Output::Set { timer, delay } => {
@@ -295,4 +312,59 @@ fn what_no_member_would_say_changes_nothing() {
     }
     assert_eq!((stage.sent, stage.changes()), (sent, vec![]));
     assert!(before.views().eq(stage.servers[&3].views()));
+}
+
+/// Servers die and come back, freeze and thaw, are cut off and mended, and every tenth message is lost.
+fn go_wrong(stage: &mut Stage, count: u64, plans: &[GroupPlan], chance: &mut Chance) {
+    let id = 1 + chance.below(count);
+    match chance.below(6) {
+        0 if stage.servers.contains_key(&id) => stage.kill(id),
+        0 | 1 if !stage.servers.contains_key(&id) => stage.start(id, server(id, count, plans)),
+        2 => _ = stage.frozen.insert(id),
+        3 => _ = stage.frozen.remove(&id),
+        4 => stage.cut_off(id),
+        5 => stage.cut.retain(|(from, to)| ![*from, *to].contains(&id)),
+        _ => {}
+    }
+    stage.pass(chance.below(1_500_000));
+}
+
+/// Nothing goes wrong any more.
+fn heal(stage: &mut Stage, count: u64, plans: &[GroupPlan]) {
+    stage.weather = None;
+    stage.frozen.clear();
+    stage.cut.clear();
+    for id in 1..=count {
+        if !stage.servers.contains_key(&id) {
+            stage.start(id, server(id, count, plans));
+        }
+    }
+}
+
+#[test]
+fn whatever_went_wrong_all_agree_on_the_best_once_it_is_over() {
+    let everybody: Vec<u64> = (1..=5).collect();
+    let plans = [
+        group("address", Algorithm::Bully, RankBy::Address, &everybody),
+        group("load", Algorithm::Bully, RankBy::Load, &everybody),
+        group("pair", Algorithm::Ring, RankBy::Id, &[2, 4]),
+        group("ring", Algorithm::Ring, RankBy::Id, &everybody),
+    ];
+    for seed in 0..40 {
+        let mut stage = Stage::new(5, &plans);
+        let mut chance = Chance(seed);
+        stage.weather = Some(Chance(!seed));
+        (0..30).for_each(|_| go_wrong(&mut stage, 5, &plans, &mut chance));
+        heal(&mut stage, 5, &plans);
+        stage.pass(10 * SECOND_US);
+        for (name, best) in [("address", 5), ("pair", 4), ("ring", 5)] {
+            let leaders = stage.leaders(name);
+            assert!(leaders.iter().all(|(_, leader)| *leader == Some(best)), "seed {seed}: {name} {leaders:?}");
+        }
+        let leaders = stage.leaders("load");
+        assert!(leaders.iter().all(|(_, leader)| *leader == leaders[0].1), "seed {seed}: {leaders:?}");
+        stage.changes();
+        stage.pass(10 * SECOND_US);
+        assert_eq!(stage.changes(), [], "seed {seed}: it stays so");
+    }
 }
