@@ -4,13 +4,12 @@
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use primus_core::NodeId;
-use primus_server::any_election;
-use primus_server::control::Message;
+use primus_server::words::Words;
 use primus_wire::native::{self, Answer, Greeting, Parcel};
 use primus_wire::work::{FromWorker, Reader, ToWorker};
 
 /// What servers say to each other.
-type Said = Parcel<Message<any_election::Message>>;
+type Said = Parcel<Words>;
 
 fuzz_target!(|bytes: &[u8]| {
     let arrived = || BytesMut::from(bytes);

@@ -48,6 +48,17 @@ pub enum Kind {
         /// Why.
         reason: &'static str,
     },
+    /// Another server leads a group.
+    GroupLeaderChanged {
+        /// Which group.
+        group: String,
+        /// Who leads it now.
+        leader: u64,
+        /// Who led it before.
+        previous: Option<u64>,
+        /// Why.
+        reason: &'static str,
+    },
     /// A peer is suspected.
     Suspected {
         /// Who.

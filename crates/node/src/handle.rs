@@ -17,6 +17,7 @@ use primus_server::transfer::Obstacle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cuts::Cuts;
+use crate::elections::ElectedGroups;
 use crate::events::History;
 use crate::farm::FarmHandle;
 use crate::meters::Meters;
@@ -148,6 +149,8 @@ pub struct Handle {
     pub meters: Arc<Meters>,
     /// Its tasks.
     pub farm: FarmHandle,
+    /// Who leads further groups, as far as this server knows; changes are announced.
+    pub elected: watch::Receiver<ElectedGroups>,
 }
 
 impl Handle {

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod companion;
 pub mod cuts;
 pub mod disk;
+pub mod elections;
 mod entering;
 pub mod events;
 pub mod executor;

@@ -15,17 +15,18 @@ use primus_core::machine::{Input, Machine, Outbox, Output, Token};
 use primus_replica::message::{Entry, Record, Snapshot};
 use primus_replica::replica::Refusal;
 use primus_replica::{Consensus, Role, Term};
-use primus_server::any_election;
 use primus_server::control::{Command, Message, Notice, Reason, Timer};
 use primus_server::record::{self, Content};
 use primus_server::register::{Proposal, Register};
-use primus_server::{Plan, Server};
+use primus_server::words::Words;
+use primus_server::{Plan, Server, groups};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use crate::disk::{self, Disk};
+use crate::elections::{self, Elections};
 use crate::entering::Entering;
 use crate::events::{History, Kind};
 use crate::farm::{self, FarmHandle, Told, Wish};
@@ -37,7 +38,7 @@ use crate::reads::{Read, Reads};
 use crate::store::{Opened, StoreId, WriteError};
 use crate::timers::{Timers, drawn};
 
-type Words = Message<any_election::Message>;
+type ControlWords = <Server as Machine>::Message;
 
 /// How many inputs are taken before timers are looked at, at most.
 const INPUTS_MAX: usize = 1024;
@@ -76,8 +77,8 @@ pub async fn run(
     let (mut running, farm) = Running::new(config, listener, opened, incarnation, requests.clone());
     let history = Arc::clone(&running.history);
     let (numbers, meters) = (Arc::default(), Arc::clone(&running.meters));
-    let view = running.view.subscribe();
-    _ = ready.send(Handle { requests, origin: incarnation, numbers, view, history, meters, farm });
+    let (view, elected) = (running.view.subscribe(), running.elections.elected());
+    _ = ready.send(Handle { requests, origin: incarnation, numbers, view, history, meters, farm, elected });
     running.step(Input::Command(Command::Boot));
     running.flush();
     running.turn(received).await
@@ -99,19 +100,21 @@ struct Running {
     /// leads to: the order of writes depends on it.
     inputs: VecDeque<Input<Server>>,
     is_stepping: bool,
-    links: Links<Words>,
+    links: Arc<Links<Words>>,
     link_events: mpsc::UnboundedReceiver<LinkEvent<Words>>,
     disk: Disk,
     /// What this turn has for the disk, so that it shares one fsync.
     unwritten: Vec<Record>,
     unwritten_token: Option<Token>,
     /// Messages that wait for the disk.
-    waiting: Vec<(Token, NodeId, Words)>,
+    waiting: Vec<(Token, NodeId, ControlWords)>,
     timers: Timers<Timer>,
     register: Register,
     /// How the farm's thread is told what the log says, and what it wants.
     farm: mpsc::UnboundedSender<Told>,
     wishes: mpsc::UnboundedReceiver<Wish>,
+    /// The thread of further elections.
+    elections: Elections,
     /// What the farm wants to write.
     entering: Entering,
     /// The term in which this server leads, until it has applied its own first entry of that term.
@@ -172,6 +175,9 @@ impl Running {
         let meters = Arc::<Meters>::default();
         let farm = farm::start(identity.clone(), &config.plan, requests, Arc::clone(&history), Arc::clone(&meters));
         let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.callers);
+        let links = Arc::new(links);
+        let elections =
+            elections::start(&config.plan, Arc::clone(&links), Arc::clone(&history), Arc::clone(&meters));
         let (register, applied) = restored(&opened.records, &farm.told);
         let server = config.plan.server(opened.records);
         let state = first_view(&config.plan, &server, applied);
@@ -193,6 +199,7 @@ impl Running {
             register,
             farm: farm.told,
             wishes: farm.wishes,
+            elections,
             entering: Entering::default(),
             accession: None,
             applied_term: 0,
@@ -321,25 +328,33 @@ impl Running {
 
     fn on_link(&mut self, event: LinkEvent<Words>) {
         match event {
-            LinkEvent::Message(from, message) => {
-                self.meters.received.add(1);
-                self.step(Input::Message { from, message });
-            }
+            LinkEvent::Message(from, words) => self.on_words(from, words),
             // On its way to the disk before any vote that this peer might ask for.
             LinkEvent::Met(peer, Peer { store, .. }) => self.disk.remember(peer, StoreId(store)),
             LinkEvent::Up(peer) => {
                 self.mark(peer, true);
                 self.step(Input::LinkUp(peer));
+                self.elections.tell(Input::LinkUp(peer));
             }
             LinkEvent::Down(peer) => {
                 self.mark(peer, false);
                 self.step(Input::LinkDown(peer));
+                self.elections.tell(Input::LinkDown(peer));
             }
             LinkEvent::Gone(peer) => {
                 self.mark(peer, false);
                 self.step(Input::Command(Command::Gone(peer)));
+                self.elections.tell(Input::Command(groups::Command::Gone(peer)));
             }
             LinkEvent::Refused(reason) => self.history.add(Kind::LinkRefused { reason }),
+        }
+    }
+
+    fn on_words(&mut self, from: NodeId, words: Words) {
+        self.meters.received.add(1);
+        match words {
+            Words::Control(message) => self.step(Input::Message { from, message }),
+            Words::Groups(message) => self.elections.tell(Input::Message { from, message }),
         }
     }
 
@@ -403,6 +418,7 @@ impl Running {
         self.is_full = self.meters.disk_full.get();
         self.state.load = Load { score, is_disk_full: self.is_full, ..self.measured };
         self.step(Input::Command(Command::Load(self.state.load)));
+        self.elections.tell(Input::Command(groups::Command::Score(score)));
     }
 
     /// A server whose disk is full says so at once, because the leader must know whether a majority can write. It takes
@@ -485,9 +501,9 @@ impl Running {
         self.step(Input::Command(Command::Read(number)));
     }
 
-    fn send(&self, to: NodeId, message: Words) {
+    fn send(&self, to: NodeId, message: ControlWords) {
         self.meters.sent.add(1);
-        self.links.send(to, message);
+        self.links.send(to, Words::Control(message));
     }
 
     fn write(&mut self, token: Token, records: Vec<Record>) {
@@ -499,7 +515,7 @@ impl Running {
     }
 
     /// What waits already need not wait twice: a full disk keeps everything waiting for long.
-    fn wait(&mut self, message: (Token, NodeId, Words)) {
+    fn wait(&mut self, message: (Token, NodeId, ControlWords)) {
         if self.waiting.len() < WAITING_MAX && self.waiting.last() != Some(&message) {
             self.waiting.push(message);
         }
@@ -688,7 +704,7 @@ impl Running {
 impl links::Words for Words {
     fn unload(&mut self) -> Option<Bytes> {
         match self {
-            Message::Replica(message) => {
+            Self::Control(Message::Replica(message)) => {
                 message.snapshot.as_mut().map(|snapshot| std::mem::take(&mut snapshot.data))
             }
             _ => None,
@@ -696,7 +712,7 @@ impl links::Words for Words {
     }
 
     fn load(&mut self, cargo: Bytes) {
-        if let Message::Replica(message) = self
+        if let Self::Control(Message::Replica(message)) = self
             && let Some(snapshot) = &mut message.snapshot
         {
             snapshot.data = cargo;

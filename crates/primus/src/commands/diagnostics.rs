@@ -121,7 +121,7 @@ fn note(server: u64, event: &Event) -> Note {
 
 const fn level_of(kind: &Kind) -> Level {
     match kind {
-        Kind::LeaderChanged { .. } | Kind::LeaderLost { .. } => Level::Info,
+        Kind::LeaderChanged { .. } | Kind::LeaderLost { .. } | Kind::GroupLeaderChanged { .. } => Level::Info,
         Kind::Suspected { .. } | Kind::LinkRefused { .. } => Level::Warn,
         Kind::HookEnded { code: Some(0), .. } => Level::Debug,
         Kind::HookEnded { .. } => Level::Warn,
@@ -135,6 +135,7 @@ fn words(kind: &Kind) -> String {
             format!("leader {leader} term {term} {reason}, {took_ms:.1} ms without one")
         }
         Kind::LeaderLost { term, reason, .. } => format!("no leader term {term} {reason}"),
+        Kind::GroupLeaderChanged { group, leader, reason, .. } => format!("{group} leader {leader} {reason}"),
         Kind::Suspected { peer, reason } => format!("suspect {peer} {reason}"),
         Kind::LinkRefused { reason } => format!("link refused: {reason}"),
         Kind::HookEnded { .. } => hook_sentence(&json!(kind)),

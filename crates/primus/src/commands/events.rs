@@ -114,6 +114,10 @@ fn sentence(event: &Value) -> String {
         (Some("leader_changed"), leader) => {
             format!("server {leader} leads in term {} ({reason}){}", event["term"], before(event))
         }
+        (Some("group_leader_changed"), leader) => {
+            let group = event["group"].as_str().unwrap_or("unknown");
+            format!("server {leader} leads group {group} ({reason}){}", before(event))
+        }
         (Some("suspected"), _) => format!("server {} is suspected ({reason})", event["peer"]),
         (Some("link_refused"), _) => format!("a link was refused: {reason}"),
         (Some("hook_ended"), _) => hook_sentence(event),
@@ -151,6 +155,8 @@ mod tests {
         assert_eq!(text(&change), "  41  T  server 2 leads in term 8 (link_lost), after server 3, in 4.1 ms\n");
         let lost = json!({"kind": "leader_lost", "previous": 3, "term": 8, "reason": "lost_quorum"});
         assert_eq!(sentence(&lost), "no server leads any more in term 8 (lost_quorum)");
+        let group = json!({"kind": "group_leader_changed", "group": "router", "leader": 2, "previous": 3, "reason": "rank"});
+        assert_eq!(sentence(&group), "server 2 leads group router (rank), after server 3");
         assert_eq!(
             sentence(&json!({"kind": "suspected", "peer": 3, "reason": "silence"})),
             "server 3 is suspected (silence)"

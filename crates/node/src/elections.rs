@@ -1,0 +1,208 @@
+//! The thread of a server's further elections: where the machine of its groups meets links and a clock.
+//!
+//! It has a thread of its own, because control must never be late, however many groups there are: control passes on what it
+//! hears, unread, and what groups say goes to the links from here. A server without groups has no such thread.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::{NodeId, Round};
+use primus_server::groups::{Command, GroupPlan, Groups, Notice, Said, Timer};
+use primus_server::words::Words;
+use primus_server::{Plan, Reason};
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use crate::events::{History, Kind};
+use crate::links::Links;
+use crate::meters::Meters;
+use crate::timers::{Timers, drawn};
+
+/// How many inputs may wait for the thread. What does not fit is lost, as on a link: elections repeat what matters, and
+/// whoever was not heard to die is soon found to be silent.
+const INPUTS_MAX: usize = 4096;
+
+/// Groups by name.
+pub type ElectedGroups = BTreeMap<String, Elected>;
+
+/// A group that elects its leader without a quorum, as one server sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elected {
+    /// Who leads it.
+    pub leader: Option<NodeId>,
+    /// In which round of its elections that was decided. A round is no term: nobody ratifies it.
+    pub round: Round,
+    /// Since when.
+    pub since: SystemTime,
+    /// Why.
+    pub reason: Reason,
+    /// Who takes part.
+    pub members: BTreeSet<NodeId>,
+}
+
+/// How the control thread talks to this one.
+#[derive(Debug)]
+pub(crate) struct Elections {
+    inputs: Option<mpsc::Sender<Input<Groups>>>,
+    elected: watch::Receiver<ElectedGroups>,
+}
+
+impl Elections {
+    /// Passes on what has happened, if there are groups.
+    pub(crate) fn tell(&self, input: Input<Groups>) {
+        if let Some(inputs) = &self.inputs {
+            _ = inputs.try_send(input);
+        }
+    }
+
+    /// Who leads, from now on.
+    pub(crate) fn elected(&self) -> watch::Receiver<ElectedGroups> {
+        self.elected.clone()
+    }
+}
+
+/// Starts the thread, if there are groups. It ends when nobody tells it anything any more.
+///
+/// # Panics
+/// If the system gives no thread.
+pub(crate) fn start(
+    plan: &Plan,
+    links: Arc<Links<Words>>,
+    history: Arc<History>,
+    meters: Arc<Meters>,
+) -> Elections {
+    let groups = plan.elections();
+    let seen: ElectedGroups =
+        groups.views().map(|(group, ..)| (group.name.clone(), Elected::unknown(group))).collect();
+    let has_groups = !seen.is_empty();
+    let (sender, elected) = watch::channel(seen);
+    let (inputs, received) = mpsc::channel(INPUTS_MAX);
+    let running = Running {
+        groups,
+        started: Instant::now(),
+        outbox: Outbox::new(),
+        timers: Timers::default(),
+        links,
+        down: BTreeSet::new(),
+        elected: sender,
+        history,
+        meters,
+    };
+    if has_groups {
+        let running = move || {
+            let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
+            // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
+            runtime.block_on(async { _ = tokio::spawn(running.turn(received)).await });
+        };
+        thread::Builder::new().name("groups".to_owned()).spawn(running).expect("the system gives a thread");
+    }
+    Elections { inputs: has_groups.then_some(inputs), elected }
+}
+
+/// The loop's state.
+struct Running {
+    groups: Groups,
+    started: Instant,
+    outbox: Outbox<Groups>,
+    timers: Timers<Timer>,
+    links: Arc<Links<Words>>,
+    /// Nothing is said to these: by the time that they are back it would be old.
+    down: BTreeSet<NodeId>,
+    elected: watch::Sender<ElectedGroups>,
+    history: Arc<History>,
+    meters: Arc<Meters>,
+}
+
+impl Running {
+    async fn turn(mut self, mut inputs: mpsc::Receiver<Input<Groups>>) {
+        self.step(Input::Command(Command::Boot));
+        loop {
+            let due = self.timers.next().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            tokio::select! {
+                biased;
+                input = inputs.recv() => match input {
+                    Some(input) => self.take(input),
+                    None => return,
+                },
+                () = sleep_until(due) => {}
+            }
+            // What has arrived counts before the clock: nobody is silent whose words have not been read yet.
+            for _ in 0..INPUTS_MAX {
+                let Ok(input) = inputs.try_recv() else { break };
+                self.take(input);
+            }
+            let now = Instant::now();
+            while let Some((_, timer)) = self.timers.take_due(now) {
+                self.step(Input::Timer(timer));
+            }
+        }
+    }
+
+    fn take(&mut self, input: Input<Groups>) {
+        match input {
+            Input::LinkUp(peer) => _ = self.down.remove(&peer),
+            Input::LinkDown(peer) | Input::Command(Command::Gone(peer)) => _ = self.down.insert(peer),
+            _ => {}
+        }
+        self.step(input);
+    }
+
+    fn step(&mut self, input: Input<Groups>) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        self.groups.at(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX));
+        self.groups.step(input, &mut outbox);
+        outbox.drain().for_each(|output| self.carry_out(output));
+        self.outbox = outbox;
+    }
+
+    fn carry_out(&mut self, output: Output<Groups>) {
+        match output {
+            Output::Send { to, message } => self.send(to, message),
+            Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
+            Output::Cancel(timer) => self.timers.cancel(timer),
+            Output::Notify(notice) => self.on_notice(notice),
+            Output::Ignore(_) => {}
+            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("groups keep nothing on disk"),
+        }
+    }
+
+    fn send(&self, to: NodeId, said: Said) {
+        if !self.down.contains(&to) {
+            self.meters.sent.add(1);
+            self.links.send(to, Words::Groups(said));
+        }
+    }
+
+    fn on_notice(&self, notice: Notice) {
+        let Notice { group, leader, round, previous, reason } = notice;
+        self.elected.send_modify(|seen| {
+            if let Some(elected) = seen.get_mut(&group) {
+                elected.learn(leader, round, reason);
+            }
+        });
+        if let Some(leader) = leader.filter(|leader| Some(*leader) != previous) {
+            let (previous, reason) = (previous.map(|previous| previous.0), reason.name());
+            self.history.add(Kind::GroupLeaderChanged { group, leader: leader.0, previous, reason });
+        }
+    }
+}
+
+impl Elected {
+    /// A group before its first election.
+    fn unknown(group: &GroupPlan) -> Self {
+        let (since, members) = (SystemTime::now(), group.members.clone());
+        Self { leader: None, round: Round::UNKNOWN, since, reason: Reason::Start, members }
+    }
+
+    fn learn(&mut self, leader: Option<NodeId>, round: Round, reason: Reason) {
+        if self.leader != leader {
+            self.since = SystemTime::now();
+            self.reason = reason;
+        }
+        (self.leader, self.round) = (leader, round);
+    }
+}
