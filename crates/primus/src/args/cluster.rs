@@ -35,6 +35,9 @@ pub(crate) struct UpArgs {
     /// Which server should lead: the least loaded, the highest id or the greatest address [default: load; id for a ring]
     #[arg(long, value_enum, value_name = "RANK")]
     pub(crate) rank: Option<RankedBy>,
+    /// A further group in which the servers, all or those after @, elect a leader without a quorum; may be repeated
+    #[arg(long = "group", value_name = "NAME[=ALGORITHM[:RANK]][@ID+ID]", allow_hyphen_values = true)]
+    pub(crate) groups: Vec<String>,
     /// The name of the farm [default: local, or as --dir says]
     #[arg(long, value_name = "NAME")]
     pub(crate) farm: Option<String>,

@@ -5,6 +5,7 @@
 
 mod cluster;
 mod file;
+pub(crate) mod groups;
 pub(crate) mod keys;
 pub(crate) mod layers;
 mod rules;
@@ -64,6 +65,7 @@ impl Configuration {
         rules::derive(&mut layers);
         worker::derive_beside_server(&mut layers);
         let servers = cluster::servers(&mut layers);
+        groups::check(&mut layers, servers.as_ref());
         rules::check(&mut layers, insecure);
         Self { layers, servers }
     }
@@ -111,7 +113,9 @@ impl Configuration {
         let addresses: BTreeMap<NodeId, SocketAddr> =
             servers.iter().map(|(id, places)| (*id, places.address)).collect();
         let worker = WorkerSettings::new(layers, addresses.clone())?;
-        let plan = rules::plan(layers, Plan::new(NodeId(layers.number("server.id")?), addresses))?;
+        let groups = groups::plans(layers, &addresses)?;
+        let plan = Plan { groups, ..Plan::new(NodeId(layers.number("server.id")?), addresses) };
+        let plan = rules::plan(layers, plan)?;
         let command = layers.command("hooks.leader_changed")?.to_vec();
         let hook = Hook { command, timeout: layers.time("hooks.timeout")? };
         Some(ServerSettings {

@@ -19,6 +19,7 @@ use crate::args::UpArgs;
 use crate::client::Client;
 use crate::client::farms::{self, Farm, Started, StartedWorker, began};
 use crate::output::failure::Failure;
+use crate::settings::server::groups::{self, GroupEntry};
 use crate::settings::server::keys::{KEYS, Key};
 
 /// How long a node may take to end by itself.
@@ -37,6 +38,8 @@ pub(super) struct Fleet<'a> {
     home: &'a Home,
     /// What the servers' files say about elections.
     election: String,
+    /// And about further elections.
+    groups: String,
     /// In the order of the farm's servers, then of its workers; none for a dead one.
     children: Vec<Option<Child>>,
 }
@@ -55,6 +58,7 @@ pub(super) struct Death {
 impl<'a> Fleet<'a> {
     /// Makes the farm known, without starting anything.
     pub(super) fn new(home: &'a Home, args: &UpArgs) -> Result<Self, Failure> {
+        let groups: String = groups::typed(&args.groups, home.servers)?.iter().map(GroupEntry::toml).collect();
         let pid = std::process::id();
         let server = |id| Started { id, pid: None, address: String::new(), api: String::new() };
         let farm = Farm {
@@ -69,7 +73,7 @@ impl<'a> Fleet<'a> {
         };
         farm.announce()?;
         let children = (0..farm.servers.len() + farm.workers.len()).map(|_| None).collect();
-        Ok(Self { farm, home, election: election(args), children })
+        Ok(Self { farm, home, election: election(args), groups, children })
     }
 
     /// Starts all servers on free ports, then all workers.
@@ -232,11 +236,12 @@ impl<'a> Fleet<'a> {
 
     fn server_config(&self, id: u64) -> String {
         format!(
-            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n{}\n[election]\n{}",
+            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n{}\n[election]\n{}{}",
             quoted(&self.farm.name),
             quoted(&self.home.dir.join(format!("server-{id}")).to_string_lossy()),
             self.cluster_config(),
             self.election,
+            self.groups,
         )
     }
 

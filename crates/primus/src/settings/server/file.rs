@@ -9,6 +9,7 @@ use primus_core::NodeId;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
+use super::groups;
 use super::keys::{self, DOCUMENT_KEYS, DocumentKey, Key};
 use super::layers::{Layers, Origin, unknown};
 use super::value::{Complaint, Kind, Listed, Value, address, command, programs};
@@ -124,6 +125,7 @@ fn of_kind(key: &Key, value: &DeValue<'_>) -> Result<Value, Complaint> {
         Kind::Servers => return servers(value).map(Value::Servers),
         Kind::Programs => return texts(key, value).map(|names| Value::Programs(programs(names.into_iter()))),
         Kind::Command => return command(texts(key, value)?.into_iter().map(str::to_owned).collect()),
+        Kind::Groups => return groups::of_toml(value).map(Value::Groups),
         _ => value.is_str(),
     };
     if is_right {
@@ -169,7 +171,7 @@ fn listed(table: &DeTable<'_>) -> Result<Listed, Complaint> {
 }
 
 /// What was written, as text.
-fn plain(value: &DeValue<'_>) -> String {
+pub(super) fn plain(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(integer) => decimal(integer),
@@ -185,7 +187,7 @@ fn decimal(integer: &DeInteger<'_>) -> String {
     number.map_or_else(|_| integer.as_str().to_owned(), |number| number.to_string())
 }
 
-const fn kind_of(value: &DeValue<'_>) -> &'static str {
+pub(super) const fn kind_of(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",
         DeValue::Integer(_) => "a number",

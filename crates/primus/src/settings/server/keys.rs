@@ -188,6 +188,13 @@ pub(crate) const KEYS: &[Key] = &[
         about: "how long whoever guards something may go on without a word of the leader, from 300ms; the leader's counts",
     },
     Key {
+        name: "groups",
+        kind: Kind::Groups,
+        fallback: Fallback::Is(""),
+        flag: None,
+        about: "further elections without a quorum, each under its own [[groups]]: see below",
+    },
+    Key {
         name: "farm.assignment",
         kind: Kind::Choice(&["balanced", "score", "round-robin", "random"]),
         fallback: Fallback::Is("balanced"),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::file;
+use super::groups::GroupEntry;
 use super::keys::{self, Fallback, KEYS, Key};
 use super::value::{Complaint, Listed, Value};
 use crate::output::failure::Mistake;
@@ -220,6 +221,10 @@ impl Layers {
 
     pub(super) fn command(&self, name: &str) -> Option<&[String]> {
         if let Some(Value::Command(words)) = self.value(name) { Some(words) } else { None }
+    }
+
+    pub(super) fn groups(&self, name: &str) -> Option<&[GroupEntry]> {
+        if let Some(Value::Groups(groups)) = self.value(name) { Some(groups) } else { None }
     }
 
     pub(super) fn servers(&self, name: &str) -> Option<&[Listed]> {

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use primus_core::election::Algorithm;
 use primus_core::ledger::Limits;
+use primus_core::rank::RankBy;
+use primus_server::groups::GroupPlan;
 
 use super::layers::Override;
 use super::*;
@@ -146,7 +149,7 @@ fn how_much_a_farm_keeps_is_configured() {
 #[test]
 fn a_ring_compares_ids_and_may_be_preempted() {
     let plan = settled("[server]\nid = 1\n[election]\nalgorithm = \"ring\"").plan;
-    assert_eq!((plan.rank, plan.preempt), (primus_core::rank::RankBy::Id, Some(true)));
+    assert_eq!((plan.rank, plan.preempt), (RankBy::Id, Some(true)));
 }
 
 #[test]
@@ -202,6 +205,61 @@ source = "moon"
 14: load.source is 'moon'; choose system, cgroup, process or file:PATH
 ";
     assert_eq!(mistakes(text), expected);
+}
+
+#[test]
+fn groups_are_configured_one_by_one_and_have_all_servers_as_members_unless_somebody_says_otherwise() {
+    let groups = r#"
+[[groups]]
+name = "router"
+authority = "none"
+algorithm = "bully"
+rank = "address"
+
+[[groups]]
+name = "scrapper.2"
+algorithm = "ring"
+members = [2]
+"#;
+    let plan = settled(&format!("{NATIVE}{groups}")).plan;
+    let facts = |group: &GroupPlan| (group.name.clone(), group.algorithm, group.rank, group.members.len());
+    let facts: Vec<_> = plan.groups.iter().map(facts).collect();
+    let router = ("router".to_owned(), Algorithm::Bully, RankBy::Address, 2);
+    assert_eq!(facts, [router, ("scrapper.2".to_owned(), Algorithm::Ring, RankBy::Id, 1)]);
+    let variable = [("PRIMUS_GROUPS", "bd@1,router=ring")];
+    let plan = configured(NATIVE, &variable, &[]).settle().unwrap().plan;
+    let names: Vec<&str> = plan.groups.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!(names, ["bd", "router"]);
+}
+
+#[test]
+fn every_mistake_in_a_group_says_what_to_do() {
+    for (lines, expected) in [
+        ("algorithm = \"ring\"", "holds a group without a name; write name = \"router\", for example"),
+        ("name = 7", "holds a group whose name is a number; use 1 to 64 letters, digits, ., _ and -"),
+        ("name = \"a/b\"", "holds a group whose name is 'a/b'; use 1 to 64 letters, digits, ., _ and -"),
+        ("name = \"a\"\nrnk = \"id\"", "holds a group with 'rnk'; did you mean rank?"),
+        ("name = \"a\"\nrank = 1", "holds 'a', whose rank is a number; write it as a text in quotes"),
+        ("name = \"a\"\nrank = \"best\"", "holds 'a', whose rank is 'best'; choose one of load, id, address"),
+        (
+            "name = \"a\"\nauthority = \"quorum\"",
+            "holds 'a', whose authority is 'quorum'; write none, or leave the group out: a lease, granted by a quorum, \
+             needs no configuration",
+        ),
+        ("name = \"a\"\nmembers = 1", "holds 'a', whose members is a number; list ids of servers"),
+        ("name = \"a\"\nmembers = []", "holds 'a', which has no members; name servers by their ids, each once"),
+        ("name = \"a\"\nmembers = [1, \"x\"]", "holds 'a', whose members are not all ids: 'x'; "),
+        ("name = \"a\"\nmembers = [0]", "holds 'a', whose members are not all ids: '0'; "),
+        ("name = \"a\"\nmembers = [1, 1]", "holds 'a', which has server 1 twice; "),
+        ("name = \"a\"\nmembers = [1, 9]", "holds 'a', which has server 9, and there is none; "),
+        ("name = \"a\"\n[[groups]]\nname = \"a\"", "holds two groups called 'a'; give each its own name"),
+    ] {
+        let found = mistakes(&format!("{NATIVE}[[groups]]\n{lines}"));
+        assert!(found.starts_with(&format!("14: groups {expected}")), "{lines}\n  gives {found}  not {expected}");
+        assert_eq!(found.lines().count(), 1, "{lines}\n  gives {found}");
+    }
+    let found = mistakes(&format!("{NATIVE}[groups]\nname = \"a\""));
+    assert_eq!(found, "14: groups is a table; write [[groups]] above each group\n");
 }
 
 /// What is wrong, with a file that is otherwise fine.

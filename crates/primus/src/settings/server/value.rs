@@ -8,6 +8,7 @@ use primus_core::NodeId;
 use primus_node::load::Source;
 use serde_json::{Value as Json, json};
 
+use super::groups::{self, GroupEntry};
 use crate::settings::names::check_name;
 use crate::settings::{length, quoted};
 
@@ -36,6 +37,8 @@ pub(crate) enum Kind {
     Programs,
     /// A program and its arguments; nothing at all is no command.
     Command,
+    /// A list of groups that elect a leader each.
+    Groups,
 }
 
 /// A value that is right by itself.
@@ -51,6 +54,7 @@ pub(crate) enum Value {
     Size(u64),
     Programs(Vec<String>),
     Command(Vec<String>),
+    Groups(Vec<GroupEntry>),
 }
 
 /// A server in a list.
@@ -87,6 +91,7 @@ impl Kind {
             Self::Programs => Ok(Value::Programs(programs(text.split(',')))),
             Self::Command if text.trim().is_empty() => Ok(Value::Command(Vec::new())),
             Self::Command => command(text.split_whitespace().map(str::to_owned).collect()),
+            Self::Groups => groups::of_text(text).map(Value::Groups),
         }
     }
 
@@ -105,6 +110,7 @@ impl Kind {
             Self::Size => "SIZE",
             Self::Programs => "PROGRAM,…",
             Self::Command => "COMMAND",
+            Self::Groups => "NAME=ALGORITHM:RANK@ID+ID,…",
         }
     }
 
@@ -124,6 +130,7 @@ impl Kind {
             Self::Size => "write it like 64KiB, 10MiB or 1GiB".to_owned(),
             Self::Programs => "write programs as they are submitted, or * for all".to_owned(),
             Self::Command => "give a program, by name or path, and then its arguments one by one".to_owned(),
+            Self::Groups => "write it like router=bully:address,bd=ring@1+3".to_owned(),
         }
     }
 
@@ -135,6 +142,7 @@ impl Kind {
             Self::Servers => return "[{ id = 1, address = \"127.0.0.1:7460\" }]".to_owned(),
             Self::Programs => return "[\"make\", \"/usr/bin/env\"]".to_owned(),
             Self::Command => return "[\"/usr/local/bin/notify\", \"--all\"]".to_owned(),
+            Self::Groups => return "[{ name = \"router\", algorithm = \"bully\", rank = \"address\" }]".to_owned(),
             Self::Choice(words) => words[0],
             Self::Time => "25ms",
             Self::Address => "127.0.0.1:7460",
@@ -212,6 +220,7 @@ impl Value {
             Self::Truth(truth) => json!(truth),
             Self::Servers(servers) => servers.iter().map(Listed::json).collect(),
             Self::Programs(words) | Self::Command(words) => json!(words),
+            Self::Groups(groups) => groups.iter().map(GroupEntry::json).collect(),
             _ => Json::from(self.to_string()),
         }
     }
@@ -239,6 +248,10 @@ impl fmt::Display for Value {
             Self::Size(bytes) => f.write_str(&size_text(*bytes)),
             Self::Programs(programs) => f.write_str(&programs.join(",")),
             Self::Command(words) => f.write_str(&words.join(" ")),
+            Self::Groups(groups) => {
+                let texts: Vec<String> = groups.iter().map(ToString::to_string).collect();
+                f.write_str(&texts.join(","))
+            }
         }
     }
 }
@@ -313,6 +326,13 @@ mod tests {
             (Kind::Command, " notify  --all", Some("notify --all")),
             (Kind::Command, "./hooks/notify", Some("./hooks/notify")),
             (Kind::Command, "hooks/ all", None),
+            (Kind::Groups, "router, bd=ring@3+1", Some("router=bully:load,bd=ring:id@1+3")),
+            (Kind::Groups, "router=bully:address", Some("router=bully:address")),
+            (Kind::Groups, "router=moon", None),
+            (Kind::Groups, "a,a", None),
+            (Kind::Groups, "a b", None),
+            (Kind::Groups, "a@0", None),
+            (Kind::Groups, "a@", None),
         ] {
             assert_eq!(kind.read(text).ok().map(|value| value.to_string()).as_deref(), expected, "{kind:?} {text}");
         }
