@@ -7,6 +7,7 @@ mod bodies;
 mod bulk;
 mod explain;
 mod facts;
+mod groups;
 mod import;
 mod jobs;
 mod metrics;

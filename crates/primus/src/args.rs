@@ -116,6 +116,9 @@ pub(crate) enum Command {
     /// Say who leads
     #[command(after_help = guide::LEADER)]
     Leader(Place),
+    /// Show who leads further groups
+    #[command(after_help = guide::GROUPS)]
+    Groups(Place),
     /// Keep small values that all servers agree on
     #[command(after_help = guide::KV)]
     Kv(KvArgs),

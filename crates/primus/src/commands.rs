@@ -8,6 +8,7 @@ mod demo;
 mod diagnostics;
 mod events;
 mod explain;
+mod groups;
 mod kv;
 mod lead;
 mod leader;
@@ -82,6 +83,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Drain(args)) => amend::drain(args, cli.output),
         Some(Command::Status(args)) => status::run(args, cli.output),
         Some(Command::Leader(place)) => leader::run(place, cli.output),
+        Some(Command::Groups(place)) => groups::run(place, cli.output),
         Some(Command::Kv(args)) => kv::run(args, cli.output),
         Some(Command::Events(args)) => events::run(args, cli.output),
         Some(Command::Elect(place)) => operate::elect(place, cli.output),

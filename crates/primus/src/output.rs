@@ -4,6 +4,7 @@ pub(crate) mod cluster;
 pub(crate) mod diagram;
 pub(crate) mod failure;
 pub(crate) mod farm;
+pub(crate) mod groups;
 pub(crate) mod json;
 pub(crate) mod narration;
 pub(crate) mod ring;

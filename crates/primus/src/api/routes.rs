@@ -34,7 +34,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answers::{Crew, LeaderAnswer, Problem, StatusAnswer, in_one_body};
 use super::proxy::{ANSWER_TIME, HERE, NOT_TAKEN, PASSED_ON, Proxy};
-use super::{bodies, explain, facts, import, jobs, metrics, output, sessions, tasks, workers};
+use super::{bodies, explain, facts, groups, import, jobs, metrics, output, sessions, tasks, workers};
 
 /// The longest value, and the longest key.
 pub(super) const VALUE_LEN_MAX: usize = 256 * 1024;
@@ -87,6 +87,7 @@ impl Context {
             .route("/v1/leader", get(leader))
             .route("/v1/status", get(status))
             .route("/v1/events", get(events))
+            .route("/v1/groups", get(groups::list))
             .route("/v1/elections", post(elect))
             .route("/v1/leader/explain", get(explain::leader))
             .route("/v1/leader/resign", post(resign))

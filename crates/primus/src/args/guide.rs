@@ -37,6 +37,7 @@ run:
 operate:
   status      show who leads, and how all servers are
   leader      say who leads
+  groups      show who leads further groups
   events      show what has happened
   elect       hold an election
   resign      let the leader step down
@@ -108,6 +109,7 @@ Examples:
   primus up --workers 4 --slots 2
   primus up --servers 5 --rank id
   primus up --algorithm ring
+  primus up --group router=bully:address --group scrapper=ring
   primus up --dir ./farm
   primus up --for 10s -o json";
 
@@ -312,6 +314,14 @@ pub(super) const KV_LIST: &str = "\
 Examples:
   primus kv list
   primus kv list paint/ -o json";
+
+pub(super) const GROUPS: &str = "\
+A group with authority none elects its leader among servers, by Bully or in a ring, without a quorum: two sides of a
+partition have a leader each. Shown is what the server knows that answers; --api asks another one.
+
+Examples:
+  primus groups
+  primus groups -o json";
 
 pub(super) const EVENTS: &str = "\
 Every server has its own history, with its own numbers.
