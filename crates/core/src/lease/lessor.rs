@@ -163,6 +163,12 @@ impl Lessor {
         ranked.into_iter().map(|session| wanted.candidates[&session].name.as_str()).collect()
     }
 
+    /// What those who want this group have agreed on.
+    #[must_use]
+    pub fn rules_of(&self, group: &str) -> Option<GroupRules> {
+        Some(self.office.as_ref()?.wanted.get(group)?.rules)
+    }
+
     /// The groups that somebody wants.
     pub fn wanted(&self) -> impl Iterator<Item = (&str, GroupRules, usize)> {
         let wanted = self.office.iter().flat_map(|office| &office.wanted);

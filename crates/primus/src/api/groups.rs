@@ -1,13 +1,22 @@
-//! `/v1/groups`: further elections, and who leads each, as far as this server knows.
+//! `/v1/groups`: further elections, and who leads each, as far as this server knows; and leases, and who holds each, as the
+//! leader knows.
+
+use std::collections::BTreeSet;
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
+use axum::http::Request;
+use axum::response::{IntoResponse, Response};
 use primus_core::NodeId;
+use primus_core::farm::foreman::Foreman;
+use primus_core::lease::Lessor;
+use primus_core::ledger::{GroupRules, Holding};
 use primus_node::elections::{Elected, ElectedGroups};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::answers::text_of;
+use super::answers::{text_of, time_text};
 use super::routes::Context;
 
 /// A group. Leader and candidates are numbers where they are servers.
@@ -21,14 +30,72 @@ struct GroupFacts {
     term: Option<u64>,
     /// The election that it won, where there are only rounds.
     round: Option<u64>,
-    since: String,
-    reason: &'static str,
+    since: Option<String>,
+    reason: Option<&'static str>,
     candidates: Vec<Value>,
+    /// Who holds it, where it is a lease.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holders: Option<Vec<HolderFacts>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holders_max: Option<u16>,
 }
 
-pub(super) async fn list(State(context): State<Context>) -> Json<Value> {
-    let items = elected(&context.handle.elected.borrow());
-    Json(json!({ "items": items, "next": null }))
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct HolderFacts {
+    name: String,
+    term: u64,
+    since: String,
+}
+
+/// The leader knows who holds what; of what servers elect among themselves, each knows its own.
+pub(super) async fn list(State(context): State<Context>, request: Request<Body>) -> Response {
+    if let Some(api) = context.elsewhere(request.headers()).await {
+        let answer = context.pass_on(request, api).await;
+        if answer.status().is_success() {
+            return answer;
+        }
+    }
+    let mut items = elected(&context.handle.elected.borrow());
+    items.extend(context.handle.farm.look_at_leases(leased).await.unwrap_or_default());
+    Json(json!({ "items": items, "next": null })).into_response()
+}
+
+/// The groups that somebody holds, or would like to.
+fn leased(foreman: &Foreman, lessor: &Lessor) -> Vec<GroupFacts> {
+    let held = foreman.ledger().groups().held();
+    let names: BTreeSet<&str> =
+        held.keys().map(String::as_str).chain(lessor.wanted().map(|(name, ..)| name)).collect();
+    let wanted = |name: &str| lessor.rules_of(name);
+    let facts = |name: &str| {
+        let group = held.get(name);
+        let rules = group.map(|group| group.rules).or_else(|| wanted(name))?;
+        let holders = group.into_iter().flat_map(|group| group.holders.values()).collect();
+        Some(lease(name, rules, holders, lessor.candidates(name)))
+    };
+    names.into_iter().filter_map(facts).collect()
+}
+
+fn lease(name: &str, rules: GroupRules, holders: Vec<&Holding>, candidates: Vec<&str>) -> GroupFacts {
+    let first = holders.first();
+    let facts = |holding: &&Holding| {
+        let Holding { name, token, since_ms, .. } = holding;
+        HolderFacts { name: name.clone(), term: *token, since: time_text(*since_ms) }
+    };
+    GroupFacts {
+        group: name.to_owned(),
+        authority: "quorum",
+        leader: first.map(|holding| Value::from(holding.name.clone())),
+        term: first.map(|holding| holding.token),
+        round: None,
+        since: first.map(|holding| time_text(holding.since_ms)),
+        reason: None,
+        candidates: candidates.into_iter().map(Value::from).collect(),
+        holders: Some(holders.iter().map(facts).collect()),
+        rank: Some(rules.rank.name()),
+        holders_max: Some(rules.holders),
+    }
 }
 
 /// The groups that elect among servers.
@@ -44,8 +111,11 @@ fn without_quorum(name: &str, group: &Elected) -> GroupFacts {
         leader: group.leader.map(server),
         term: None,
         round: Some(group.round.0),
-        since: text_of(group.since),
-        reason: group.reason.name(),
+        since: Some(text_of(group.since)),
+        reason: Some(group.reason.name()),
         candidates: group.members.iter().copied().map(server).collect(),
+        holders: None,
+        rank: None,
+        holders_max: None,
     }
 }

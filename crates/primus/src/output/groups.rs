@@ -6,7 +6,8 @@ use super::table::table;
 use super::tasks::plain;
 
 const COLUMNS: [&str; 5] = ["GROUP", "AUTHORITY", "LEADER", "TERM", "CANDIDATES"];
-const NONE: &str = "there are no groups; primus up --group NAME, or [[groups]] in the servers' files, makes one\n";
+const NONE: &str =
+    "there are no groups; primus lead --group NAME -- COMMAND makes one, or [[groups]] in the servers' files\n";
 
 /// A table of groups.
 pub(crate) fn text(items: &[Value]) -> String {
@@ -17,7 +18,10 @@ pub(crate) fn text(items: &[Value]) -> String {
 fn row(group: &Value) -> [String; 5] {
     let candidates = group["candidates"].as_array().into_iter().flatten().map(plain).collect::<Vec<_>>();
     let [name, authority, leader, term] = ["group", "authority", "leader", "term"].map(|key| plain(&group[key]));
-    [name, authority, leader, term, candidates.join(", ")]
+    let holders = group["holders"].as_array().filter(|holders| holders.len() > 1);
+    let listed =
+        |key: &str| holders.map(|all| all.iter().map(|one| plain(&one[key])).collect::<Vec<_>>().join(", "));
+    [name, authority, listed("name").unwrap_or(leader), listed("term").unwrap_or(term), candidates.join(", ")]
 }
 
 #[cfg(test)]

@@ -1,0 +1,247 @@
+//! `primus lead`: one host at a time runs a command, whatever happens to processes and links.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use common::place::{Farm, Place};
+use common::{eventually, is_running};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Two ran at once for no moment at all, says the bench, and somebody took over each time.
+fn never_overlaps(words: &str, runs: usize) {
+    let place = Place::new();
+    let figures = place.json(&format!("bench lead {words} --runs {runs}"));
+    assert_eq!(figures["overlap_ms"], 0.0, "{figures}");
+    assert_eq!(figures["runs"].as_array().unwrap().len(), runs, "{figures}");
+}
+
+#[test]
+fn a_killed_host_is_replaced_and_never_overlaps() {
+    never_overlaps("--fault kill", 3);
+}
+
+#[test]
+fn a_frozen_host_is_replaced_and_never_overlaps() {
+    never_overlaps("--fault freeze", 3);
+}
+
+#[test]
+fn a_leader_that_is_cut_off_is_replaced_and_never_overlaps() {
+    never_overlaps("--fault partition --lease 300ms", 2);
+}
+
+#[test]
+fn a_leader_that_steps_down_ends_its_command_first() {
+    never_overlaps("--fault release", 3);
+}
+
+#[test]
+fn a_killed_companion_leaves_nothing_running() {
+    never_overlaps("--fault kill --victim companion --manner setsid", 2);
+}
+
+#[test]
+fn a_command_that_does_not_want_to_end_is_killed_in_time() {
+    never_overlaps("--fault freeze --victim lead --manner stubborn --lease 500ms", 2);
+}
+
+#[test]
+fn what_a_command_has_started_is_found_wherever_it_went() {
+    never_overlaps("--fault freeze --victim both --manner setsid", 2);
+    never_overlaps("--fault kill --victim lead --manner forks", 2);
+}
+
+/// A `primus lead` with a command that leaves its mark.
+struct Lead<'a> {
+    place: &'a Place,
+    child: Child,
+    name: String,
+}
+
+impl<'a> Lead<'a> {
+    fn start(place: &'a Place, name: &str, options: &str, script: &str) -> Self {
+        let script = format!("echo \"$PRIMUS_TERM $$\" > {name}.mark; {script}");
+        let mut words: Vec<&str> = vec!["lead", "--name", name];
+        words.extend(options.split_whitespace());
+        words.extend(["--", "/bin/sh", "-c", &script]);
+        let said = fs::File::create(place.dir.join(format!("{name}.said"))).unwrap();
+        let mut command = place.command(&words);
+        let child = command.stdin(Stdio::null()).stderr(said).spawn().unwrap();
+        Self { place, child, name: name.to_owned() }
+    }
+
+    /// Term and process of its command, if it has run.
+    fn mark(&self) -> Option<(u64, u64)> {
+        let text = fs::read_to_string(self.file("mark")).ok()?;
+        let (term, pid) = text.trim().split_once(' ')?;
+        Some((term.parse().ok()?, pid.parse().ok()?))
+    }
+
+    fn wait_for_mark(&self) -> (u64, u64) {
+        eventually("the command to start", || self.mark())
+    }
+
+    fn file(&self, end: &str) -> PathBuf {
+        self.place.dir.join(format!("{}.{end}", self.name))
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.file("said")).unwrap_or_default()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn code(&mut self) -> Option<i32> {
+        eventually("it to end", || self.child.try_wait().unwrap()).code()
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+const FOREVER: &str = "while :; do sleep 0.05; done";
+
+fn groups(place: &Place) -> Vec<Value> {
+    place.json("groups")["items"].as_array().unwrap().clone()
+}
+
+#[test]
+fn the_next_one_starts_when_the_first_has_ended_with_its_own_code() {
+    let place = Place::new();
+    let _farm = place.up("--servers 3 --workers 0");
+    let mut first = Lead::start(
+        &place,
+        "first",
+        "--group cron --rank name",
+        "trap 'exit 7' TERM; while :; do sleep 0.05; done",
+    );
+    let (term, pid) = first.wait_for_mark();
+    let second = Lead::start(&place, "second", "--group cron --rank name", FOREVER);
+    first.signal(Signal::TERM);
+    assert_eq!(first.code(), Some(7), "{}", first.said());
+    assert!(!is_running(pid));
+    assert!(second.wait_for_mark().0 > term);
+    let group = &groups(&place)[0];
+    assert_eq!((&group["group"], &group["authority"]), (&"cron".into(), &"quorum".into()), "{group}");
+    assert_eq!(group["holders"][0]["name"], "second");
+}
+
+#[test]
+fn a_command_that_ends_is_started_again_only_if_somebody_wants_that() {
+    let place = Place::new();
+    let _farm = place.up("--servers 1 --workers 0");
+    let mut once = Lead::start(&place, "once", "--group a", "exit 3");
+    assert_eq!(once.code(), Some(3), "{}", once.said());
+    let script = "echo x >> again.count; [ $(wc -l < again.count) -lt 3 ]";
+    let mut again =
+        Lead::start(&place, "again", "--group b --restart always", &format!("{script} && exit 1; sleep 600"));
+    eventually("three starts", || {
+        (fs::read_to_string(place.dir.join("again.count")).ok()?.lines().count() >= 3).then_some(())
+    });
+    again.signal(Signal::TERM);
+    assert_eq!(again.code(), Some(143), "{}", again.said());
+    let mut killed = Lead::start(&place, "killed", "--group c --restart on-failure", "exit 0");
+    assert_eq!(killed.code(), Some(0), "{}", killed.said());
+}
+
+#[test]
+fn a_semaphore_has_as_many_holders_as_it_says() {
+    let place = Place::new();
+    let _farm = place.up("--servers 3 --workers 0");
+    let start =
+        |number: u64| Lead::start(&place, &format!("c{number}"), "--group seats --holders 2 --rank name", FOREVER);
+    let leads: Vec<Lead<'_>> = (1..=4).map(start).collect();
+    let runs = || leads.iter().filter(|lead| lead.mark().is_some()).count();
+    eventually("two to run it", || (runs() == 2).then_some(()));
+    let holder = leads.iter().find(|lead| lead.mark().is_some()).unwrap();
+    holder.signal(Signal::KILL);
+    eventually("a third to run it", || (runs() == 3).then_some(()));
+    let group = &groups(&place)[0];
+    assert_eq!(group["holders"].as_array().unwrap().len(), 2, "{group}");
+    let mut odd = Lead::start(&place, "odd", "--group seats --holders 3", FOREVER);
+    assert_eq!(odd.code(), Some(125));
+    assert!(odd.said().contains("agreed on rank name and 2 at once"), "{}", odd.said());
+}
+
+#[test]
+fn the_death_of_a_leader_does_not_disturb_a_group() {
+    let place = Place::new();
+    let farm = place.up("--servers 3 --workers 0");
+    let lead = Lead::start(&place, "calm", "--group cron", FOREVER);
+    let mark = lead.wait_for_mark();
+    let first = farm.ready["leader"].as_u64().unwrap();
+    place.json("chaos kill leader");
+    farm.leader_other_than(first);
+    eventually("the new leader to know the holder", || {
+        (groups(&place).first()?["holders"][0]["name"] == "calm").then_some(())
+    });
+    place.json(&format!("chaos restart {first}"));
+    farm.wait_until_alive(3);
+    assert_eq!(lead.mark(), Some(mark), "{}", lead.said());
+    assert!(is_running(mark.1));
+}
+
+#[test]
+fn a_server_can_guard_by_itself() {
+    let place = Place::new();
+    let farm = place.up("--servers 3 --workers 0");
+    let leads = become_servers(&place, farm);
+    let running =
+        |leads: &[Lead<'_>]| leads.iter().position(|lead| lead.mark().is_some_and(|(_, pid)| is_running(pid)));
+    let first = eventually("one to run it", || running(&leads));
+    let (term, pid) = leads[first].mark().unwrap();
+    leads[first].signal(Signal::KILL);
+    let next = eventually("another one to run it", || {
+        leads.iter().position(|lead| lead.mark().is_some_and(|(later, pid)| later > term && is_running(pid)))
+    });
+    assert_ne!(next, first);
+    assert!(!is_running(pid));
+}
+
+/// Ends the farm, and starts its servers again, each with a command beside it.
+fn become_servers<'a>(place: &'a Place, farm: Farm<'_>) -> Vec<Lead<'a>> {
+    let dir = PathBuf::from(farm.ready["dir"].as_str().unwrap());
+    let files = (1..=3).map(|id| (id, fs::read_to_string(dir.join(format!("server-{id}.toml"))).unwrap()));
+    let files: Vec<(u64, String)> = files.collect();
+    let kept = place.dir.join("servers");
+    farm.end();
+    let start = |(id, text): &(u64, String)| {
+        let folder = kept.join(id.to_string());
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("server.toml");
+        // Where `up` kept it is gone.
+        fs::write(&file, text.replace(dir.to_str().unwrap(), kept.to_str().unwrap())).unwrap();
+        Lead::start(place, &format!("s{id}"), &format!("--config {}", file.display()), FOREVER)
+    };
+    files.iter().map(start).collect()
+}
+
+#[test]
+fn what_cannot_be_guarded_is_one_clear_sentence() {
+    let place = Place::new();
+    for (words, sentence) in [
+        ("lead", "the following required arguments were not provided"),
+        ("lead -- /no/such/program", "there is no program '/no/such/program' here that can be run"),
+        ("lead -- no-such-program", "there is no program 'no-such-program' here that can be run"),
+        ("lead --group a%b -- true", "the name of a group has no '%'"),
+        ("lead --group '' -- true", "the name of a group has 1 to 64 letters"),
+        ("lead --holders 0 -- true", "--holders"),
+        ("lead --grace never -- true", "--grace"),
+        ("lead --config nowhere.toml -- true", "nowhere.toml"),
+    ] {
+        let ran = place.primus(words);
+        assert_eq!(ran.code, Some(125), "{words}: {ran:?}");
+        assert!(ran.stderr.contains(sentence), "{words}: {ran:?}");
+        assert_eq!(ran.stderr.lines().filter(|line| line.contains("panicked")).count(), 0);
+    }
+}
