@@ -27,8 +27,6 @@ use crate::control::Reason;
 
 /// So many groups a server has at most.
 pub const GROUPS_MAX: usize = 64;
-/// No name of a group is longer.
-pub const NAME_LEN_MAX: usize = 64;
 /// At every so many-th heartbeat also those show themselves who lead nobody.
 const SHOW_EVERY: u32 = 10;
 

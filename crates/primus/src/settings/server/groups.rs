@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 
 use primus_core::NodeId;
 use primus_core::election::Algorithm;
+use primus_core::ledger::groups::GROUP_NAME_LEN_MAX;
 use primus_core::rank::RankBy;
-use primus_server::groups::{GROUPS_MAX, GroupPlan, NAME_LEN_MAX};
+use primus_server::groups::{GROUPS_MAX, GroupPlan};
 use serde_json::{Value as Json, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -120,7 +121,7 @@ impl Written {
     /// What it means, if it means anything.
     fn entry(self) -> Result<GroupEntry, Complaint> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        let is_good = (1..=NAME_LEN_MAX).contains(&self.name.len()) && self.name.chars().all(is_plain);
+        let is_good = (1..=GROUP_NAME_LEN_MAX).contains(&self.name.len()) && self.name.chars().all(is_plain);
         if !is_good {
             return Err(wrong_name(&quoted(&self.name)));
         }
@@ -139,7 +140,7 @@ impl Written {
 }
 
 fn wrong_name(found: &str) -> Complaint {
-    let hint = format!("use 1 to {NAME_LEN_MAX} letters, digits, ., _ and -");
+    let hint = format!("use 1 to {GROUP_NAME_LEN_MAX} letters, digits, ., _ and -");
     (format!("holds a group whose name is {found}"), hint)
 }
 
