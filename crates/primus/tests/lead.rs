@@ -230,7 +230,7 @@ fn become_servers<'a>(place: &'a Place, farm: Farm<'_>) -> Vec<Lead<'a>> {
 fn what_cannot_be_guarded_is_one_clear_sentence() {
     let place = Place::new();
     for (words, sentence) in [
-        ("lead", "the following required arguments were not provided"),
+        ("lead", "<COMMAND>... is missing"),
         ("lead -- /no/such/program", "there is no program '/no/such/program' here that can be run"),
         ("lead -- no-such-program", "there is no program 'no-such-program' here that can be run"),
         ("lead --group a%b -- true", "the name of a group has no '%'"),

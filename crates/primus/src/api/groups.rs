@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use axum::Json;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::Request;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use primus_core::NodeId;
 use primus_core::farm::foreman::Foreman;
 use primus_core::lease::Lessor;
@@ -18,6 +18,10 @@ use serde_json::{Value, json};
 
 use super::answers::{text_of, time_text};
 use super::routes::Context;
+
+/// Ten thousand groups fit.
+const ANSWER_LEN_MAX: usize = 16 << 20;
+const QUORUM: &str = "quorum";
 
 /// A group. Leader and candidates are numbers where they are servers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -50,16 +54,25 @@ struct HolderFacts {
 }
 
 /// The leader knows who holds what; of what servers elect among themselves, each knows its own.
-pub(super) async fn list(State(context): State<Context>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        let answer = context.pass_on(request, api).await;
-        if answer.status().is_success() {
-            return answer;
+pub(super) async fn list(State(context): State<Context>, request: Request<Body>) -> Json<Value> {
+    let mut items: Vec<Value> =
+        elected(&context.handle.elected.borrow()).iter().map(|facts| json!(facts)).collect();
+    match context.elsewhere(request.headers()).await {
+        Some(api) => items.extend(leased_there(context.pass_on(request, api).await).await),
+        None => {
+            let leased = context.handle.farm.look_at_leases(leased).await.unwrap_or_default();
+            items.extend(leased.iter().map(|facts| json!(facts)));
         }
     }
-    let mut items = elected(&context.handle.elected.borrow());
-    items.extend(context.handle.farm.look_at_leases(leased).await.unwrap_or_default());
-    Json(json!({ "items": items, "next": null })).into_response()
+    Json(json!({ "items": items, "next": null }))
+}
+
+/// What the leader says of leases; nothing if it says nothing.
+async fn leased_there(answer: Response) -> Vec<Value> {
+    let body = to_bytes(answer.into_body(), ANSWER_LEN_MAX).await.unwrap_or_default();
+    let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let items = answer["items"].as_array().cloned().unwrap_or_default();
+    items.into_iter().filter(|item| item["authority"] == QUORUM).collect()
 }
 
 /// The groups that somebody holds, or would like to.
@@ -85,7 +98,7 @@ fn lease(name: &str, rules: GroupRules, holders: Vec<&Holding>, candidates: Vec<
     };
     GroupFacts {
         group: name.to_owned(),
-        authority: "quorum",
+        authority: QUORUM,
         leader: first.map(|holding| Value::from(holding.name.clone())),
         term: first.map(|holding| holding.token),
         round: None,
