@@ -19,6 +19,7 @@ use primus_core::NodeId;
 use primus_core::farm::foreman::Foreman;
 use primus_core::lease::{Answer, Lessor, Poll};
 use primus_core::ledger::{Attempt, Effect, Entry, Held, Session};
+use primus_server::Reason;
 use primus_server::record::{BATCH_LEN_MAX, Draft};
 use primus_wire::work::Part;
 use tokio::sync::{mpsc, oneshot};
@@ -74,6 +75,10 @@ pub(crate) enum Told {
     Snapshot(u64, Bytes),
     /// The whole ledger came from elsewhere.
     Restored(Bytes),
+    /// This server wants to hand over to that one, for this reason, once nothing is guarded beside it.
+    HandOver(NodeId, Reason),
+    /// Nobody has taken over.
+    Stay,
 }
 
 /// What the farm wants of the control thread.
@@ -83,6 +88,10 @@ pub(crate) enum Wish {
     Enter(u64, Vec<Bytes>),
     /// This is the whole state up to this index.
     Compact(u64, Bytes),
+    /// Something is guarded beside this server, or not any more.
+    Guarded(bool),
+    /// Nothing is, so that one can take over, for this reason.
+    Transfer(NodeId, Reason),
 }
 
 impl FarmHandle {

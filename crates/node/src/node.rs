@@ -393,6 +393,8 @@ impl Running {
             // What a leader wanted that has been deposed meanwhile is void, and its farm knows or will know.
             Wish::Enter(term, records) if self.leads_in(term) => self.entering.add(records),
             Wish::Enter(..) => {}
+            Wish::Guarded(is_guarded) => self.step(Input::Command(Command::Guarded(is_guarded))),
+            Wish::Transfer(to, reason) => self.step(Input::Command(Command::Transfer(Some(to), reason))),
             Wish::Compact(index, state) => {
                 self.step(Input::Command(Command::Compact(index, state)));
                 self.snapshot_at = index + self.config.plan.snapshot_every;
@@ -568,7 +570,9 @@ impl Running {
             Notice::Unreadable(number) => self.reads.on_unreadable(number, self.leads(), self.unable()),
             Notice::Restored(snapshot) => self.restore(&snapshot),
             Notice::Refused(refusal, entries) => self.on_refused(refusal, entries),
+            Notice::HandOver(to, reason) => self.tell_farm(Told::HandOver(to, reason)),
             Notice::NotTransferred(obstacle) => {
+                self.tell_farm(Told::Stay);
                 self.end_transfer(Err(Unable::NotTransferred(obstacle)));
                 self.release_parked();
             }

@@ -2,8 +2,9 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use common::place::{Farm, Place};
@@ -16,7 +17,7 @@ fn never_overlaps(words: &str, runs: usize) {
     let place = Place::new();
     let figures = place.json(&format!("bench lead {words} --runs {runs}"));
     assert_eq!(figures["overlap_ms"], 0.0, "{figures}");
-    assert_eq!(figures["runs"].as_array().unwrap().len(), runs, "{figures}");
+    assert_eq!(figures["runs"].as_array().expect("a list").len(), runs, "{figures}");
 }
 
 #[test]
@@ -68,9 +69,9 @@ impl<'a> Lead<'a> {
         let mut words: Vec<&str> = vec!["lead", "--name", name];
         words.extend(options.split_whitespace());
         words.extend(["--", "/bin/sh", "-c", &script]);
-        let said = fs::File::create(place.dir.join(format!("{name}.said"))).unwrap();
+        let said = fs::File::create(place.dir.join(format!("{name}.said"))).expect("there is room");
         let mut command = place.command(&words);
-        let child = command.stdin(Stdio::null()).stderr(said).spawn().unwrap();
+        let child = command.stdin(Stdio::null()).stderr(said).spawn().expect("it starts");
         Self { place, child, name: name.to_owned() }
     }
 
@@ -94,11 +95,11 @@ impl<'a> Lead<'a> {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
     fn code(&mut self) -> Option<i32> {
-        eventually("it to end", || self.child.try_wait().unwrap()).code()
+        eventually("it to end", || self.child.try_wait().expect("it is a child")).code()
     }
 }
 
@@ -112,7 +113,7 @@ impl Drop for Lead<'_> {
 const FOREVER: &str = "while :; do sleep 0.05; done";
 
 fn groups(place: &Place) -> Vec<Value> {
-    place.json("groups")["items"].as_array().unwrap().clone()
+    place.json("groups")["items"].as_array().expect("a list").clone()
 }
 
 #[test]
@@ -208,19 +209,62 @@ fn a_server_can_guard_by_itself() {
     assert!(!is_running(pid));
 }
 
+#[test]
+fn a_leader_that_gives_way_to_a_better_one_ends_its_command_first() {
+    let place = Place::new();
+    let farm = place.up("--servers 3 --workers 0 --rank id");
+    let beats = place.dir.join("beats");
+    let start = |id: u64| {
+        let api = farm.ready["servers"][id as usize - 1]["api"].as_str().unwrap();
+        let script =
+            format!("exec {} bench beat --server {id} --file {}", env!("CARGO_BIN_EXE_primus"), beats.display());
+        Lead::start(&place, &format!("s{id}"), &format!("--api {api}"), &script)
+    };
+    let _leads: Vec<Lead<'_>> = (1..=3).map(start).collect();
+    let runs_beside = |server: u64, after: u64| {
+        eventually("the command to run beside the leader", || {
+            let (term, _, found) = *spans(&beats).last()?;
+            (found == server && term > after).then_some(term)
+        })
+    };
+    let first = runs_beside(3, 0);
+    place.json("chaos kill 3");
+    let second = runs_beside(2, first);
+    place.json("chaos restart 3");
+    runs_beside(3, second);
+    let spans = spans(&beats);
+    let overlaps = spans.windows(2).filter(|pair| pair[0].1.1 >= pair[1].1.0).count();
+    assert_eq!(overlaps, 0, "{spans:?}");
+    assert!(place.primus("events").stdout.contains("rank"), "{}", place.primus("events").stdout);
+}
+
+/// Each term's first and last beat, and the server beside which it ran.
+fn spans(beats: &Path) -> Vec<(u64, (u64, u64), u64)> {
+    let mut spans: BTreeMap<u64, ((u64, u64), u64)> = BTreeMap::new();
+    for line in fs::read_to_string(beats).unwrap_or_default().lines() {
+        let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let &[us, term, server, _] = numbers.as_slice() else { continue };
+        let span = spans.entry(term).or_insert(((us, us), server));
+        span.0 = (span.0.0.min(us), span.0.1.max(us));
+    }
+    spans.into_iter().map(|(term, (span, server))| (term, span, server)).collect()
+}
+
 /// Ends the farm, and starts its servers again, each with a command beside it.
 fn become_servers<'a>(place: &'a Place, farm: Farm<'_>) -> Vec<Lead<'a>> {
-    let dir = PathBuf::from(farm.ready["dir"].as_str().unwrap());
-    let files = (1..=3).map(|id| (id, fs::read_to_string(dir.join(format!("server-{id}.toml"))).unwrap()));
+    let dir = PathBuf::from(farm.ready["dir"].as_str().expect("a path"));
+    let files =
+        (1..=3).map(|id| (id, fs::read_to_string(dir.join(format!("server-{id}.toml"))).expect("up wrote it")));
     let files: Vec<(u64, String)> = files.collect();
     let kept = place.dir.join("servers");
     farm.end();
     let start = |(id, text): &(u64, String)| {
         let folder = kept.join(id.to_string());
-        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&folder).expect("there is room");
         let file = folder.join("server.toml");
         // Where `up` kept it is gone.
-        fs::write(&file, text.replace(dir.to_str().unwrap(), kept.to_str().unwrap())).unwrap();
+        fs::write(&file, text.replace(&dir.display().to_string(), &kept.display().to_string()))
+            .expect("there is room");
         Lead::start(place, &format!("s{id}"), &format!("--config {}", file.display()), FOREVER)
     };
     files.iter().map(start).collect()

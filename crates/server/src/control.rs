@@ -53,6 +53,8 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     hearing: Hearing,
     /// Who is about to take over.
     successor: Option<NodeId>,
+    /// Is something guarded beside this server?
+    is_guarded: bool,
     for_election: Scratch<E>,
     for_replica: Scratch<R>,
 }
@@ -107,6 +109,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             candidacy: Candidacy::Named,
             hearing: Hearing::default(),
             successor: None,
+            is_guarded: false,
             for_election: Scratch::default(),
             for_replica: Scratch::default(),
         }
@@ -163,6 +166,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
                 self.reason = Reason::Operator;
                 self.tell_election(election::Command::Start, out);
             }
+            Command::Guarded(is_guarded) => self.is_guarded = is_guarded,
             Command::Compact(index, data) => self.tell_replica(replica::Command::Compact(index, data), out),
         }
     }
@@ -215,13 +219,24 @@ impl<E: Election, R: Consensus> Control<E, R> {
         if let Some(better) = better.filter(|_| is_due) {
             self.candidacy = Candidacy::Named;
             self.patience = self.times.tenure_ticks;
-            return self.transfer(Some(better), Reason::Rank, out);
+            return self.hand_over(better, Reason::Rank, out);
         }
         let score = |id: NodeId| self.loads.get(&id).map(|load| load.score);
         // While clients write, there is always something that a peer does not have yet; it is sent before it takes over.
         let (own, best_score) = (score(self.id).unwrap_or_default(), best.and_then(score));
-        if self.handover.as_mut().is_some_and(|handover| handover.is_due(own, best_score)) {
-            self.transfer(best, Reason::Load, out);
+        if self.handover.as_mut().is_some_and(|handover| handover.is_due(own, best_score))
+            && let Some(best) = best
+        {
+            self.hand_over(best, Reason::Load, out);
+        }
+    }
+
+    /// What is guarded beside this server ends first; its owner sees to that, and then asks for the transfer.
+    fn hand_over(&mut self, to: NodeId, reason: Reason, out: &mut Outbox<Self>) {
+        if self.is_guarded {
+            out.notify(Notice::HandOver(to, reason));
+        } else {
+            self.transfer(Some(to), reason, out);
         }
     }
 

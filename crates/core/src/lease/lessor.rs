@@ -163,6 +163,12 @@ impl Lessor {
         ranked.into_iter().map(|session| wanted.candidates[&session].name.as_str()).collect()
     }
 
+    /// Is something held beside this server that follows leadership?
+    #[must_use]
+    pub fn holds_beside(&self) -> bool {
+        self.office.as_ref().is_some_and(|office| office.holds_beside(self.id))
+    }
+
     /// What those who want this group have agreed on.
     #[must_use]
     pub fn rules_of(&self, group: &str) -> Option<GroupRules> {
@@ -357,9 +363,7 @@ impl Lessor {
 
     fn tell_if_vacant(&self, out: &mut Outbox<Self>) {
         let Some(office) = &self.office else { return };
-        let is_beside = |session: &Session| office.guests.get(session).is_none_or(|guest| guest.at == self.id);
-        let mut leading = office.held.values().filter(|group| group.rules.rank == GroupRank::Leader);
-        if office.is_vacating && !leading.any(|group| group.holders.keys().any(is_beside)) {
+        if office.is_vacating && !office.holds_beside(self.id) {
             out.notify(Notice::Vacant);
         }
     }
@@ -418,6 +422,13 @@ impl Office {
             self.asked.pop_front();
         }
         out.notify(Notice::Confirm(self.last_question));
+    }
+
+    /// Does somebody beside the leader hold what follows leadership? Whoever has not asked yet may be there.
+    fn holds_beside(&self, leader: NodeId) -> bool {
+        let is_beside = |session: &Session| self.guests.get(session).is_none_or(|guest| guest.at == leader);
+        let mut leading = self.held.values().filter(|group| group.rules.rank == GroupRank::Leader);
+        leading.any(|group| group.holders.keys().any(is_beside))
     }
 
     fn meet(&mut self, session: Session, poll: &Poll, now_us: u64) {

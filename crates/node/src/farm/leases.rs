@@ -8,6 +8,7 @@ use primus_core::lease::lessor::{Command, Notice, Rules, Tick};
 use primus_core::lease::{Answer, Lessor, Message, Poll};
 use primus_core::ledger::{Effect, Entry, Groups, Session};
 use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_server::Reason;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -28,6 +29,8 @@ pub(super) struct Leases {
     waiting: BTreeMap<Session, (u64, Reply<Answer>)>,
     /// Who waits until nothing is held beside this server.
     vacating: Vec<Reply<()>>,
+    /// Whom this server wants to hand over to then, and why.
+    handover: Option<(NodeId, Reason)>,
     /// What the lessor wants to write.
     pub(super) proposed: Vec<Entry>,
     /// How often somebody came with an old token.
@@ -46,6 +49,7 @@ impl Leases {
             tick: None,
             waiting: BTreeMap::new(),
             vacating: Vec::new(),
+            handover: None,
             proposed: Vec::new(),
             old_tokens: 0,
         }
@@ -86,6 +90,7 @@ impl Leases {
         self.proposed.clear();
         std::mem::take(&mut self.waiting).into_values().for_each(|(_, reply)| _ = reply.send(Err(unable)));
         std::mem::take(&mut self.vacating).into_iter().for_each(|reply| _ = reply.send(Err(unable)));
+        self.handover = None;
     }
 
     /// What a batch of the log came to.
@@ -107,6 +112,18 @@ impl Leases {
     pub(super) fn vacate(&mut self, reply: Reply<()>) {
         self.vacating.push(reply);
         self.step(Input::Command(Command::Vacate(true)));
+    }
+
+    /// The same, for the leader's own sake. It may say so again and again.
+    pub(super) fn hand_over(&mut self, to: NodeId, reason: Reason) {
+        if self.handover.replace((to, reason)).is_none() {
+            self.step(Input::Command(Command::Vacate(true)));
+        }
+    }
+
+    /// Whom the leader can hand over to now.
+    pub(super) fn take_handover(&mut self) -> Option<(NodeId, Reason)> {
+        self.handover.take_if(|_| !self.lessor.holds_beside())
     }
 
     /// No other server leads after all.

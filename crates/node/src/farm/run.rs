@@ -113,6 +113,8 @@ struct Farm {
     origin: u64,
     foreman: Foreman,
     leases: Leases,
+    /// What control was told of them.
+    is_guarded: bool,
     /// How much the ledger shall keep when this server leads.
     limits: Limits,
     outbox: Outbox<Foreman>,
@@ -162,6 +164,7 @@ impl Farm {
             origin: identity.incarnation,
             foreman: Foreman::new(rules, Ledger::new(Limits::default())),
             leases,
+            is_guarded: false,
             limits,
             outbox: Outbox::new(),
             timers: Timers::default(),
@@ -251,6 +254,8 @@ impl Farm {
             Told::Leader(leader) => self.on_leader(leader),
             Told::Lead(term) => self.on_lead(term),
             Told::Snapshot(index, register) => self.snapshot(index, register),
+            Told::HandOver(to, reason) => self.leases.hand_over(to, reason),
+            Told::Stay => self.leases.stay(),
             Told::Restored(bytes) => {
                 let ledger = record::ledger(&bytes).expect("servers of one protocol read each other's states");
                 self.foreman.restore(ledger);
@@ -444,6 +449,7 @@ impl Farm {
         // On a full disk nothing more is wanted; it waits here, and the next sign of life of a worker looks again.
         let has_room = !self.meters.disk_stuck.get();
         self.proposed.extend(self.leases.proposed.drain(..));
+        self.tell_of_guards();
         while has_room && !self.proposed.is_empty() && self.under_way.len() < UNDER_WAY_MAX {
             let entries: Vec<Entry> = self.proposed.drain(..self.proposed.len().min(ENTRIES_MAX)).collect();
             let number = self.seal(Draft::new(&entries));
@@ -457,6 +463,19 @@ impl Farm {
         }
         for lazy in self.callers.flush() {
             self.on_link_down(lazy);
+        }
+    }
+}
+
+impl Farm {
+    /// Control must know whether something has to end before another server leads.
+    fn tell_of_guards(&mut self) {
+        let is_guarded = self.leases.lessor().holds_beside();
+        if std::mem::replace(&mut self.is_guarded, is_guarded) != is_guarded {
+            self.wish(Wish::Guarded(is_guarded));
+        }
+        if let Some((to, reason)) = self.leases.take_handover() {
+            self.wish(Wish::Transfer(to, reason));
         }
     }
 }

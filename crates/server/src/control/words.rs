@@ -66,6 +66,8 @@ pub enum Command {
     Elect,
     /// The owner's state up to this index.
     Compact(u64, Bytes),
+    /// Something is guarded beside this server, and must end before another one leads; or not any more.
+    Guarded(bool),
 }
 
 /// What a server's owner is told.
@@ -83,6 +85,8 @@ pub enum Notice {
     Restored(Snapshot),
     /// Proposals were not taken.
     Refused(Refusal, Vec<Bytes>),
+    /// Another server should lead, for this reason, once nothing is guarded beside this one.
+    HandOver(NodeId, Reason),
     /// Nobody took over, for this reason, and the leader leads on.
     NotTransferred(Obstacle),
     /// A peer is suspected, for this reason.
@@ -133,6 +137,7 @@ impl fmt::Display for Command {
             Self::Transfer(None, _) => f.write_str("transfer"),
             Self::Elect => f.write_str("elect"),
             Self::Compact(index, _) => write!(f, "compact to {index}"),
+            Self::Guarded(is_guarded) => f.write_str(if *is_guarded { "guarded" } else { "not guarded" }),
         }
     }
 }
@@ -147,6 +152,7 @@ impl fmt::Display for Notice {
             Self::Unreadable(number) => write!(f, "read {number} not here"),
             Self::Restored(snapshot) => write!(f, "restored {}", snapshot.index),
             Self::Refused(refusal, _) => write!(f, "refused {refusal:?}"),
+            Self::HandOver(to, reason) => write!(f, "hand over to {to}: {reason}"),
             Self::NotTransferred(obstacle) => write!(f, "not transferred: {obstacle}"),
             Self::Suspected(peer, reason) => write!(f, "suspect {peer} {reason}"),
         }
