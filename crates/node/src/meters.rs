@@ -28,6 +28,8 @@ pub struct Meters {
     pub changes: Tally,
     /// How many hooks ended, by how they did.
     pub hooks: Tally,
+    /// How often a candidate showed the token of a lease that had ended.
+    pub old_terms: Counter,
 }
 
 /// How often what happened.

@@ -108,6 +108,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
             Bench::Queue(args) => bench::queue(args, cli.output),
             Bench::Ring(args) => bench::real_ring(args, cli.output),
             Bench::Lead(args) => bench::lead(args, cli.output),
+            Bench::Groups(args) => bench::groups(args, cli.output),
+            Bench::Hold(args) => bench::hold(args),
             Bench::Burn(args) => bench::burn(args),
             Bench::Beat(args) => bench::beat(args),
         },

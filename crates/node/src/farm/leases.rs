@@ -1,6 +1,7 @@
 //! Leases in reality: the lessor meets sessions that wait for answers, the log, and a clock that goes on while a host sleeps.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use primus_core::NodeId;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::clock::now_us;
 use crate::handle::{Reply, Request, Unable};
+use crate::meters::Meters;
 use crate::timers::drawn;
 
 /// The lessor of this server, and who waits for it.
@@ -33,12 +35,16 @@ pub(super) struct Leases {
     handover: Option<(NodeId, Reason)>,
     /// What the lessor wants to write.
     pub(super) proposed: Vec<Entry>,
-    /// How often somebody came with an old token.
-    pub(super) old_tokens: u64,
+    meters: Arc<Meters>,
 }
 
 impl Leases {
-    pub(super) fn new(id: NodeId, rules: Rules, requests: mpsc::UnboundedSender<Request>) -> Self {
+    pub(super) fn new(
+        id: NodeId,
+        rules: Rules,
+        requests: mpsc::UnboundedSender<Request>,
+        meters: Arc<Meters>,
+    ) -> Self {
         let (confirm, confirmed) = mpsc::unbounded_channel();
         Self {
             lessor: Lessor::new(id, rules),
@@ -51,7 +57,7 @@ impl Leases {
             vacating: Vec::new(),
             handover: None,
             proposed: Vec::new(),
-            old_tokens: 0,
+            meters,
         }
     }
 
@@ -151,7 +157,7 @@ impl Leases {
             Output::Notify(Notice::Vacant) => {
                 std::mem::take(&mut self.vacating).into_iter().for_each(|reply| _ = reply.send(Ok(())));
             }
-            Output::Notify(Notice::OldToken) => self.old_tokens += 1,
+            Output::Notify(Notice::OldToken) => self.meters.old_terms.add(1),
             Output::Send { .. } | Output::Ignore(_) => {}
             Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("a lessor keeps nothing on disk"),
         }

@@ -81,7 +81,7 @@ pub(crate) fn start(
     let starts = Arc::<Starts>::default();
     let noted = Arc::clone(&starts);
     let lease = lessor::Rules { lease_us: plan.lease_us, planted: Planted::NONE };
-    let leases = Leases::new(identity.server, lease, requests.clone());
+    let leases = Leases::new(identity.server, lease, requests.clone(), Arc::clone(&meters));
     let running = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {

@@ -45,6 +45,8 @@ impl Page {
     }
 
     fn counts(&mut self, view: &View, meters: &Meters) {
+        let old_terms = meters.old_terms.get();
+        self.counter("primus_old_terms_total", "How often somebody showed a term that was over.", old_terms);
         self.counter("primus_suspicions_total", "How often a peer was suspected.", view.suspicions);
         let what = "How often a server began to lead, by reason.";
         self.tally("primus_leader_changes_total", "reason", what, &meters.changes);

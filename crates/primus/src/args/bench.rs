@@ -47,12 +47,53 @@ pub(crate) enum Bench {
     /// From a fault to the next start of a guarded command, and whether two ever ran at once
     #[command(after_help = guide::BENCH_LEAD)]
     Lead(BenchLeadArgs),
+    /// What many groups with several candidates cost, and how soon a dead holder is replaced
+    #[command(after_help = guide::BENCH_GROUPS)]
+    Groups(BenchGroupsArgs),
+    /// Be a candidate for many groups
+    #[command(hide = true, after_help = guide::BENCH_HOLD)]
+    Hold(HoldArgs),
     /// Keep one processor busy
     #[command(hide = true, after_help = guide::BENCH_BURN)]
     Burn(BurnArgs),
     /// Write down every millisecond that this is alive
     #[command(hide = true, after_help = guide::BENCH_BEAT)]
     Beat(BeatArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchGroupsArgs {
+    /// How many groups [default: 1000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) groups: Option<String>,
+    /// How many candidates each has [default: 5]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) candidates: Option<String>,
+    /// How long a lease lasts, from 300ms
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub(crate) lease: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct HoldArgs {
+    /// Servers' APIs
+    #[arg(long, value_name = "URL,…")]
+    pub(crate) api: String,
+    /// End when this process ends
+    #[arg(long, value_name = "PID")]
+    pub(crate) parent: i32,
+    /// Which candidate this is, from 0
+    #[arg(long, value_name = "N")]
+    pub(crate) candidate: u64,
+    /// Of how many
+    #[arg(long, value_name = "N")]
+    pub(crate) candidates: u64,
+    /// For how many groups
+    #[arg(long, value_name = "N")]
+    pub(crate) groups: u64,
+    /// Where to write down what was granted
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

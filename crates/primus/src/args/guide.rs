@@ -536,6 +536,18 @@ Examples:
   primus bench lead --fault freeze --victim both --manner setsid --runs 20 -o json
   primus bench lead --fault release --lease 300ms";
 
+pub(super) const BENCH_GROUPS: &str = "\
+Three servers and real candidates, each of which wants every group; one of them is killed. A run is a group that it held.
+Figures are only worth something in a release build: cargo build --release.
+
+Examples:
+  primus bench groups
+  primus bench groups --groups 5000 --candidates 3 -o json";
+
+pub(super) const BENCH_HOLD: &str = "\
+Examples:
+  primus bench hold --help";
+
 pub(super) const BENCH_BEAT: &str = "\
 Examples:
   primus bench beat --file beats";

@@ -5,6 +5,7 @@
 
 mod beat;
 mod failover;
+mod groups;
 mod idle;
 mod lead;
 mod log;
@@ -18,6 +19,7 @@ mod transfer;
 
 pub(super) use beat::beat;
 pub(super) use failover::failover;
+pub(super) use groups::{groups, hold};
 pub(super) use idle::idle;
 pub(super) use lead::lead;
 pub(super) use log::log;

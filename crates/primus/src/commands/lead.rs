@@ -5,17 +5,13 @@
 
 mod asking;
 mod beside;
+mod session;
 mod settings;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use primus_core::lease::guard::{self, Command, Notice, Timer};
-use primus_core::lease::{Guard, LEASE_US, Message, Poll};
+use primus_core::lease::guard::{Command, Notice};
 use primus_core::load::Load;
-use primus_core::machine::{Input, Machine, Outbox, Output};
-use primus_core::planted::Planted;
-use primus_node::clock::now_us;
 use primus_node::guarded::{Guarded, Report};
 use primus_node::load::{Meter, Source};
 use serde_json::{Value, json};
@@ -24,7 +20,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use self::asking::Asker;
+pub(super) use self::asking::Asker;
+pub(super) use self::session::Session;
 use self::settings::LeadSettings;
 use super::{Verdict, refuse_to_draw};
 use crate::args::{Format, LeadArgs, Restart};
@@ -48,7 +45,7 @@ pub(super) fn run(args: &LeadArgs, format: Format) -> Result<Verdict, Failure> {
     };
     let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
     let verdict = runtime.block_on(async {
-        let mut lead = Lead::new(settings, asker, format)?;
+        let mut lead = Lead::new(settings, Session::new(asker), format)?;
         lead.run().await
     });
     // Whoever guards nothing any more need not lead either.
@@ -62,11 +59,7 @@ pub(super) fn run(args: &LeadArgs, format: Format) -> Result<Verdict, Failure> {
 struct Lead {
     settings: LeadSettings,
     format: Format,
-    guard: Guard,
-    outbox: Outbox<Guard>,
-    timers: BTreeMap<Timer, Instant>,
-    asker: Asker,
-    lease_us: u64,
+    session: Session,
     /// None after a companion was killed, until the next one is needed.
     guarded: Option<Guarded>,
     phase: Phase,
@@ -77,8 +70,6 @@ struct Lead {
     started: Instant,
     /// Where this ends: when the farm knows, or at the latest at that time.
     ending: Option<(Verdict, Instant)>,
-    /// Why it cannot go on.
-    failure: Option<Failure>,
 }
 
 /// What becomes of the command.
@@ -95,24 +86,18 @@ enum Phase {
 }
 
 impl Lead {
-    fn new(settings: LeadSettings, asker: Asker, format: Format) -> Result<Self, Failure> {
-        let rules = guard::Rules { lease_us: LEASE_US, planted: Planted::NONE };
-        let guarded = new_companion(&settings)?;
+    fn new(settings: LeadSettings, session: Session, format: Format) -> Result<Self, Failure> {
+        let guarded = new_companion(&settings, &session)?;
         Ok(Self {
-            guard: Guard::new(settings.session, rules),
             settings,
             format,
-            outbox: Outbox::new(),
-            timers: BTreeMap::new(),
-            asker,
-            lease_us: LEASE_US,
+            session,
             guarded: Some(guarded),
             phase: Phase::Idle,
             held: None,
             restart_after: RESTART_MIN,
             started: Instant::now(),
             ending: None,
-            failure: None,
         })
     }
 
@@ -120,60 +105,40 @@ impl Lead {
         let mut signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()]
             .map(|kind| signal(kind).expect("signals can be heard"));
         let mut loads = measured();
-        self.tell(Command::Want(vec![self.settings.candidacy.clone()])).await;
+        self.session.tell(Command::Want(vec![self.settings.candidacy.clone()]));
         loop {
-            if let Some(failure) = self.failure.take() {
-                return Err(failure);
+            while let Some(notice) = self.session.take_notice() {
+                self.on_notice(notice).await?;
             }
             if let Some((verdict, by)) = self.ending
-                && (self.guard.is_idle() || by <= Instant::now())
+                && (self.session.is_idle() || by <= Instant::now())
             {
                 return Ok(verdict);
             }
             let due = self.due();
             let [terminate, interrupt, hangup] = &mut signals;
             tokio::select! {
-                answer = self.asker.answer() => self.on_answer(answer).await,
-                report = next_report(&mut self.guarded) => self.on_report(report).await,
-                Some(load) = loads.recv() => self.tell(Command::Score(load.score)).await,
+                turned = self.session.turn() => turned?,
+                report = next_report(&mut self.guarded) => self.on_report(report).await?,
+                Some(load) = loads.recv() => self.session.tell(Command::Score(load.score)),
                 () = heard(terminate) => self.on_signal(15).await,
                 () = heard(interrupt) => self.on_signal(2).await,
                 () = heard(hangup) => self.on_signal(1).await,
-                () = sleep_until(due) => self.on_time().await,
+                () = sleep_until(due) => self.on_time().await?,
             }
         }
     }
 
     fn due(&self) -> Instant {
         let rest = if let Phase::Rests(until) = self.phase { Some(until) } else { None };
-        let timers = self.timers.values().copied().chain(rest).chain(self.ending.map(|(_, by)| by));
-        timers.min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
+        let due = rest.into_iter().chain(self.ending.map(|(_, by)| by)).min();
+        due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
     }
 
-    async fn on_time(&mut self) {
-        let now = Instant::now();
-        let due: Vec<Timer> = self.timers.iter().filter(|(_, due)| **due <= now).map(|(timer, _)| *timer).collect();
-        for timer in due {
-            self.timers.remove(&timer);
-            self.step(Input::Timer(timer)).await;
-        }
-        if let Phase::Rests(until) = self.phase
-            && until <= now
-        {
-            self.start().await;
-        }
-    }
-
-    async fn on_answer(&mut self, answer: asking::Answered) {
-        match answer {
-            asking::Answered::Answer(answer) => {
-                self.lease_us = answer.lease_us();
-                self.guard.set_lease(self.lease_us);
-                let message = Message::Answer(answer.into_answer());
-                self.step(Input::Message { from: primus_core::NodeId(0), message }).await;
-            }
-            asking::Answered::Failed(number) => self.tell(Command::Failed(number)).await,
-            asking::Answered::Refused(failure) => self.failure = Some(failure),
+    async fn on_time(&mut self) -> Result<(), Failure> {
+        match self.phase {
+            Phase::Rests(until) if until <= Instant::now() => self.start().await,
+            _ => Ok(()),
         }
     }
 
@@ -181,7 +146,6 @@ impl Lead {
         if self.phase == (Phase::Ends { for_good: true }) || self.ending.is_some() {
             // Whoever asks twice does not want to wait.
             self.kill_companion();
-            self.failure = None;
             self.ending = Some((Verdict::Code(128 + number), Instant::now()));
             return;
         }
@@ -190,62 +154,25 @@ impl Lead {
                 self.phase = Phase::Ends { for_good: true };
                 self.end_command().await;
             }
-            Phase::Idle | Phase::Rests(_) => self.finish(Verdict::Code(128 + number)).await,
+            Phase::Idle | Phase::Rests(_) => self.finish(Verdict::Code(128 + number)),
         }
     }
 
     /// Gives everything back, and ends.
-    async fn finish(&mut self, verdict: Verdict) {
+    fn finish(&mut self, verdict: Verdict) {
         self.phase = Phase::Idle;
         self.ending = Some((verdict, Instant::now() + FAREWELL));
         let group = self.settings.candidacy.group.clone();
-        self.tell(Command::Leave(group.clone())).await;
-        self.tell(Command::Ended(group)).await;
+        self.session.tell(Command::Leave(group.clone()));
+        self.session.tell(Command::Ended(group));
     }
 
-    async fn tell(&mut self, command: Command) {
-        self.step(Input::Command(command)).await;
-    }
-
-    async fn step(&mut self, input: Input<Guard>) {
-        let mut inputs = vec![input];
-        while let Some(input) = inputs.pop() {
-            self.guard.at(now_us());
-            let mut outbox = std::mem::take(&mut self.outbox);
-            self.guard.step(input, &mut outbox);
-            let outputs: Vec<Output<Guard>> = outbox.drain().collect();
-            self.outbox = outbox;
-            for output in outputs {
-                inputs.extend(self.carry_out(output).await);
-            }
-        }
-    }
-
-    /// What the guard must hear next.
-    async fn carry_out(&mut self, output: Output<Guard>) -> Option<Input<Guard>> {
-        match output {
-            Output::Send { message: Message::Poll(poll), .. } => self.ask(poll),
-            Output::Set { timer, delay } => {
-                _ = self.timers.insert(timer, Instant::now() + Duration::from_micros(delay.max_us));
-            }
-            Output::Cancel(timer) => _ = self.timers.remove(&timer),
-            Output::Notify(notice) => return self.on_notice(notice).await,
-            _ => {}
-        }
-        None
-    }
-
-    fn ask(&mut self, poll: Poll) {
-        let patience = Duration::from_micros(poll.wait_us + self.lease_us / 4);
-        self.asker.ask(self.settings.session, poll, patience);
-    }
-
-    async fn on_notice(&mut self, notice: Notice) -> Option<Input<Guard>> {
+    async fn on_notice(&mut self, notice: Notice) -> Result<(), Failure> {
         match notice {
             Notice::Granted(group, token, until_us) => {
                 self.held = Some((token, until_us));
                 self.say("granted", &format!("holds {group}, term {token}"), &json!({ "term": token }));
-                self.start().await;
+                self.start().await?;
             }
             Notice::Renewed(_, token, until_us) => {
                 self.held = Some((token, until_us));
@@ -254,50 +181,50 @@ impl Lead {
                     _ = guarded.renew(until_us).await;
                 }
             }
+            // It leaves by itself, and has said so.
+            Notice::Recalled(_) if self.ending.is_some() => {}
             Notice::Recalled(group) => {
                 self.say("recalled", &format!("lets go of {group}"), &json!({}));
-                return self.let_go(group).await;
+                self.let_go(group).await;
             }
             Notice::Lost(group) => {
                 self.say("lost", &format!("does not hold {group} any more"), &json!({}));
-                return self.on_lost(group);
+                self.on_lost(group);
             }
             Notice::Refused(_, objection) => {
                 let hint = "use the same --rank and --holders everywhere, or another --group";
-                self.failure = Some(Failure::failed("refused", objection.to_string(), hint));
+                return Err(Failure::failed("refused", objection.to_string(), hint));
             }
         }
-        None
+        Ok(())
     }
 
-    async fn start(&mut self) {
-        let Some((token, until_us)) = self.held.filter(|_| self.ending.is_none()) else { return };
+    async fn start(&mut self) -> Result<(), Failure> {
+        let Some((token, until_us)) = self.held.filter(|_| self.ending.is_none()) else { return Ok(()) };
         if self.guarded.is_none() {
-            match new_companion(&self.settings) {
-                Ok(guarded) => self.guarded = Some(guarded),
-                Err(failure) => return self.failure = Some(failure),
-            }
+            self.guarded = Some(new_companion(&self.settings, &self.session)?);
         }
         self.phase = Phase::Runs;
         self.started = Instant::now();
+        let warning_us = self.session.lease_us() / 4;
         if let Some(guarded) = &mut self.guarded {
-            _ = guarded.start(until_us, self.lease_us / 4, token).await;
+            _ = guarded.start(until_us, warning_us, token).await;
         }
+        Ok(())
     }
 
     /// The farm wants the group back: the command ends first.
-    async fn let_go(&mut self, group: String) -> Option<Input<Guard>> {
+    async fn let_go(&mut self, group: String) {
         match self.phase {
             Phase::Runs => {
                 self.phase = Phase::Ends { for_good: false };
                 self.end_command().await;
-                None
             }
-            Phase::Ends { .. } => None,
+            Phase::Ends { .. } => {}
             Phase::Idle | Phase::Rests(_) => {
                 self.phase = Phase::Idle;
                 self.held = None;
-                Some(Input::Command(Command::Ended(group)))
+                self.session.tell(Command::Ended(group));
             }
         }
     }
@@ -309,7 +236,7 @@ impl Lead {
     }
 
     /// The time is over. The companion has killed the command, unless it is frozen itself: then it is killed.
-    fn on_lost(&mut self, group: String) -> Option<Input<Guard>> {
+    fn on_lost(&mut self, group: String) {
         self.held = None;
         let was_ending = self.phase == Phase::Ends { for_good: true };
         if self.phase != Phase::Idle {
@@ -319,7 +246,7 @@ impl Lead {
         if was_ending {
             self.ending = Some((Verdict::Code(128 + 9), Instant::now() + FAREWELL));
         }
-        Some(Input::Command(Command::Ended(group)))
+        self.session.tell(Command::Ended(group));
     }
 
     fn kill_companion(&mut self) {
@@ -327,39 +254,41 @@ impl Lead {
         self.guarded = None;
     }
 
-    async fn on_report(&mut self, report: std::io::Result<Report>) {
+    async fn on_report(&mut self, report: std::io::Result<Report>) -> Result<(), Failure> {
         match report {
             Ok(Report::Started { pid }) => {
                 self.say("started", &format!("runs it as process {pid}"), &json!({ "pid": pid }));
             }
-            Ok(Report::Failed(reason)) => self.on_failed(&reason).await,
+            Ok(Report::Failed(reason)) => return self.on_failed(&reason),
             Ok(Report::Ended { code, signal, by_itself }) => {
                 let code = code.or_else(|| Some(128u8.saturating_add(signal?))).unwrap_or(u8::MAX);
-                self.say("ended", &format!("it ended with {code}"), &json!({ "code": code }));
-                self.on_ended(code, by_itself).await;
+                self.say("ended", &format!("has ended it, with {code}"), &json!({ "code": code }));
+                self.on_ended(code, by_itself);
             }
-            Err(_) => self.on_companion_gone().await,
+            Err(_) => self.on_companion_gone(),
         }
+        Ok(())
     }
 
-    async fn on_failed(&mut self, reason: &str) {
-        let hint = "look at the command behind --";
+    /// Its lease is not given back, but runs out: there is no command that could do harm.
+    fn on_failed(&mut self, reason: &str) -> Result<(), Failure> {
+        if self.ending.is_some() {
+            return Ok(());
+        }
         let message = format!("the command could not be started: {reason}");
-        self.finish(Verdict::Code(125)).await;
-        self.failure = Some(Failure::failed("command", message, hint));
+        Err(Failure::failed("command", message, "look at the command behind --"))
     }
 
-    async fn on_ended(&mut self, code: u8, by_itself: bool) {
-        let group = self.settings.candidacy.group.clone();
+    fn on_ended(&mut self, code: u8, by_itself: bool) {
         match self.phase {
-            Phase::Ends { for_good: true } => self.finish(Verdict::Code(code)).await,
+            Phase::Ends { for_good: true } => self.finish(Verdict::Code(code)),
             Phase::Runs if by_itself && self.is_restarted(code) => self.rest(),
-            Phase::Runs if by_itself => self.finish(Verdict::Code(code)).await,
+            Phase::Runs if by_itself => self.finish(Verdict::Code(code)),
             // The farm wanted it, or its time was nearly over.
             Phase::Runs | Phase::Ends { for_good: false } => {
                 self.phase = Phase::Idle;
                 self.held = None;
-                self.tell(Command::Ended(group)).await;
+                self.session.tell(Command::Ended(self.settings.candidacy.group.clone()));
             }
             Phase::Idle | Phase::Rests(_) => {}
         }
@@ -383,13 +312,13 @@ impl Lead {
     }
 
     /// Somebody killed the companion: the command is dead, and gets another one while there is time.
-    async fn on_companion_gone(&mut self) {
-        self.say("companion_lost", "its companion was killed, and the command with it", &json!({}));
+    fn on_companion_gone(&mut self) {
+        self.say("companion_lost", "has lost its companion, and the command with it", &json!({}));
         self.kill_companion();
         match self.phase {
             Phase::Runs => self.rest(),
-            Phase::Ends { for_good: true } => self.finish(Verdict::Code(128 + 9)).await,
-            Phase::Ends { for_good: false } => self.on_ended(128 + 9, false).await,
+            Phase::Ends { for_good: true } => self.finish(Verdict::Code(128 + 9)),
+            Phase::Ends { for_good: false } => self.on_ended(128 + 9, false),
             Phase::Idle | Phase::Rests(_) => {}
         }
     }
@@ -410,8 +339,8 @@ impl Lead {
     }
 }
 
-fn new_companion(settings: &LeadSettings) -> Result<Guarded, Failure> {
-    Guarded::new(settings.guarded()?)
+fn new_companion(settings: &LeadSettings, session: &Session) -> Result<Guarded, Failure> {
+    Guarded::new(settings.guarded(session.number())?)
         .map_err(|error| Failure::failed("companion", format!("no companion can be started: {error}"), "try again"))
 }
 

@@ -25,7 +25,7 @@ const CONNECT_TIME: Duration = Duration::from_millis(250);
 const IDLE_TIME: Duration = Duration::from_secs(2);
 
 /// Where to ask, and what was asked last.
-pub(super) struct Asker {
+pub(in crate::commands) struct Asker {
     client: Option<HttpClient<HttpConnector, Body>>,
     addresses: Vec<String>,
     asked: Option<JoinHandle<Answered>>,
@@ -42,12 +42,12 @@ pub(super) enum Answered {
 
 impl Asker {
     /// Through this server only.
-    pub(super) fn at(address: &str) -> Self {
+    pub(in crate::commands) fn at(address: &str) -> Self {
         Self { client: None, addresses: vec![address.to_owned()], asked: None }
     }
 
     /// Through the servers that these arguments mean.
-    pub(super) fn find(place: &Place) -> Result<Self, Failure> {
+    pub(in crate::commands) fn find(place: &Place) -> Result<Self, Failure> {
         let addresses = Client::find(place)?.into_addresses();
         Ok(Self { client: None, addresses, asked: None })
     }

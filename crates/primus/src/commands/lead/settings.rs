@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use primus_core::lease::Candidacy;
 use primus_core::ledger::groups::{HOLDER_NAME_LEN_MAX, HOLDERS_MAX};
-use primus_core::ledger::{GroupRank, GroupRules, Session};
+use primus_core::ledger::{GroupRank, GroupRules};
 use primus_node::guarded;
 use rustix::fs::{Access, access};
 
@@ -19,7 +19,6 @@ use crate::settings::{length, number};
 const DEFAULT_GROUP: &str = "leader";
 
 pub(super) struct LeadSettings {
-    pub(super) session: Session,
     pub(super) candidacy: Candidacy,
     pub(super) restart: Restart,
     pub(super) grace: Duration,
@@ -28,8 +27,6 @@ pub(super) struct LeadSettings {
 
 impl LeadSettings {
     pub(super) fn new(args: &LeadArgs) -> Result<Self, Failure> {
-        // The random half of it. Zero is nobody's.
-        let session = Session(uuid::Uuid::now_v7().as_u64_pair().1 | 1);
         let group = args.group.clone().unwrap_or_else(|| DEFAULT_GROUP.to_owned());
         if let Some(objection) = objection_to_name(&group) {
             return Err(Failure::usage(objection, "use letters, digits, and . _ - / in --group"));
@@ -45,11 +42,11 @@ impl LeadSettings {
         let grace = length("--grace", &args.grace)?;
         check_program(args.command.first().map_or(OsStr::new(""), OsString::as_os_str))?;
         let candidacy = Candidacy { group, rules, name, id };
-        Ok(Self { session, candidacy, restart: args.restart, grace, command: args.command.clone() })
+        Ok(Self { candidacy, restart: args.restart, grace, command: args.command.clone() })
     }
 
     /// How the companion is to run it.
-    pub(super) fn guarded(&self) -> Result<guarded::Settings, Failure> {
+    pub(super) fn guarded(&self, session: u64) -> Result<guarded::Settings, Failure> {
         let program = std::env::current_exe().map_err(|error| {
             Failure::failed(
                 "system",
@@ -63,7 +60,7 @@ impl LeadSettings {
             exec: (program, words(&["companion", "exec"])),
             command: self.command.clone(),
             environment: vec![("PRIMUS_GROUP".to_owned(), self.candidacy.group.clone())],
-            session: self.session.0,
+            session,
         })
     }
 }
