@@ -42,13 +42,25 @@ pub struct Cluster {
     pub planted: Planted,
 }
 
-/// Loads that change every few seconds, for long.
+/// Loads that change, for long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Noise {
+    /// How they change.
+    pub pattern: Pattern,
     /// How far a load may lie above or below the middle, in points.
     pub points: u32,
     /// For how many minutes.
     pub minutes: u64,
+}
+
+/// How loads change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// Every few seconds, anyhow.
+    Random,
+    /// The first two servers take turns at being as loaded as can be and not at all, for longer than a handover takes to come
+    /// about. All others are as loaded as can be.
+    Turns,
 }
 
 /// What a run came to.

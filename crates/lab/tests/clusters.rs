@@ -5,7 +5,7 @@
 mod seeds;
 
 use primus_core::handover;
-use primus_lab::cluster::{Cluster, Noise, Report};
+use primus_lab::cluster::{Cluster, Noise, Pattern, Report};
 use primus_lab::faults::Kinds;
 use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::tally;
@@ -66,31 +66,39 @@ fn the_same_seed_gives_the_same_run_bit_for_bit() {
     assert_ne!(fingerprint(1).1, fingerprint(2).1, "different seeds give different runs");
 }
 
-/// Handovers in hours of noise, of three servers without faults.
-fn handovers(points: u32) -> Vec<Vec<u64>> {
-    const SEEDS: u64 = 2;
-    let cluster = Cluster { noise: Some(Noise { points, minutes: 60 }), ..Cluster::new(3, Kinds::NONE) };
-    let reports: Vec<Report> = (0..SEEDS).map(|seed| cluster.run(seed, &mut ())).collect();
-    for report in &reports {
-        assert_eq!(report.violation, None, "{report:#?}");
-        let others = u64::from(report.leaders.changes) - report.handovers_us.len() as u64;
-        assert_eq!(others, 1, "but for handovers nobody takes over: {report:#?}");
-    }
-    tally::add("runs", reports.len());
-    reports.into_iter().map(|report| report.handovers_us).collect()
+/// Handovers while loads change for so many minutes, of three servers without faults.
+fn handovers(pattern: Pattern, points: u32, minutes: u64) -> Vec<u64> {
+    const SEED: u64 = 1;
+    let noise = Some(Noise { pattern, points, minutes });
+    let report = Cluster { noise, ..Cluster::new(3, Kinds::NONE) }.run(SEED, &mut ());
+    assert_eq!(report.violation, None, "{report:#?}");
+    let others = u64::from(report.leaders.changes) - report.handovers_us.len() as u64;
+    assert_eq!(others, 1, "but for handovers nobody takes over: {report:#?}");
+    tally::add("runs", 1);
+    report.handovers_us
+}
+
+/// Were there some, and never two within a cool-down?
+fn check_rare(times: &[u64], what: &str) {
+    let cool_down_us = handover::Rules::DEFAULT.cool_down_us;
+    println!("handovers in {what}: {}", times.len());
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= cool_down_us), "{times:?}");
+    assert!(times.len() > 1, "this must move somebody, or nothing was tested");
 }
 
 #[test]
-fn noise_inside_the_margin_moves_nobody() {
+fn ten_hours_of_noise_inside_the_margin_move_nobody() {
     let margin = handover::Rules::DEFAULT.margin.hundredths() / 100;
-    assert!(handovers((margin - 1) / 2).iter().all(Vec::is_empty));
+    let times = handovers(Pattern::Random, (margin - 1) / 2, 600);
+    assert!(times.is_empty(), "{times:?}");
 }
 
 #[test]
 fn noisy_loads_move_the_leader_once_per_cool_down_at_most() {
-    let all = handovers(50);
-    let cool_down_us = handover::Rules::DEFAULT.cool_down_us;
-    assert!(all.iter().flat_map(|times| times.windows(2)).all(|pair| pair[1] - pair[0] >= cool_down_us), "{all:?}");
-    println!("handovers in an hour of noise: {:?}", all.iter().map(Vec::len).collect::<Vec<_>>());
-    assert!(all.iter().any(|times| !times.is_empty()), "this much noise must move somebody, or nothing was tested");
+    check_rare(&handovers(Pattern::Random, 50, 120), "two hours of noise");
+}
+
+#[test]
+fn two_servers_that_take_turns_at_being_busy_do_not_toss_leadership_to_and_fro() {
+    check_rare(&handovers(Pattern::Turns, 40, 60), "an hour of turns");
 }

@@ -6,7 +6,7 @@ use primus_core::load::{Load, Score};
 use primus_core::machine::Delay;
 use primus_server::control::{Command, Reason};
 
-use super::Noise;
+use super::{Noise, Pattern};
 use crate::chance::Chance;
 use crate::faults::{Draw, FAULTS_END_US, Kind, Kinds};
 use crate::simulate::{Happening, Network};
@@ -25,6 +25,10 @@ const CALM_END_US: u64 = 300_000;
 
 /// How often loads change in noise: often, but some last for longer than the dwell time of a handover.
 const NOISE_EVERY_US: usize = 5_000_000;
+/// How long a server stays calm that takes turns: longer than a dwell time, and shorter than a cool-down.
+const TURN_US: usize = 25_000_000;
+/// The load around which loads change, in hundredths of a point.
+const MIDDLE: u64 = 5_000;
 
 /// All faults of one run.
 #[derive(Debug)]
@@ -53,17 +57,33 @@ pub(super) enum Stroke {
 }
 
 impl Plan {
-    /// Every few seconds every server has another load.
+    /// Loads that change, and nothing else that matters.
     pub(super) fn add_noise(&mut self, servers: &[NodeId], noise: Noise, chance: &mut Chance) {
-        const MIDDLE: u64 = 5_000;
         let spread = u64::from(noise.points * 100).min(MIDDLE);
         self.end_us = noise.minutes * 60_000_000;
         // Messages keep their order, as on a real link: why there will be another leader is said just before it is so.
         self.network.delay = Delay { min_us: DELAY.max_us / 2, max_us: DELAY.max_us / 2 };
+        match noise.pattern {
+            Pattern::Random => self.add_random_loads(servers, spread, chance),
+            Pattern::Turns => self.add_turns(servers, spread),
+        }
+    }
+
+    fn add_random_loads(&mut self, servers: &[NodeId], spread: u64, chance: &mut Chance) {
         for from_us in (0..self.end_us).step_by(NOISE_EVERY_US) {
             for server in servers {
                 let hundredths = chance.between(MIDDLE - spread, MIDDLE + spread);
                 self.commands.push((from_us + chance.below(NOISE_EVERY_US as u64), *server, load(hundredths)));
+            }
+        }
+    }
+
+    fn add_turns(&mut self, servers: &[NodeId], spread: u64) {
+        for (turn, from_us) in (0..self.end_us).step_by(TURN_US).enumerate() {
+            for (place, server) in servers.iter().enumerate() {
+                let is_calm = place == turn % 2;
+                let hundredths = if is_calm { MIDDLE - spread } else { MIDDLE + spread };
+                self.commands.push((from_us, *server, load(hundredths)));
             }
         }
     }
