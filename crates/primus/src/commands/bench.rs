@@ -16,6 +16,7 @@ mod ring;
 mod stability;
 mod tasks;
 mod transfer;
+mod writers;
 
 pub(super) use beat::beat;
 pub(super) use failover::failover;

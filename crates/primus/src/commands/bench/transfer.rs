@@ -3,19 +3,17 @@
 //! Clients write without pause to the old leader and to whoever shall lead next, and note when each acknowledged. Then
 //! leadership is offered to servers that cannot take it: that must fail, and the leader must stay.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::writers::{Writer, Writers, nothing_written};
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::{BenchTransferArgs, Format};
-use crate::client::http::{self, Request, Session};
-use crate::commands::own_farm::{OwnFarm, believes, place};
+use crate::client::http::{self, Request};
+use crate::commands::own_farm::{OwnFarm, believes};
 use crate::commands::{Verdict, chaos, nothing_to_draw, show};
 use crate::output::failure::Failure;
 use crate::output::json::rounded;
@@ -29,15 +27,9 @@ const RUNS_MAX: u64 = 10_000;
 const TRIES_MAX: usize = 10;
 /// Unless somebody says how many, no run starts after this; a bench ends within 45 s.
 const BUDGET_MS: f64 = 25_000.0;
-/// So many writes must have been acknowledged by the leader before and after.
-const ACKNOWLEDGEMENTS: usize = 20;
 /// By how many writes a server lags that must not lead.
 const LAG: u64 = 5000;
 const ANSWER_TIME: Duration = Duration::from_secs(2);
-const WAITING_TIME: Duration = Duration::from_secs(10);
-/// How long a client waits that was refused.
-const REFUSED_PAUSE: Duration = Duration::from_micros(200);
-const IDLE_PAUSE: Duration = Duration::from_millis(1);
 
 /// The figures, as scripts see them.
 #[derive(Serialize)]
@@ -79,21 +71,14 @@ fn measure(servers: u64, runs: Option<u64>) -> Result<Figures, Failure> {
     let started = Instant::now();
     let farm = OwnFarm::start_ranked("bench", servers, "load")?;
     farm.settled()?;
-    let writers: Vec<Writer> =
-        farm.servers().iter().map(|server| Writer::new(server.id, place(&server.api))).collect();
+    let writers = Writers::of(&farm);
     let bench = Bench { farm: &farm, writers: &writers };
-    thread::scope(|scope| {
-        writers.iter().for_each(|writer| _ = scope.spawn(|| writer.run()));
-        // Whatever happens in here, the writers must end.
-        let figures = bench.figures(servers, runs, started);
-        writers.iter().for_each(Writer::end);
-        figures
-    })
+    writers.during(|| bench.figures(servers, runs, started))
 }
 
 struct Bench<'a> {
     farm: &'a OwnFarm,
-    writers: &'a [Writer],
+    writers: &'a Writers,
 }
 
 impl Bench<'_> {
@@ -121,24 +106,21 @@ impl Bench<'_> {
 
     /// One handover, to the server with the next id; nothing if it did not come about.
     fn run(&self) -> Result<Option<f64>, Failure> {
-        let old = self.leader()?;
-        let new = self.follower(old);
-        self.only([old, new])?;
-        self.wait_for(old)?;
+        let old = self.writers.leader()?;
+        let new = self.writers.next(old);
+        self.writers.only([old, new]);
+        old.wait()?;
         let answer = offer(old, new.id)?;
         if answer["leader"] != new.id {
             return Ok(None);
         }
-        self.wait_for(new)?;
-        let last = old.acknowledged().last().copied();
-        let first = new.acknowledged().first().copied();
-        let gap = first.zip(last).map(|(first, last)| first.saturating_duration_since(last));
-        gap.map(|gap| Some(rounded(gap.as_secs_f64() * 1000.0))).ok_or_else(nothing_written)
+        new.wait()?;
+        old.gap_ms(new).map(Some)
     }
 
     fn offer_to_dead(&self) -> Result<Refused, Failure> {
-        let old = self.leader()?;
-        let target = self.follower(old);
+        let old = self.writers.leader()?;
+        let target = self.writers.next(old);
         let now = self.farm.now()?;
         chaos::kill(&now, &target.id.to_string())?;
         let refused = self.refusal("dead", old, target)?;
@@ -148,10 +130,10 @@ impl Bench<'_> {
 
     /// It has everything, or it misses some writes.
     fn offer_to_frozen(&self, lag: u64) -> Result<Refused, Failure> {
-        self.only([])?;
+        self.writers.only([]);
         self.farm.settled()?;
-        let old = self.leader()?;
-        let target = self.follower(old);
+        let old = self.writers.leader()?;
+        let target = self.writers.next(old);
         let now = self.farm.now()?;
         chaos::signal(&now, &target.id.to_string(), "freeze", "", Signal::STOP)?;
         let what = if lag == 0 { "frozen" } else { "lagging" };
@@ -162,13 +144,13 @@ impl Bench<'_> {
 
     fn refusal(&self, what: &'static str, old: &Writer, target: &Writer) -> Result<Refused, Failure> {
         let before = believes(&old.api);
-        self.only([old])?;
-        self.wait_for(old)?;
+        self.writers.only([old]);
+        old.wait()?;
         let started = Instant::now();
         let answer = offer(old, target.id)?;
         let took_ms = milliseconds(started);
         old.forget_until(started);
-        self.wait_for(old)?;
+        old.wait()?;
         let text = |key: &str| answer["error"][key].as_str().unwrap_or_default().to_string();
         Ok(Refused {
             target: what,
@@ -178,81 +160,6 @@ impl Bench<'_> {
             gap_ms: longest_gap_ms(started, &old.acknowledged()),
             leader_stays: believes(&old.api) == before,
         })
-    }
-
-    fn leader(&self) -> Result<&Writer, Failure> {
-        let reign = self.writers.iter().filter_map(|writer| believes(&writer.api)).max_by_key(|reign| reign.term);
-        let writer = reign.and_then(|reign| self.writers.iter().find(|writer| writer.id == reign.leader));
-        writer.ok_or_else(|| Failure::no_leader("no server leads", "see whether the host is overloaded"))
-    }
-
-    fn follower(&self, leader: &Writer) -> &Writer {
-        let place = self.writers.iter().position(|writer| writer.id == leader.id).unwrap_or(0);
-        &self.writers[(place + 1) % self.writers.len()]
-    }
-
-    /// Lets only these write, from now on.
-    fn only<const N: usize>(&self, active: [&Writer; N]) -> Result<(), Failure> {
-        for writer in self.writers {
-            let is_active = active.iter().any(|active| active.id == writer.id);
-            writer.is_active.store(is_active, Ordering::Relaxed);
-            writer.times().clear();
-        }
-        Ok(())
-    }
-
-    /// Waits until this server has acknowledged some writes.
-    fn wait_for(&self, writer: &Writer) -> Result<(), Failure> {
-        chaos::wait(WAITING_TIME, "writes to be acknowledged", || {
-            Ok((writer.times().len() >= ACKNOWLEDGEMENTS).then_some(()))
-        })
-    }
-}
-
-/// A client of one server, which notes when a write was acknowledged.
-struct Writer {
-    id: u64,
-    api: String,
-    is_active: AtomicBool,
-    has_ended: AtomicBool,
-    times: Mutex<Vec<Instant>>,
-}
-
-impl Writer {
-    fn new(id: u64, api: &str) -> Self {
-        let flag = || AtomicBool::new(false);
-        Self { id, api: api.to_string(), is_active: flag(), has_ended: flag(), times: Mutex::default() }
-    }
-
-    fn run(&self) {
-        let mut session = Session::new(&self.api, ANSWER_TIME);
-        let path = format!("/v1/kv/bench/transfer/{}", self.id);
-        let request = Request { method: "PUT", path: &path, body: b"written" };
-        while !self.has_ended.load(Ordering::Relaxed) {
-            if !self.is_active.load(Ordering::Relaxed) {
-                thread::sleep(IDLE_PAUSE);
-            } else if matches!(session.status(&request), Ok(200)) {
-                self.times().push(Instant::now());
-            } else {
-                thread::sleep(REFUSED_PAUSE);
-            }
-        }
-    }
-
-    fn end(&self) {
-        self.has_ended.store(true, Ordering::Relaxed);
-    }
-
-    fn times(&self) -> std::sync::MutexGuard<'_, Vec<Instant>> {
-        self.times.lock().expect("nobody panics while holding this")
-    }
-
-    fn acknowledged(&self) -> Vec<Instant> {
-        self.times().clone()
-    }
-
-    fn forget_until(&self, time: Instant) {
-        self.times().retain(|acknowledged| *acknowledged >= time);
     }
 }
 
@@ -276,10 +183,6 @@ fn longest_gap_ms(since: Instant, times: &[Instant]) -> f64 {
     let begins = std::iter::once(&since).chain(times);
     let gaps = begins.zip(times).map(|(begin, end)| end.saturating_duration_since(*begin));
     rounded(gaps.max().unwrap_or_default().as_secs_f64() * 1000.0)
-}
-
-fn nothing_written() -> Failure {
-    Failure::failed("refused", "no write was acknowledged", "see whether the host is overloaded")
 }
 
 fn text(figures: &Figures) -> String {
