@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -103,6 +103,11 @@ impl Event {
         }
         object
     }
+}
+
+/// A length of time as events tell it: to the microsecond, so that it reads the same however often it is passed on.
+pub(crate) fn milliseconds(length: Duration) -> f64 {
+    length.as_micros() as f64 / 1000.0
 }
 
 /// A point in time as RFC 3339, UTC, milliseconds.

@@ -23,7 +23,7 @@ use tokio::net::unix::pipe;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-use crate::events::{Event, History, Kind};
+use crate::events::{Event, History, Kind, milliseconds};
 use crate::meters::Meters;
 
 /// What it is called in events: after those that it runs for.
@@ -170,7 +170,7 @@ impl Runner {
             code: ending.status().and_then(|status| status.code()),
             signal: ending.status().and_then(|status| status.signal()),
             error: ending.error(),
-            took_ms: took.as_secs_f64() * 1000.0,
+            took_ms: milliseconds(took),
             output,
         });
     }

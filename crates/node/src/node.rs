@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::disk::{self, Disk};
 use crate::elections::{self, Elections};
 use crate::entering::Entering;
-use crate::events::{History, Kind};
+use crate::events::{History, Kind, milliseconds};
 use crate::farm::{self, FarmHandle, Told, Wish};
 use crate::handle::{Handle, PeerView, Proposals, Reply, Request, Unable, View};
 use crate::links::{self, LinkEvent, Links, Peer};
@@ -621,7 +621,7 @@ impl Running {
         match leader {
             Some(leader) => {
                 let took = self.leaderless.take().map_or(Duration::ZERO, |since| since.elapsed());
-                let took_ms = took.as_secs_f64() * 1000.0;
+                let took_ms = milliseconds(took);
                 self.meters.changes.add(reason);
                 self.history.add(Kind::LeaderChanged { leader: leader.0, previous, term, reason, took_ms });
                 self.last_leader = Some(leader);
