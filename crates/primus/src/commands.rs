@@ -100,6 +100,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
             Bench::Simulate(args) => bench::simulate(args, cli.output),
             Bench::Failover(args) => bench::failover(args, cli.output),
             Bench::Transfer(args) => bench::transfer(args, cli.output),
+            Bench::Handover(args) => bench::handover(args, cli.output),
             Bench::Idle(args) => bench::idle(args, cli.output),
             Bench::Log(args) => bench::log(args, cli.output),
             Bench::Stability(args) => bench::stability(args, cli.output),

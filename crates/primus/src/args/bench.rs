@@ -23,6 +23,9 @@ pub(crate) enum Bench {
     /// How long nobody accepts a write while leadership is handed over on request
     #[command(after_help = guide::BENCH_TRANSFER)]
     Transfer(BenchTransferArgs),
+    /// How long nobody accepts a write while a leader hands over because it is too loaded
+    #[command(after_help = guide::BENCH_HANDOVER)]
+    Handover(BenchHandoverArgs),
     /// What servers cost that have nothing to do: processor, memory, messages
     #[command(after_help = guide::BENCH_IDLE)]
     Idle(BenchIdleArgs),
@@ -174,6 +177,16 @@ pub(crate) struct BeatArgs {
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct BenchTransferArgs {
+    /// How many servers [default: 3]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) servers: Option<String>,
+    /// How often to measure [default: 20, fewer if they take too long]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) runs: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchHandoverArgs {
     /// How many servers [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) servers: Option<String>,

@@ -457,6 +457,17 @@ Examples:
   primus bench transfer
   primus bench transfer --servers 5 --runs 50 -o json";
 
+pub(super) const BENCH_HANDOVER: &str = "\
+It starts a farm of its own, whose servers pretend to have a load, and writes to it without pause. In every run the
+leader's load is raised, and it hands over by itself. A run's figure is the time between the last write that the old
+leader acknowledged and the first of the new one, as clients see it. It ends with exit code 1 if leadership moved more
+often than it should.
+Figures are only worth something in a release build: cargo build --release.
+
+Examples:
+  primus bench handover
+  primus bench handover --servers 5 --runs 50 -o json";
+
 pub(super) const BENCH_IDLE: &str = "\
 It starts farms of its own and leaves them alone. A run is one second, its figure the processor time that all servers
 took in it together: 10 ms are 1 % of one processor. Messages are counted for 3, 5, 9 and 25 servers.

@@ -6,6 +6,7 @@
 mod beat;
 mod failover;
 mod groups;
+mod handover;
 mod idle;
 mod lead;
 mod log;
@@ -21,6 +22,7 @@ mod writers;
 pub(super) use beat::beat;
 pub(super) use failover::failover;
 pub(super) use groups::{groups, hold};
+pub(super) use handover::handover;
 pub(super) use idle::idle;
 pub(super) use lead::lead;
 pub(super) use log::log;

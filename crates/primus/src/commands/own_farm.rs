@@ -28,6 +28,12 @@ const REFUSAL_TIME: Duration = Duration::from_millis(500);
 /// How long `up` may take to end by itself; it gives its servers two seconds.
 const END_TIME: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
+/// How a loaded leader is made to hand over at once, and again soon.
+const SOON: [(&str, &str); 3] = [
+    ("PRIMUS_ELECTION_HANDOVER_DWELL", "100ms"),
+    ("PRIMUS_ELECTION_HANDOVER_COOLDOWN", "500ms"),
+    ("PRIMUS_ELECTION_LEAST_TENURE", "100ms"),
+];
 /// Of what `up` says on stderr, only this much is kept.
 const WORDS_LEN_MAX: usize = 4096;
 
@@ -57,6 +63,11 @@ impl OwnFarm {
         Self::begin(purpose, servers, &["--rank", rank, "--workers", "0"])
     }
 
+    /// The same, by load, with leaders that hand over as soon as they may.
+    pub(super) fn start_handing_over(purpose: &str, servers: u64) -> Result<Self, Failure> {
+        Self::begin_told(purpose, servers, &["--rank", "load", "--workers", "0"], &SOON)
+    }
+
     /// The same, by id, with this algorithm.
     pub(super) fn start_electing(purpose: &str, servers: u64, algorithm: WhichAlgorithm) -> Result<Self, Failure> {
         Self::begin(purpose, servers, &["--algorithm", algorithm.name(), "--rank", "id", "--workers", "0"])
@@ -75,23 +86,25 @@ impl OwnFarm {
 
     /// The same, by load, without workers; leases last this long.
     pub(super) fn start_leasing(purpose: &str, servers: u64, lease: &str) -> Result<Self, Failure> {
-        let variable = Some(("PRIMUS_GUARD_LEASE", lease));
-        Self::begin_with(purpose, servers, &["--rank", "load", "--workers", "0"], variable)
+        let variables = [("PRIMUS_GUARD_LEASE", lease)];
+        Self::begin_told(purpose, servers, &["--rank", "load", "--workers", "0"], &variables)
     }
 
     fn begin(purpose: &str, servers: u64, options: &[&str]) -> Result<Self, Failure> {
-        Self::begin_with(purpose, servers, options, None)
+        Self::begin_told(purpose, servers, options, &[])
     }
 
-    fn begin_with(
+    /// Servers get what variables say about elections, guards and loads.
+    fn begin_told(
         purpose: &str,
         servers: u64,
         options: &[&str],
-        variable: Option<(&str, &str)>,
+        variables: &[(&str, &str)],
     ) -> Result<Self, Failure> {
         let name = format!("{purpose}-{}", std::process::id());
-        let start = |mut command: Command| command.envs(variable).spawn();
-        let mut up = command(&name, servers, options).and_then(start).map_err(|error| {
+        let spawned = command(&name, servers, options)
+            .and_then(|mut command| command.envs(variables.iter().copied()).spawn());
+        let mut up = spawned.map_err(|error| {
             Failure::failed("system", format!("primus up cannot be started: {error}"), "make room, then try again")
         })?;
         let words = up.stderr.take().map(listen);
