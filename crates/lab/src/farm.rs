@@ -1,7 +1,7 @@
 //! Runs of whole farms: the foreman of every server and all workers, with leaders and workers that crash, freeze, are cut
 //! off and come back, links that break, and clients that submit, cancel and retry.
 //!
-//! The log is a model, but an honest one ([`log`]): what a leader proposes is committed in order after a while, a leader that
+//! The log is a model, but an honest one (`log.rs`): what a leader proposes is committed in order after a while, a leader that
 //! is deposed may lose what was under way, and goes on for a while without knowing. That real logs keep these promises is
 //! shown in [`crate::cluster`]. While a run goes on, every property in [`checks`] is checked with every step; when the faults
 //! have ended, every task must come to its end.
@@ -10,7 +10,6 @@ pub mod checks;
 mod faults;
 mod hands;
 mod host;
-mod log;
 mod run;
 mod strokes;
 

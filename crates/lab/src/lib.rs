@@ -18,6 +18,7 @@ pub mod faults;
 pub mod history;
 pub mod index;
 pub mod invariants;
+mod log;
 pub mod observer;
 pub mod oracle;
 pub mod outcome;

@@ -12,27 +12,27 @@ use crate::chance::Chance;
 
 /// The log of a cluster.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(crate) struct Log {
     /// What is agreed on.
-    pub(super) committed: Vec<Batch>,
+    pub(crate) committed: Vec<Batch>,
     under_way: VecDeque<Batch>,
     /// Who can commit, unless it is dead.
     leader: Option<NodeId>,
-    pub(super) term: u64,
+    pub(crate) term: u64,
 }
 
 impl Log {
     /// Does this server lead in this term, and not only believe it?
-    pub(super) fn is_led_by(&self, server: NodeId, term: u64) -> bool {
+    pub(crate) fn is_led_by(&self, server: NodeId, term: u64) -> bool {
         self.leader == Some(server) && self.term == term
     }
 
-    pub(super) const fn leader(&self) -> Option<NodeId> {
+    pub(crate) const fn leader(&self) -> Option<NodeId> {
         self.leader
     }
 
     /// False if this server does not lead any more.
-    pub(super) fn propose(&mut self, server: NodeId, term: u64, batch: Batch) -> bool {
+    pub(crate) fn propose(&mut self, server: NodeId, term: u64, batch: Batch) -> bool {
         let leads = self.is_led_by(server, term);
         if leads {
             self.under_way.push_back(batch);
@@ -41,13 +41,13 @@ impl Log {
     }
 
     /// The next of what is under way is committed.
-    pub(super) fn commit(&mut self) -> Option<&Batch> {
+    pub(crate) fn commit(&mut self) -> Option<&Batch> {
         self.committed.push(self.under_way.pop_front()?);
         self.committed.last()
     }
 
     /// A new leader; how much of what was under way it has found.
-    pub(super) fn elect(&mut self, server: NodeId, chance: &mut Chance) -> u64 {
+    pub(crate) fn elect(&mut self, server: NodeId, chance: &mut Chance) -> u64 {
         let kept = chance.between(0, self.under_way.len() as u64);
         self.under_way.truncate(usize::try_from(kept).expect("a length fits"));
         self.leader = Some(server);
@@ -56,7 +56,7 @@ impl Log {
     }
 
     /// This server is dead, and cannot commit anything.
-    pub(super) fn on_crash(&mut self, server: NodeId) {
+    pub(crate) fn on_crash(&mut self, server: NodeId) {
         self.leader = self.leader.filter(|leader| *leader != server);
     }
 }
