@@ -34,6 +34,9 @@ pub struct Guard {
     at: NodeId,
     wants: BTreeMap<String, Candidacy>,
     standings: BTreeMap<String, Standing>,
+    /// Whatever it held under this token, or an older one, is over, whoever may say otherwise. Tokens grow whatever the group,
+    /// so one is enough, also for groups that it has left and wants again.
+    over: u64,
     /// Must the lessor be told everything?
     is_stranger: bool,
     last_number: u64,
@@ -55,8 +58,8 @@ pub struct Rules {
 /// How it stands with a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Standing {
-    /// It does not hold it; what it held under this token, or an older one, is over.
-    Waits { after: u64 },
+    /// It does not hold it.
+    Waits,
     /// It holds it until then, if nothing newer is promised.
     Holds { token: u64, until_us: u64 },
     /// It still holds it, but what runs has been told to end.
@@ -120,6 +123,7 @@ impl Guard {
             at: NodeId(0),
             wants: BTreeMap::new(),
             standings: BTreeMap::new(),
+            over: 0,
             is_stranger: true,
             last_number: 0,
             asked: None,
@@ -146,7 +150,7 @@ impl Guard {
     /// Does it still have to do with any group? If not, its session may end.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let is_over = |standing: &Standing| matches!(standing, Standing::Waits { .. });
+        let is_over = |standing: &Standing| matches!(standing, Standing::Waits);
         self.wants.is_empty() && self.standings.values().all(is_over)
     }
 
@@ -172,7 +176,7 @@ impl Guard {
 
     fn want(&mut self, candidacies: Vec<Candidacy>, out: &mut Outbox<Self>) {
         for candidacy in candidacies {
-            self.standings.entry(candidacy.group.clone()).or_insert(Standing::Waits { after: 0 });
+            self.standings.entry(candidacy.group.clone()).or_insert(Standing::Waits);
             self.wants.insert(candidacy.group.clone(), candidacy);
         }
         self.is_stranger = true;
@@ -204,7 +208,7 @@ impl Guard {
 
     /// Asks at once, whatever was asked before.
     fn ask(&mut self, out: &mut Outbox<Self>) {
-        let is_holding = |standing: &Standing| !matches!(standing, Standing::Waits { .. });
+        let is_holding = |standing: &Standing| !matches!(standing, Standing::Waits);
         // A holder asks in time to be told before its time is over; others have more time.
         let parts = if self.standings.values().any(is_holding) { 4 } else { 2 };
         let wait_us = self.rules.lease_us / parts;
@@ -249,6 +253,10 @@ impl Guard {
         let from_us = if self.rules.planted.is(Bug::LeaseFromAnswer) { self.now_us } else { asked_us };
         let held: BTreeMap<&str, &Promise> =
             answer.promises.iter().map(|promise| (promise.group.as_str(), promise)).collect();
+        // What it is said to hold and has long forgotten goes back, or nobody else would ever get it.
+        for group in held.keys().filter(|group| !self.standings.contains_key(**group)).collect::<Vec<_>>() {
+            self.standings.insert((*group).into(), Standing::Waits);
+        }
         let groups: Vec<String> = self.standings.keys().cloned().collect();
         for group in groups {
             self.on_promise(&group, held.get(group.as_str()).copied(), from_us, out);
@@ -261,28 +269,23 @@ impl Guard {
             }
         }
         let wants = &self.wants;
-        self.standings
-            .retain(|group, standing| !matches!(standing, Standing::Waits { .. }) || wants.contains_key(group));
+        self.standings.retain(|group, standing| !matches!(standing, Standing::Waits) || wants.contains_key(group));
         self.watch_expiry(out);
         if self.is_idle() { out.cancel(Timer::Ask) } else { self.ask(out) }
     }
 
     /// What the answer says about one group: a promise, or that it is not held.
     fn on_promise(&mut self, group: &str, promise: Option<&Promise>, from_us: u64, out: &mut Outbox<Self>) {
-        let (now_us, is_wanted) = (self.now_us, self.wants.contains_key(group));
+        let (now_us, over, is_wanted) = (self.now_us, self.over, self.wants.contains_key(group));
         let Some(standing) = self.standings.get_mut(group) else { return };
         let promise = promise.map(|promise| (promise.token, from_us + promise.rest_us));
         *standing = match (*standing, promise) {
-            (Standing::Waits { after }, Some((token, until_us)))
-                if token > after && until_us > now_us && is_wanted =>
-            {
+            (Standing::Waits, Some((token, until_us))) if token > over && until_us > now_us && is_wanted => {
                 out.notify(Notice::Granted(group.into(), token, until_us));
                 Standing::Holds { token, until_us }
             }
-            // It came when it was not wanted any more, and goes back.
-            (Standing::Waits { after }, Some((token, _))) if token > after && !is_wanted => {
-                Standing::Ended { token }
-            }
+            // It came when it was not wanted any more; or it was over, and a leader that was none said that the log knows.
+            (Standing::Waits, Some((token, _))) if token <= over || !is_wanted => Standing::Ended { token },
             (Standing::Holds { token, until_us }, Some((newer, then_us))) if newer == token => {
                 let until_us = then_us.max(until_us);
                 out.notify(Notice::Renewed(group.into(), token, until_us));
@@ -299,7 +302,8 @@ impl Guard {
             }
             // The lessor has let go of it.
             (Standing::Ended { token }, promise) if promise.is_none_or(|(newer, _)| newer != token) => {
-                Standing::Waits { after: token }
+                self.over = over.max(token);
+                Standing::Waits
             }
             (standing, _) => standing,
         };

@@ -377,3 +377,58 @@ fn strange_words_change_nothing() {
     stage.settle();
     assert!(before == (stage.lessor.clone(), stage.guards[&1].clone()));
 }
+
+/// What a guard says when it is told this.
+fn told(guard: &mut Guard, input: Input<Guard>) -> (Option<super::Poll>, Vec<guard::Notice>) {
+    let mut out = Outbox::new();
+    guard.step(input, &mut out);
+    let (mut polls, mut notices) = (Vec::new(), Vec::new());
+    for output in out.drain() {
+        match output {
+            Output::Send { message: Message::Poll(poll), .. } => polls.push(poll),
+            Output::Notify(notice) => notices.push(notice),
+            _ => {}
+        }
+    }
+    (polls.pop(), notices)
+}
+
+fn answer(number: u64, tokens: &[u64]) -> Input<Guard> {
+    let promise = |token: &u64| super::Promise { group: "cron".into(), token: *token, rest_us: LEASE_US };
+    let promises = tokens.iter().map(promise).collect();
+    let answer = super::Answer { number, is_known: true, promises, recalled: Vec::new(), refused: Vec::new() };
+    Input::Message { from: ME, message: Message::Answer(answer) }
+}
+
+#[test]
+fn what_is_over_stays_over_and_goes_back_again_if_the_log_still_has_it() {
+    let mut guard = Guard::new(Session(1), guard::Rules { lease_us: LEASE_US, planted: Planted::NONE });
+    let candidacy = || Candidacy { group: "cron".into(), rules: ONE, name: "c1".into(), id: 1 };
+    let want = || Input::Command(guard::Command::Want(vec![candidacy()]));
+    told(&mut guard, want());
+    let granted = guard::Notice::Granted("cron".into(), 2, LEASE_US);
+    assert_eq!(told(&mut guard, answer(1, &[2])).1, [granted]);
+    told(&mut guard, Input::Command(guard::Command::Leave("cron".into())));
+    let (poll, _) = told(&mut guard, Input::Command(guard::Command::Ended("cron".into())));
+    // Says a leader that has only proposed it, and is none any more.
+    told(&mut guard, answer(poll.unwrap().number, &[]));
+    assert!(guard.is_idle());
+    let (poll, _) = told(&mut guard, want());
+    let (poll, notices) = told(&mut guard, answer(poll.unwrap().number, &[2]));
+    assert_eq!(notices, [], "somebody else may hold it by now");
+    let poll = poll.unwrap();
+    assert_eq!(poll.ended, [super::Claim { group: "cron".into(), token: 2 }]);
+    let (poll, _) = told(&mut guard, answer(poll.number, &[]));
+    let granted = guard::Notice::Granted("cron".into(), 3, LEASE_US);
+    assert_eq!(told(&mut guard, answer(poll.unwrap().number, &[3])).1, [granted]);
+}
+
+#[test]
+fn what_a_guard_has_never_wanted_or_forgotten_goes_back() {
+    let mut guard = Guard::new(Session(1), guard::Rules { lease_us: LEASE_US, planted: Planted::NONE });
+    let other = Candidacy { group: "other".into(), rules: ONE, name: "c1".into(), id: 1 };
+    told(&mut guard, Input::Command(guard::Command::Want(vec![other])));
+    let (poll, notices) = told(&mut guard, answer(1, &[7]));
+    assert_eq!(notices, []);
+    assert_eq!(poll.unwrap().ended, [super::Claim { group: "cron".into(), token: 7 }]);
+}
