@@ -120,6 +120,8 @@ struct Guest {
     holds: BTreeMap<String, u64>,
     recalled: BTreeSet<String>,
     refused: BTreeMap<String, Objection>,
+    /// Names the newest question that it has asked.
+    last_number: u64,
     question: Option<Question>,
     /// Is there something that it was not told?
     has_news: bool,
@@ -371,6 +373,10 @@ impl Lessor {
     fn on_poll(&mut self, from: Session, poll: Poll, out: &mut Outbox<Self>) {
         let (now_us, lease_us) = (self.now_us, self.rules.lease_us);
         let Some(office) = &mut self.office else { return out.ignore("a question to one that does not lead") };
+        // It would say what the candidate wanted once, not what it wants now.
+        if office.guests.get(&from).is_some_and(|guest| poll.number < guest.last_number) {
+            return out.ignore("a question that a newer one has overtaken");
+        }
         let is_known = office.guests.contains_key(&from);
         if !is_known && (poll.wants.is_none() || office.guests.len() >= SESSIONS_MAX) {
             return send(from, unknown(poll.number), out);
@@ -440,10 +446,12 @@ impl Office {
             holds: BTreeMap::new(),
             recalled: BTreeSet::new(),
             refused: BTreeMap::new(),
+            last_number: poll.number,
             question: None,
             has_news: false,
         });
         (guest.seen_us, guest.score, guest.at) = (now_us, poll.score, poll.at);
+        guest.last_number = poll.number;
         if poll.wants.is_some() {
             let held = self.held.iter().filter_map(|(name, group)| Some((name, group.holders.get(&session)?)));
             guest.holds = held.map(|(name, holding)| (name.clone(), holding.token)).collect();

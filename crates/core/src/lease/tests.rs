@@ -432,3 +432,24 @@ fn what_a_guard_has_never_wanted_or_forgotten_goes_back() {
     assert_eq!(notices, []);
     assert_eq!(poll.unwrap().ended, [super::Claim { group: "cron".into(), token: 7 }]);
 }
+
+#[test]
+fn a_question_that_was_overtaken_does_not_say_what_is_wanted() {
+    let mut stage = Stage::new();
+    stage.join(1, 1, ONE);
+    stage.join(2, 1, ONE);
+    let poll = |number| super::Poll {
+        number,
+        wants: Some(Vec::new()),
+        holds: Vec::new(),
+        ended: Vec::new(),
+        score: Score::default(),
+        at: ME,
+        wait_us: 0,
+    };
+    for (number, candidates) in [(0, vec!["c1", "c2"]), (99, vec!["c1"])] {
+        let message = Message::Poll(poll(number));
+        stage.step_lessor(Input::Message { from: NodeId(2), message });
+        assert_eq!(stage.lessor.candidates("cron"), candidates);
+    }
+}
