@@ -35,6 +35,9 @@ pub struct Lessor {
     id: NodeId,
     rules: Rules,
     now_us: u64,
+    /// Names the last question to the other servers. An answer may come when this server leads again, in a later term, and
+    /// must not be taken for one to a later question: so numbers are never used twice.
+    last_question: u64,
     office: Option<Office>,
 }
 
@@ -92,7 +95,6 @@ struct Office {
     promised: BTreeMap<(String, Session), u64>,
     /// When the questions were asked that are still open.
     asked: VecDeque<(u64, u64)>,
-    last_question: u64,
     /// The last moment at which this server is known to have led.
     confirmed_us: Option<u64>,
     /// Grants on their way into the log, since when.
@@ -141,7 +143,7 @@ impl Lessor {
     /// The lessor of this server.
     #[must_use]
     pub const fn new(id: NodeId, rules: Rules) -> Self {
-        Self { id, rules, now_us: 0, office: None }
+        Self { id, rules, now_us: 0, last_question: 0, office: None }
     }
 
     /// It is this late now.
@@ -223,8 +225,19 @@ impl Lessor {
         let Some(office) = &mut self.office else { return };
         if !core::mem::replace(&mut office.is_ticking, true) {
             out.set(Tick, Delay { min_us: tick_us, max_us: tick_us });
-            office.ask(self.now_us, out);
+            self.ask(out);
         }
+    }
+
+    /// Asks the other servers whether this one leads.
+    fn ask(&mut self, out: &mut Outbox<Self>) {
+        let Some(office) = &mut self.office else { return };
+        self.last_question += 1;
+        office.asked.push_back((self.last_question, self.now_us));
+        if office.asked.len() > ASKED_MAX {
+            office.asked.pop_front();
+        }
+        out.notify(Notice::Confirm(self.last_question));
     }
 
     fn on_tick(&mut self, out: &mut Outbox<Self>) {
@@ -236,11 +249,11 @@ impl Lessor {
             return;
         }
         out.set(Tick, Delay { min_us: tick_us, max_us: tick_us });
+        office.entering.retain(|_, since_us| self.now_us < *since_us + lease_us);
         // Every second tick: a promise is then worth nine tenths of a lease at least.
         if office.asked.back().is_none_or(|(_, at_us)| self.now_us >= at_us + 2 * tick_us) {
-            office.ask(self.now_us, out);
+            self.ask(out);
         }
-        office.entering.retain(|_, since_us| self.now_us < *since_us + lease_us);
         self.end_expired(out);
         self.look_at_all(out);
         self.answer_due(out);
@@ -420,16 +433,6 @@ impl Lessor {
 }
 
 impl Office {
-    /// Asks the other servers whether this one leads.
-    fn ask(&mut self, now_us: u64, out: &mut Outbox<Lessor>) {
-        self.last_question += 1;
-        self.asked.push_back((self.last_question, now_us));
-        if self.asked.len() > ASKED_MAX {
-            self.asked.pop_front();
-        }
-        out.notify(Notice::Confirm(self.last_question));
-    }
-
     /// Does somebody beside the leader hold what follows leadership? Whoever has not asked yet may be there.
     fn holds_beside(&self, leader: NodeId) -> bool {
         let is_beside = |session: &Session| self.guests.get(session).is_none_or(|guest| guest.at == leader);

@@ -453,3 +453,20 @@ fn a_question_that_was_overtaken_does_not_say_what_is_wanted() {
         assert_eq!(stage.lessor.candidates("cron"), candidates);
     }
 }
+
+#[test]
+fn no_two_questions_to_the_servers_bear_the_same_number() {
+    let mut stage = Stage::new();
+    stage.join(1, 1, ONE);
+    let groups = stage.ledger.groups().clone();
+    let mut asked = Vec::new();
+    for command in [lessor::Command::Lead(groups.clone()), lessor::Command::Follow, lessor::Command::Lead(groups)] {
+        let mut out = Outbox::new();
+        stage.lessor.step(Input::Command(command), &mut out);
+        asked.extend(out.drain().filter_map(|output| match output {
+            Output::Notify(lessor::Notice::Confirm(question)) => Some(question),
+            _ => None,
+        }));
+    }
+    assert_eq!(asked, [2, 3], "the first was asked when the guard joined");
+}
