@@ -21,6 +21,9 @@ use crate::planted::{Bug, Planted};
 /// then twice as long each time, this often.
 const RETRY: Delay = Delay::between_ms(1, 2);
 const DOUBLINGS_MAX: u32 = 5;
+/// While it waits for something, so many questions at most pass before it says again what it wants: if words overtake each
+/// other between two leaders, the second may have heard only what was wanted once.
+const REPEATED_AFTER: u64 = 8;
 /// A question without an answer is given up after this part of a lease, on top of what the answer may wait.
 const PATIENCE_PARTS: u64 = 4;
 
@@ -213,8 +216,10 @@ impl Guard {
         let parts = if self.standings.values().any(is_holding) { 4 } else { 2 };
         let wait_us = self.rules.lease_us / parts;
         self.last_number += 1;
-        let wants = self.is_stranger.then(|| self.wants.values().cloned().collect());
-        let holds = if self.is_stranger { self.claims(false) } else { Vec::new() };
+        let is_waiting = self.standings.values().any(|standing| *standing == Standing::Waits);
+        let says_all = self.is_stranger || is_waiting && self.last_number.is_multiple_of(REPEATED_AFTER);
+        let wants = says_all.then(|| self.wants.values().cloned().collect());
+        let holds = if says_all { self.claims(false) } else { Vec::new() };
         let (number, ended) = (self.last_number, self.claims(true));
         let poll = Poll { number, wants, holds, ended, score: self.score, at: self.at, wait_us };
         self.asked = Some((number, self.now_us));

@@ -470,3 +470,18 @@ fn no_two_questions_to_the_servers_bear_the_same_number() {
     }
     assert_eq!(asked, [2, 3], "the first was asked when the guard joined");
 }
+
+#[test]
+fn a_guard_that_waits_says_now_and_then_what_it_wants() {
+    let mut guard = Guard::new(Session(1), guard::Rules { lease_us: LEASE_US, planted: Planted::NONE });
+    let candidacy = Candidacy { group: "cron".into(), rules: ONE, name: "c1".into(), id: 1 };
+    let (mut poll, _) = told(&mut guard, Input::Command(guard::Command::Want(vec![candidacy])));
+    let mut said = Vec::new();
+    for _ in 0..16 {
+        let asked = poll.unwrap();
+        said.push(asked.wants.is_some());
+        (poll, _) = told(&mut guard, answer(asked.number, &[]));
+    }
+    let repeated: Vec<usize> = (0..16).filter(|place| said[*place]).collect();
+    assert_eq!(repeated, [0, 7, 15]);
+}
