@@ -125,7 +125,7 @@ fn a_demo_without_servers_fails_and_says_why() {
     let ran: Ran = place.command(&["demo"]).env("TMPDIR", "/dev/null").output().expect("primus starts").into();
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), ""), "{ran:?}");
     assert!(ran.stdout.contains("✗ no farm could be started: "), "{ran:?}");
-    assert!(ran.stdout.contains("\n✗ 4 of 17 claims held"), "{ran:?}");
+    assert!(ran.stdout.contains("\n✗ 4 of 18 claims held"), "{ran:?}");
 }
 
 #[test]

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use common::place::{Farm, Place};
-use common::{eventually, is_running};
+use common::{eventually, http, is_running};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Two ran at once for no moment at all, says the bench, and somebody took over each time.
 fn never_overlaps(words: &str, runs: usize) {
@@ -268,6 +268,50 @@ fn become_servers<'a>(place: &'a Place, farm: Farm<'_>) -> Vec<Lead<'a>> {
         Lead::start(place, &format!("s{id}"), &format!("--config {}", file.display()), FOREVER)
     };
     files.iter().map(start).collect()
+}
+
+/// Asks as a session, in plain JSON.
+fn ask(farm: &Farm<'_>, question: &Value) -> (u16, Value) {
+    let body = question.to_string();
+    eventually("an answer", || {
+        let (status, answer) = http::ask(farm.api[0], "POST", "/v1/sessions/5", &body).ok()?;
+        // Between two leaders nobody answers.
+        (status != 503).then_some((status, answer))
+    })
+}
+
+#[test]
+fn ten_thousand_groups_are_the_limit_and_an_old_term_is_refused_and_counted() {
+    let place = Place::new();
+    let farm = place.up("--servers 3 --workers 0");
+    let want = |number: u64| json!({ "group": format!("group-{number}"), "rank": "name" });
+    let wants: Vec<Value> = (0..10_001).map(want).collect();
+    let (status, answer) = ask(&farm, &json!({ "number": 1, "wants": wants, "wait_ms": 200 }));
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["refused"].as_array().unwrap().len(), 1, "{}", answer["refused"]);
+    assert_eq!(answer["refused"][0]["code"], "too_many_groups");
+    let held = eventually("all of them to be held", || {
+        let (_, answer) = ask(&farm, &json!({ "number": 2, "wants": wants, "wait_ms": 200 }));
+        answer["holds"].as_array().filter(|holds| holds.len() == 10_000).cloned()
+    });
+    let claim = json!({ "group": held[0]["group"], "term": held[0]["term"].as_u64().unwrap() + 1_000_000 });
+    let (_, answer) = ask(&farm, &json!({ "number": 3, "wants": [], "holds": [claim] }));
+    assert_eq!(answer["refused"][0]["code"], "old_term", "{}", answer["refused"]);
+    let counted = farm.api.iter().filter_map(|api| {
+        http::exchange(*api, b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").ok()
+    });
+    let is_counted = |text: String| {
+        text.lines().any(|line| line.starts_with("primus_old_terms_total ") && !line.ends_with(" 0"))
+    };
+    assert!(counted.into_iter().any(is_counted));
+    for (question, status) in [
+        (json!({ "number": 1, "wants": [{ "group": "a b", "rank": "name" }] }), 400),
+        (json!({ "number": 1, "wants": [{ "group": "a", "rank": "moon" }] }), 400),
+        (json!({ "number": 1, "wants": [{ "group": "a", "rank": "name", "holders": 0 }] }), 400),
+        (json!([1, 2]), 400),
+    ] {
+        assert_eq!(ask(&farm, &question).0, status, "{question}");
+    }
 }
 
 #[test]

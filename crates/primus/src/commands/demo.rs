@@ -5,6 +5,7 @@
 //! workers, and claims that are computed from their answers. Nothing is claimed that was not checked.
 
 mod acts;
+mod guard;
 mod scenes;
 mod work;
 

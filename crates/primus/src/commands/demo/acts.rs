@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
+use super::guard;
 use super::scenes::Shown;
 use super::work;
 use crate::client::farms::{self, Farm, Started};
@@ -80,6 +81,11 @@ pub(super) const ACTS: &[Act] = &[
         title: "Nothing is lost, and nothing counts twice",
         command: |play| format!("primus wait {}", play.job),
         play: work::count,
+    },
+    Act {
+        title: "Exactly one at a time: whoever runs a guarded command is frozen",
+        command: |_| guard::command(),
+        play: guard::freeze_supervisor,
     },
     Act {
         title: "Never two leaders in one term, say the histories of all servers",
