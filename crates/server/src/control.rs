@@ -9,7 +9,7 @@ mod outlook;
 mod scratch;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use primus_core::NodeId;
 use primus_core::detector::{self, Detector, Verdict};
@@ -55,6 +55,8 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     successor: Option<NodeId>,
     /// Is something guarded beside this server?
     is_guarded: bool,
+    /// Whom the election takes for dead, until a word of theirs arrives.
+    suspected: BTreeSet<NodeId>,
     for_election: Scratch<E>,
     for_replica: Scratch<R>,
 }
@@ -110,6 +112,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             hearing: Hearing::default(),
             successor: None,
             is_guarded: false,
+            suspected: BTreeSet::new(),
             for_election: Scratch::default(),
             for_replica: Scratch::default(),
         }
@@ -242,6 +245,11 @@ impl<E: Election, R: Consensus> Control<E, R> {
 
     fn on_message(&mut self, from: NodeId, message: Message<E::Message>, out: &mut Outbox<Self>) {
         self.hearing.on_message(from);
+        // A link that was never lost brings nobody back by itself: whoever was frozen or cut off is there again when it is
+        // heard. Not in the middle of an election, where a word may be late.
+        if self.leader.is_some() && self.suspected.remove(&from) {
+            self.tell_election(election::Command::Trust(from), out);
+        }
         if self.leader == Some(from) {
             let look = self.detector.heard();
             look.into_iter().for_each(|delay| out.set(Timer::Silence, delay));
@@ -303,6 +311,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     /// A leader that is missed is forgotten at once, so that this server votes for another; then the election decides.
     fn suspect(&mut self, peer: NodeId, reason: Reason, out: &mut Outbox<Self>) {
         out.notify(Notice::Suspected(peer, reason));
+        self.suspected.insert(peer);
         if self.leader == Some(peer) {
             self.reason = reason;
             self.tell_replica(replica::Command::ForgetLeader, out);
@@ -462,6 +471,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
         self.candidacy = if jumped_in { Candidacy::Correcting } else { Candidacy::Named };
         [Timer::Retry, Timer::Leaderless, Timer::JumpIn].into_iter().for_each(|timer| out.cancel(timer));
         if leader == self.id {
+            // Those who were asked and did not answer may be well again later.
+            let silent = self.replica.peers().into_iter().filter(|peer| self.hearing.is_silent(*peer));
+            self.suspected.extend(silent);
             out.cancel(Timer::Silence);
         } else {
             out.set(Timer::Silence, self.detector.watch());
@@ -494,7 +506,10 @@ impl<E: Election, R: Consensus> Machine for Control<E, R> {
             Input::Timer(Timer::Transfer) => self.on_transfer_time(out),
             Input::Timer(Timer::Election(timer)) => self.step_election(Input::Timer(timer), out),
             Input::Command(command) => self.on_command(command, out),
-            Input::LinkUp(peer) => self.tell_election(election::Command::Trust(peer), out),
+            Input::LinkUp(peer) => {
+                self.suspected.remove(&peer);
+                self.tell_election(election::Command::Trust(peer), out);
+            }
             Input::LinkDown(peer) => {
                 self.hearing.on_lost(peer);
                 self.tell_replica(replica::Command::Unreachable(peer), out);

@@ -83,10 +83,14 @@ impl Hearing {
         self.judge(peer, last.saturating_sub(replica.matched(peer).unwrap_or(0)))
     }
 
+    /// Has it said nothing for a while?
+    pub(crate) fn is_silent(&self, peer: NodeId) -> bool {
+        self.silent_ticks.get(&peer).is_none_or(|ticks| *ticks >= SILENT_TICKS)
+    }
+
     fn judge(&self, peer: NodeId, missing: u64) -> Option<Obstacle> {
-        let is_silent = self.silent_ticks.get(&peer).is_none_or(|ticks| *ticks >= SILENT_TICKS);
         let is_behind = missing > MISSING_MAX;
-        match (is_silent, is_behind) {
+        match (self.is_silent(peer), is_behind) {
             (true, _) => Some(Obstacle::Silent(peer)),
             (false, true) => Some(Obstacle::Behind(peer, missing)),
             (false, false) => None,
