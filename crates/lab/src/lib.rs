@@ -18,6 +18,7 @@ pub mod faults;
 pub mod history;
 pub mod index;
 pub mod invariants;
+pub mod leases;
 mod log;
 pub mod observer;
 pub mod oracle;
