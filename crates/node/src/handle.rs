@@ -21,6 +21,7 @@ use crate::elections::ElectedGroups;
 use crate::events::History;
 use crate::farm::FarmHandle;
 use crate::meters::Meters;
+use crate::questions::Asker;
 
 /// Where an answer goes.
 pub type Reply<T> = oneshot::Sender<Result<T, Unable>>;
@@ -54,6 +55,15 @@ pub struct View {
     pub suspicions: u64,
     /// The longest turn of the loop.
     pub longest_turn: Duration,
+}
+
+impl View {
+    /// Who leads.
+    #[must_use]
+    pub fn leadership(&self) -> Leadership {
+        let Self { id, leader, term, reason, .. } = *self;
+        Leadership { leader, term, reason, is_me: leader == Some(id) }
+    }
 }
 
 /// A peer as a server sees it.
@@ -102,8 +112,21 @@ pub struct Proposals {
     pub(crate) may_wait: bool,
 }
 
+/// Who leads, as far as a server knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leadership {
+    /// Who leads; nobody between two leaders.
+    pub leader: Option<NodeId>,
+    /// In which term.
+    pub term: Term,
+    /// Why it changed.
+    pub reason: Reason,
+    /// Does this server itself lead?
+    pub is_me: bool,
+}
+
 /// Why a request could not be served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum Unable {
     /// Another server leads.
     #[error("server {0} leads, not this one")]
@@ -143,6 +166,9 @@ pub struct Handle {
     pub(crate) numbers: Arc<AtomicU64>,
     /// What the server looks like; changes are announced.
     pub view: watch::Receiver<View>,
+    pub(crate) leadership: watch::Receiver<Leadership>,
+    /// How whoever leads is asked.
+    pub(crate) asker: Arc<Asker>,
     /// What has happened.
     pub history: Arc<History>,
     /// What is counted.

@@ -30,10 +30,11 @@ use crate::elections::{self, Elections};
 use crate::entering::Entering;
 use crate::events::{History, Kind, milliseconds};
 use crate::farm::{self, FarmHandle, Told, Wish};
-use crate::handle::{Handle, PeerView, Proposals, Reply, Request, Unable, View};
+use crate::handle::{Handle, Leadership, PeerView, Proposals, Reply, Request, Unable, View};
 use crate::links::{self, LinkEvent, Links, Peer};
 use crate::meters::Meters;
 use crate::parked::{PARKING_TIME, Parked, Write};
+use crate::questions::Questions;
 use crate::reads::{Read, Reads};
 use crate::store::{Opened, StoreId, WriteError};
 use crate::timers::{Timers, drawn};
@@ -78,7 +79,12 @@ pub async fn run(
     let history = Arc::clone(&running.history);
     let (numbers, meters) = (Arc::default(), Arc::clone(&running.meters));
     let (view, elected) = (running.view.subscribe(), running.elections.elected());
-    _ = ready.send(Handle { requests, origin: incarnation, numbers, view, history, meters, farm, elected });
+    let leadership = running.leadership.subscribe();
+    let asker = running.questions.asker();
+    let handle =
+        Handle { requests, origin: incarnation, numbers, view, leadership, asker, history, meters, farm, elected };
+    running.questions.start(handle.clone(), Arc::clone(&running.links));
+    _ = ready.send(handle);
     running.step(Input::Command(Command::Boot));
     running.flush();
     running.turn(received).await
@@ -141,6 +147,9 @@ struct Running {
     /// Who waits for another server to lead.
     transfer: Option<Reply<()>>,
     view: watch::Sender<View>,
+    leadership: watch::Sender<Leadership>,
+    /// Where questions for whoever leads, and answers to them, are passed on to.
+    questions: Questions,
     history: Arc<History>,
     meters: Arc<Meters>,
 }
@@ -178,6 +187,7 @@ impl Running {
         let links = Arc::new(links);
         let elections =
             elections::start(&config.plan, Arc::clone(&links), Arc::clone(&history), Arc::clone(&meters));
+        let questions = Questions::new(&config.plan, &links);
         let (register, applied) = restored(&opened.records, &farm.told);
         let server = config.plan.server(opened.records);
         let state = first_view(&config.plan, &server, applied);
@@ -211,6 +221,8 @@ impl Running {
             parked: Parked::default(),
             reads: Reads::default(),
             view: watch::Sender::new(state.clone()),
+            leadership: watch::Sender::new(state.leadership()),
+            questions,
             measured: Load::default(),
             overridden: None,
             is_full: false,
@@ -355,6 +367,8 @@ impl Running {
         match words {
             Words::Control(message) => self.step(Input::Message { from, message }),
             Words::Groups(message) => self.elections.tell(Input::Message { from, message }),
+            Words::Question(number, body) => self.questions.on_question(from, number, body),
+            Words::Answer(number, body) => self.questions.on_answer(from, number, body),
         }
     }
 
@@ -588,6 +602,7 @@ impl Running {
         self.tell_history(leader, term, reason);
         (self.state.leader, self.state.term, self.state.reason) = (leader, term, reason);
         self.state.since = SystemTime::now();
+        self.leadership.send_replace(self.state.leadership());
         // A new leader has to be told.
         self.is_full = false;
         self.entering.clear();

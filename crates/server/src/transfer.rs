@@ -19,7 +19,9 @@ const SILENT_TICKS: u32 = 6;
 const MISSING_MAX: u64 = 1000;
 
 /// Why nobody took over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error, serde::Serialize, serde::Deserialize,
+)]
 pub enum Obstacle {
     /// This server does not lead.
     #[error("this server does not lead")]

@@ -1,5 +1,7 @@
 //! Everything that servers say to each other on their links.
 
+use bytes::Bytes;
+
 use crate::{any_election, control, groups};
 
 /// What one server says to another.
@@ -9,4 +11,8 @@ pub enum Words {
     Control(control::Message<any_election::Message>),
     /// About further groups that elect a leader each.
     Groups(groups::Said),
+    /// A question for whoever leads, under a number that the asker knows it by. Links carry it unread.
+    Question(u64, Bytes),
+    /// The answer to the question of this number.
+    Answer(u64, Bytes),
 }

@@ -44,6 +44,7 @@ pub enum Message {
 
 /// A candidate's question. The answer comes when there is something new, or after a while.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Poll {
     /// Names the question.
     pub number: u64,
@@ -63,6 +64,7 @@ pub struct Poll {
 
 /// What a candidate would like to hold.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Candidacy {
     /// The group.
     pub group: String,
@@ -76,6 +78,7 @@ pub struct Candidacy {
 
 /// A group and the token under which it is, or was, held.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Claim {
     /// The group.
     pub group: String,
@@ -85,6 +88,7 @@ pub struct Claim {
 
 /// What a candidate is told.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Answer {
     /// The question.
     pub number: u64,
@@ -100,6 +104,7 @@ pub struct Answer {
 
 /// What a candidate holds, and for how long from the moment at which it asked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Promise {
     /// The group.
     pub group: String,
@@ -111,6 +116,7 @@ pub struct Promise {
 
 /// Why a candidate cannot have what it wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Objection {
     /// The others have agreed on this.
     OtherRules(GroupRules),

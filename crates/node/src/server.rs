@@ -1,0 +1,298 @@
+//! A server inside your program: [`Server::start`], and what its [`Handle`] can do on every server alike.
+//!
+//! The server has threads of its own, so whatever your program does, it is not late. What only the leader can do is passed on
+//! to it over the servers' own links.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use bytes::Bytes;
+use primus_core::NodeId;
+use primus_core::ledger::{JobId, Spec};
+use primus_core::load::Weights;
+use primus_server::{Plan, Reason};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::Builder;
+use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+
+use crate::handle::{Handle, Leadership, Request, Unable, View};
+use crate::load::{Meter, Source, Unmeasurable};
+use crate::node::{self, Config};
+use crate::questions::{Given, Question};
+use crate::store::{Identity, OpenError, Opened, Store, WriteError};
+
+/// No key is longer, and no value.
+pub const KEY_LEN_MAX: usize = 1024;
+/// No value is longer.
+pub const VALUE_LEN_MAX: usize = 256 << 10;
+/// How many may have called before they are accepted.
+const CALLERS_MAX: u32 = 4096;
+/// How long what is guarded may take to end, and another server to lead, before this one ends all the same.
+const STOP_TIME: Duration = Duration::from_secs(10);
+
+/// What a server is told when it starts.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The farm's name; servers of another one are refused.
+    pub farm: String,
+    /// Where this server keeps what must survive it: a directory of its own.
+    pub dir: PathBuf,
+    /// What its load is.
+    pub load: Source,
+    /// Who it is, who the others are, how they elect, and everything else that can be chosen.
+    pub plan: Plan,
+}
+
+impl Settings {
+    /// Server `id` of those that listen at these addresses, with everything else as usual.
+    pub fn new(
+        farm: impl Into<String>,
+        id: u64,
+        servers: impl IntoIterator<Item = (u64, SocketAddr)>,
+        dir: impl Into<PathBuf>,
+    ) -> Self {
+        let servers: BTreeMap<NodeId, SocketAddr> = servers.into_iter().map(|(id, at)| (NodeId(id), at)).collect();
+        let plan = Plan::new(NodeId(id), servers);
+        Self { farm: farm.into(), dir: dir.into(), load: Source::System, plan }
+    }
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// It is not among the servers.
+    #[error("server {0} has no address: name it among the servers")]
+    NotAmongServers(NodeId),
+    /// Its directory cannot be used.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// Its address cannot be used.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] io::Error),
+    /// Its load cannot be measured.
+    #[error("its load cannot be measured: {0}")]
+    Load(#[from] Unmeasurable),
+    /// Its disk failed at once.
+    #[error(transparent)]
+    Disk(#[from] WriteError),
+}
+
+/// Why a job was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// Too much waits already, or the job has too many tasks.
+    #[error("the queue is full: try again when some tasks have ended")]
+    Full,
+    /// The leader could not take it.
+    #[error(transparent)]
+    Unable(#[from] Unable),
+}
+
+/// The server's own thread, and how it ended.
+type Serving = JoinHandle<Result<(), WriteError>>;
+
+/// A server that runs in this process. Everything that its [`Handle`] can do, it can.
+///
+/// [`Server::stop`] ends it in good order. Dropping it ends it at once, as if its process had been killed: the others notice,
+/// and nothing that was acknowledged is lost.
+#[derive(Debug)]
+pub struct Server {
+    handle: Handle,
+    /// Ends the server when it is dropped.
+    running: Option<(oneshot::Sender<()>, Serving)>,
+}
+
+impl Server {
+    /// Starts a server, on threads of its own.
+    ///
+    /// # Errors
+    /// If its directory or its address cannot be used.
+    ///
+    /// # Panics
+    /// If the system gives no thread.
+    pub async fn start(settings: Settings) -> Result<Self, StartError> {
+        let (started, handle) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel();
+        let running = move || run(settings, started, stopped);
+        let thread = thread::Builder::new().name("server".to_owned());
+        let thread = thread.spawn(running).expect("the system gives a thread");
+        let handle = handle.await.expect("the thread says what came of it")?;
+        Ok(Self { handle, running: Some((stop, thread)) })
+    }
+
+    /// A way to talk to it that can be cloned and taken elsewhere.
+    #[must_use]
+    pub const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Ends it in good order: what is guarded through it ends, and another server leads, if one can. Nobody waits longer than
+    /// ten seconds for that.
+    ///
+    /// # Errors
+    /// If its disk had failed, and so it had ended by itself.
+    pub async fn stop(mut self) -> Result<(), WriteError> {
+        _ = timeout(STOP_TIME, self.handle.step_down()).await;
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), WriteError> {
+        let Some((stop, thread)) = self.running.take() else { return Ok(()) };
+        // If it has ended by itself, nobody listens.
+        _ = stop.send(());
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Whoever wants to know how it ended calls `stop`.
+        _ = self.end();
+    }
+}
+
+impl Deref for Server {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Handle {
+    /// Who this server is.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.view.borrow().id
+    }
+
+    /// Who leads, as this server sees it, and every change of that.
+    #[must_use]
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.clone()
+    }
+
+    /// Gives a key this value; when this returns, a majority has it on disk. Says where in the log it is.
+    ///
+    /// # Errors
+    /// If key or value is too long, or nobody leads for five seconds. [`Unable::Unknown`] means that it may have been written.
+    pub async fn put(&self, key: &str, value: impl Into<Bytes>) -> Result<u64, Unable> {
+        let value = value.into();
+        if key.len() > KEY_LEN_MAX || value.len() > VALUE_LEN_MAX {
+            return Err(Unable::TooLong);
+        }
+        self.write(key, Some(value)).await
+    }
+
+    /// Forgets a key.
+    ///
+    /// # Errors
+    /// As [`Handle::put`].
+    pub async fn delete(&self, key: &str) -> Result<u64, Unable> {
+        self.write(key, None).await
+    }
+
+    async fn write(&self, key: &str, value: Option<Bytes>) -> Result<u64, Unable> {
+        match self.ask_patiently(Question::Put(key.to_owned(), value)).await? {
+            Given::Written(index) => Ok(index),
+            _ => Err(Unable::Unknown),
+        }
+    }
+
+    /// The value of a key: the last one that was acknowledged, whichever server is asked.
+    ///
+    /// # Errors
+    /// If nobody leads for five seconds.
+    pub async fn get(&self, key: &str) -> Result<Option<Bytes>, Unable> {
+        match self.ask_patiently(Question::Get(key.to_owned())).await? {
+            Given::Value(value) => Ok(value.map(|(value, _)| value)),
+            _ => Err(Unable::Unknown),
+        }
+    }
+
+    /// Submits a job to the farm's workers. Under a key it is taken once, however often it is submitted: so whoever is told
+    /// [`Unable::Unknown`] can try again.
+    ///
+    /// # Errors
+    /// If the queue is full, the job is too long, or nobody leads for five seconds.
+    pub async fn submit(&self, job: Spec, key: Option<&str>) -> Result<JobId, SubmitError> {
+        let question = Question::Submit(Box::new(job), key.map(str::to_owned));
+        match self.ask_patiently(question).await? {
+            Given::Job(job) => job.ok_or(SubmitError::Full),
+            _ => Err(Unable::Unknown.into()),
+        }
+    }
+
+    /// Ends what is guarded through this server and, if it leads, lets another one lead. If none can, so be it.
+    pub async fn step_down(&self) {
+        self.asker.is_ending.send_replace(true);
+        self.asker.is_ending.closed().await;
+        let leads = |view: &View| view.leader == Some(view.id);
+        if !leads(&self.view.borrow()) || self.farm.vacate().await.is_err() {
+            return;
+        }
+        let (reply, answer) = oneshot::channel();
+        self.ask(Request::Transfer(None, Reason::Resigned, reply));
+        if let Ok(Ok(())) = answer.await {
+            _ = self.view.clone().wait_for(|view| !leads(view)).await;
+        }
+    }
+}
+
+/// The server's own thread.
+fn run(
+    settings: Settings,
+    started: oneshot::Sender<Result<Handle, StartError>>,
+    stop: oneshot::Receiver<()>,
+) -> Result<(), WriteError> {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
+    runtime.block_on(async {
+        let (listener, opened, meter) = match prepare(&settings) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                _ = started.send(Err(error));
+                return Ok(());
+            }
+        };
+        let (ready, handle) = oneshot::channel();
+        let config = Config { cluster: settings.farm, plan: settings.plan };
+        // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
+        let serving = tokio::spawn(node::run(config, listener, opened, ready));
+        if let Ok(handle) = handle.await {
+            let measured = handle.clone();
+            meter.watch(move |load| measured.ask(Request::Load(load)));
+            _ = started.send(Ok(handle));
+        }
+        tokio::select! {
+            ended = serving => ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())),
+            // Whoever drops the other end wants the same.
+            _ = stop => Ok(()),
+        }
+    })
+}
+
+/// Opens its disk and its port.
+fn prepare(settings: &Settings) -> Result<(TcpListener, Opened, Meter), StartError> {
+    let Plan { id, servers, .. } = &settings.plan;
+    let address = *servers.get(id).ok_or(StartError::NotAmongServers(*id))?;
+    let meter = Meter::open(&settings.load, Weights::default())?;
+    let identity = Identity { cluster: settings.farm.clone(), server: *id };
+    let opened = Store::open(&settings.dir, &identity)?;
+    Ok((listen(address)?, opened, meter))
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let listening = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(CALLERS_MAX)
+    };
+    listening().map_err(|error| StartError::Listen(address, error))
+}
