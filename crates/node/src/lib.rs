@@ -29,7 +29,7 @@
 //! - [`group`] guards a future: it runs while this process holds a lease, and is dropped before another one may begin.
 //! - [`worker`] runs tasks of the farm inside your program, also of kinds of your own ([`executor::Kinds`]).
 //!
-//! The examples run by themselves: `three_nodes`, `leader_only_cron`, `own_kind`.
+//! The examples run by themselves: `three_nodes`, `leader_only_cron`, `write_your_own_election`, `own_kind`.
 //!
 //! Below that is the shell, where the machines meet disks, sockets and clocks. Nothing here decides anything about elections
 //! or the log; machines do. [`node`] is the loop; [`links`] connects servers, [`store`] keeps the log on disk. A ring without

@@ -6,6 +6,9 @@ mod leader_only_cron;
 #[allow(dead_code, reason = "its main is for those who run it by hand")]
 #[path = "../examples/three_nodes.rs"]
 mod three_nodes;
+#[allow(dead_code, reason = "its main is for those who run it by hand")]
+#[path = "../examples/write_your_own_election.rs"]
+mod write_your_own_election;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -96,6 +99,11 @@ async fn three_servers_in_one_program() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_only_one_runs() {
     timeout(PATIENCE, leader_only_cron::run()).await.expect("it ends").expect("it works");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_election_of_ones_own() {
+    timeout(PATIENCE, write_your_own_election::run()).await.expect("it ends").expect("it works");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

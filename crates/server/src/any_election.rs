@@ -1,4 +1,4 @@
-//! Either election, for a server that is told only at its start which one to use.
+//! Any election, for a server that is told only at its start which one to use.
 
 use std::fmt;
 
@@ -8,6 +8,8 @@ use primus_core::election::{Command, Election, MessageKind, NoRecord, Notice, Ti
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::{NodeId, Round};
 
+use crate::own_election::{self, OwnElection};
+
 /// The election of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AnyElection {
@@ -15,6 +17,8 @@ pub enum AnyElection {
     Bully(Bully),
     /// A token goes round.
     Ring(Ring),
+    /// Somebody else's.
+    Own(OwnElection),
 }
 
 impl AnyElection {
@@ -24,17 +28,20 @@ impl AnyElection {
         match self {
             Self::Bully(bully) => bully.round(),
             Self::Ring(ring) => ring.round(),
+            Self::Own(_) => Round::UNKNOWN,
         }
     }
 }
 
-/// What either says. The two never meet: all servers of a cluster use the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+/// What any of them says. They never meet: all servers of a cluster use the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Message {
     /// Bully.
     Bully(bully::Message),
     /// Ring.
     Ring(ring::Message),
+    /// Somebody else's.
+    Own(own_election::Message),
 }
 
 impl Machine for AnyElection {
@@ -52,16 +59,22 @@ impl Machine for AnyElection {
             (Self::Ring(ring), Input::Message { from, message: Message::Ring(message) }) => {
                 drive(ring, Input::Message { from, message }, Message::Ring, out);
             }
+            (Self::Own(own), input @ Input::Message { message: Message::Own(_), .. }) => own.step(input, out),
             (_, Input::Message { .. }) => out.ignore("a message of another algorithm"),
             (Self::Bully(bully), input) => drive(bully, without_message(input), Message::Bully, out),
             (Self::Ring(ring), input) => drive(ring, without_message(input), Message::Ring, out),
+            (Self::Own(own), input) => own.step(input, out),
         }
     }
 }
 
 /// Steps the inner machine and hands out what it wants, its messages wrapped.
-fn drive<M>(machine: &mut M, input: Input<M>, wrap: impl Fn(M::Message) -> Message, out: &mut Outbox<AnyElection>)
-where
+pub(crate) fn drive<M>(
+    machine: &mut M,
+    input: Input<M>,
+    wrap: impl Fn(M::Message) -> Message,
+    out: &mut Outbox<AnyElection>,
+) where
     M: Machine<Command = Command, Timer = Timer, Notice = Notice, Record = NoRecord>,
 {
     let mut inner = Outbox::new();
@@ -79,7 +92,7 @@ where
 }
 
 /// The same input for the inner machine; messages have been taken care of.
-fn without_message<M>(input: Input<AnyElection>) -> Input<M>
+pub(crate) fn without_message<M>(input: Input<AnyElection>) -> Input<M>
 where
     M: Machine<Command = Command, Timer = Timer>,
 {
@@ -98,6 +111,7 @@ impl Election for AnyElection {
         match self {
             Self::Bully(bully) => bully.id(),
             Self::Ring(ring) => ring.id(),
+            Self::Own(own) => own.id(),
         }
     }
 
@@ -105,6 +119,7 @@ impl Election for AnyElection {
         match self {
             Self::Bully(bully) => bully.leader(),
             Self::Ring(ring) => ring.leader(),
+            Self::Own(own) => own.leader(),
         }
     }
 
@@ -112,6 +127,7 @@ impl Election for AnyElection {
         match self {
             Self::Bully(bully) => bully.is_electing(),
             Self::Ring(ring) => ring.is_electing(),
+            Self::Own(own) => own.is_electing(),
         }
     }
 
@@ -119,6 +135,7 @@ impl Election for AnyElection {
         match self {
             Self::Bully(bully) => bully.better(),
             Self::Ring(ring) => ring.better(),
+            Self::Own(own) => own.better(),
         }
     }
 
@@ -126,6 +143,7 @@ impl Election for AnyElection {
         match self {
             Self::Bully(bully) => bully.better_count(),
             Self::Ring(ring) => ring.better_count(),
+            Self::Own(own) => own.better_count(),
         }
     }
 
@@ -133,6 +151,7 @@ impl Election for AnyElection {
         match self {
             Self::Bully(bully) => bully.preempts(),
             Self::Ring(ring) => ring.preempts(),
+            Self::Own(own) => own.preempts(),
         }
     }
 
@@ -140,6 +159,7 @@ impl Election for AnyElection {
         match message {
             Message::Bully(message) => Bully::kind_of(message),
             Message::Ring(message) => Ring::kind_of(message),
+            Message::Own(message) => message.kind,
         }
     }
 }
@@ -149,6 +169,7 @@ impl fmt::Display for Message {
         match self {
             Self::Bully(message) => message.fmt(f),
             Self::Ring(message) => message.fmt(f),
+            Self::Own(message) => message.fmt(f),
         }
     }
 }

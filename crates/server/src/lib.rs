@@ -6,6 +6,7 @@
 pub mod any_election;
 pub mod control;
 pub mod groups;
+pub mod own_election;
 pub mod plan;
 pub mod record;
 pub mod register;

@@ -16,10 +16,13 @@ use primus_core::machine::Delay;
 use primus_core::rank::{Address, RankBy};
 use primus_replica::message::Record;
 use primus_replica::replica::{Replica, Settings};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::any_election::AnyElection;
 use crate::control::{Control, Times};
 use crate::groups::{GroupPlan, Groups};
+use crate::own_election::{Maker, OwnMachine};
 
 /// A server's control part, as it runs.
 pub type Server = Control<AnyElection>;
@@ -55,6 +58,8 @@ pub struct Plan {
     pub snapshot_every: u64,
     /// Further elections, by name.
     pub groups: Vec<GroupPlan>,
+    /// An election of one's own, instead of the algorithm above. See [`Plan::elect_with`].
+    pub own: Option<Maker>,
 }
 
 /// In a group nobody ratifies a leader, so it repeats its announcement for those who missed it.
@@ -79,7 +84,18 @@ impl Plan {
             limits: Limits::default(),
             snapshot_every: 10_000,
             groups: Vec::new(),
+            own: None,
         }
+    }
+
+    /// From now on servers elect with an algorithm of one's own. All servers of a cluster must use the same; a quorum still
+    /// ratifies whom it names, so whatever it does wrong, there are never two leaders in one term.
+    pub fn elect_with<E>(&mut self, make: impl Fn(&Self) -> E + Send + Sync + 'static)
+    where
+        E: OwnMachine,
+        E::Message: Serialize + DeserializeOwned,
+    {
+        self.own = Some(Maker::new(make));
     }
 
     /// Puts the server together, with what it had on disk.
@@ -110,12 +126,16 @@ impl Plan {
             algorithm: group.algorithm,
             rank: group.rank,
             preempt: None,
+            own: None,
             ..self.clone()
         };
         group.members.contains(&self.id).then(|| members.election_with(Some(REMINDERS)))
     }
 
     fn election_with(&self, reminders: Option<Reminders>) -> AnyElection {
+        if let Some(own) = &self.own {
+            return AnyElection::Own(own.make(self));
+        }
         match self.algorithm {
             Algorithm::Bully => {
                 let rules = self.bully_rules(reminders);
@@ -132,7 +152,7 @@ impl Plan {
     /// How long things may take.
     #[must_use]
     pub fn times(&self) -> Times {
-        let by_load = self.algorithm == Algorithm::Bully && self.rank == RankBy::Load;
+        let by_load = self.algorithm == Algorithm::Bully && self.rank == RankBy::Load && self.own.is_none();
         Times {
             silence: self.silence,
             handover: by_load.then_some(self.handover),

@@ -109,6 +109,7 @@ pub enum Timer {
 
 /// The kinds of messages, as people count them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum MessageKind {
     /// Somebody asks to lead.
     Election,

@@ -102,6 +102,8 @@ impl Group {
                 candidate.is_none_or(|candidate| self.has(candidate))
             }
             any_election::Message::Ring(ring::Message::Elected { leader, .. }) => self.has(*leader),
+            // Groups have no such elections.
+            any_election::Message::Own(_) => false,
         }
     }
 
