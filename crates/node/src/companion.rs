@@ -10,6 +10,7 @@
 
 pub(crate) mod order;
 
+mod cage;
 mod capture;
 mod child;
 pub mod guarded;

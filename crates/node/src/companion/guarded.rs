@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,12 +24,16 @@ use rustix::process::{
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
+use super::cage::{self, Cage};
 use super::{kin, order, timespec};
 use crate::clock::now_us;
 
 const BUFFER_LEN: usize = 16 << 10;
 /// So long before the deadline everything is killed: that takes time, too.
 const KILL_BEFORE_US: u64 = 20_000;
+
+/// Tells [`exec`] which control group the command belongs into.
+const CAGE: &str = "PRIMUS_CAGE";
 
 /// What the supervisor says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -94,11 +99,16 @@ pub fn exec(arguments: &[OsString]) -> io::Error {
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return error.into();
     }
+    if let Some(folder) = std::env::var_os(CAGE)
+        && let Err(error) = cage::enter(Path::new(&folder))
+    {
+        return error;
+    }
     // It may have ended before we asked; then somebody else is the parent by now, or nobody is known.
     if getppid() != parent || parent.is_none_or(|parent| parent == Pid::INIT) {
         return io::Error::other("the companion has ended");
     }
-    Command::new(program).args(rest).exec()
+    Command::new(program).args(rest).env_remove(CAGE).exec()
 }
 
 struct Companion {
@@ -115,6 +125,8 @@ struct Running {
     group: Pid,
     until_us: u64,
     warning_us: u64,
+    /// Where nothing that it has started can hide, if the system has such places.
+    cage: Option<Cage>,
     /// When it was told to end, it must have by then.
     ends_by_us: Option<u64>,
 }
@@ -203,10 +215,11 @@ impl Companion {
         if now_us() + KILL_BEFORE_US >= start.until_us {
             return self.report(&Report::Failed("its time is over already".to_owned()));
         }
-        match spawn(start) {
+        let cage = Cage::new();
+        match spawn(start, cage.as_ref()) {
             Ok(group) => {
                 let Start { until_us, warning_us, .. } = *start;
-                self.command = Some(Running { group, until_us, warning_us, ends_by_us: None });
+                self.command = Some(Running { group, until_us, warning_us, cage, ends_by_us: None });
                 let pid = u32::try_from(group.as_raw_nonzero().get()).unwrap_or(0);
                 self.report(&Report::Started { pid });
             }
@@ -225,7 +238,7 @@ impl Companion {
         let by_itself = command.ends_by_us.is_none();
         let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
         let (code, signal) = (status.exit_status().map(byte), status.terminating_signal().map(byte));
-        command.signal(Signal::KILL);
+        command.kill();
         kin::kill_children();
         self.command = None;
         self.report(&Report::Ended { code, signal, by_itself });
@@ -237,7 +250,7 @@ impl Companion {
             >= command.ends_by_us.unwrap_or(u64::MAX).min(command.until_us - KILL_BEFORE_US.min(command.until_us))
         {
             command.ends_by_us.get_or_insert(now);
-            command.signal(Signal::KILL);
+            command.kill();
             kin::kill_children_but(command.group);
             return self.bury_at_last();
         }
@@ -291,6 +304,14 @@ impl Running {
         }
     }
 
+    /// At one stroke, where that is possible.
+    fn kill(&self) {
+        self.signal(Signal::KILL);
+        if let Some(cage) = &self.cage {
+            cage.kill();
+        }
+    }
+
     /// To the whole group. Its first process has not been taken leave of, so the number is nobody else's.
     fn signal(&self, signal: Signal) {
         _ = kill_process_group(self.group, signal);
@@ -298,10 +319,13 @@ impl Running {
 }
 
 /// It prints where the supervisor prints, and reads nothing.
-fn spawn(start: &Start) -> io::Result<Pid> {
+fn spawn(start: &Start, cage: Option<&Cage>) -> io::Result<Pid> {
     let (program, arguments) = start.arguments.split_first().ok_or(ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(arguments).envs(start.environment.iter().map(|(name, value)| (name, value)));
     command.process_group(0).stdin(Stdio::null());
+    if let Some(cage) = cage {
+        command.env(CAGE, cage.folder());
+    }
     Ok(Pid::from_child(&command.spawn()?))
 }
