@@ -1,7 +1,7 @@
 //! The farm of a server: the thread on which the ledger is kept, workers are spoken to and tasks are handed out.
 //!
 //! It may be busy; the control thread ([`crate::node`]) must not. So control passes what the log says on unread, in order,
-//! and this thread makes sense of it. [`run`] is the loop in which the foreman meets workers and a clock; here is how others
+//! and this thread makes sense of it. `run.rs` is the loop in which the foreman meets workers and a clock; here is how others
 //! talk to it.
 
 mod callers;
