@@ -6,12 +6,11 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use primus_node::handle::{Handle, Request, View};
+use primus_node::handle::{Handle, Request};
 use primus_node::hooks;
 use primus_node::load::Meter;
 use primus_node::node::{self, Config};
 use primus_node::store::{Identity, Opened, Store, WriteError};
-use primus_server::Reason;
 use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
@@ -131,25 +130,12 @@ async fn serve(handle: &Handle, mut serving: Serving) -> Result<Verdict, Failure
     }
     tokio::select! {
         ended = serving => return Err(failed(ended)),
-        _ = timeout(STEP_DOWN_TIME, step_down(handle)) => {}
+        _ = timeout(STEP_DOWN_TIME, handle.step_down()) => {}
         // Whoever asks twice does not want to wait.
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
     Ok(Verdict::Held)
-}
-
-/// If this server leads, ends what runs beside it and lets another one lead. If none can, so be it.
-pub(super) async fn step_down(handle: &Handle) {
-    let leads = |view: &View| view.leader == Some(view.id);
-    if !leads(&handle.view.borrow()) || handle.farm.vacate().await.is_err() {
-        return;
-    }
-    let (reply, answer) = oneshot::channel();
-    handle.ask(Request::Transfer(None, Reason::Resigned, reply));
-    if let Ok(Ok(())) = answer.await {
-        _ = handle.view.clone().wait_for(|view| !leads(view)).await;
-    }
 }
 
 /// The API has a thread of its own: however busy it is, the server's loop is not late.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::args::LogFormat;
 use crate::commands::config;
-use crate::commands::server::{Prepared, step_down};
+use crate::commands::server::Prepared;
 use crate::output::failure::Failure;
 use crate::settings::server::Configuration;
 
@@ -57,6 +57,6 @@ impl Server {
     /// Lets another server lead before this one ends.
     pub(super) fn step_down(self) {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
-        _ = runtime.block_on(async { timeout(STEP_DOWN_TIME, step_down(&self.handle)).await });
+        _ = runtime.block_on(async { timeout(STEP_DOWN_TIME, self.handle.step_down()).await });
     }
 }
