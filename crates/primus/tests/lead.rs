@@ -5,8 +5,9 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use common::namespace::inside;
 use common::place::{Farm, Place};
 use common::{eventually, http, is_running};
 use rustix::process::{Pid, Signal, kill_process};
@@ -268,6 +269,37 @@ fn become_servers<'a>(place: &'a Place, farm: Farm<'_>) -> Vec<Lead<'a>> {
         Lead::start(place, &format!("s{id}"), &format!("--config {}", file.display()), FOREVER)
     };
     files.iter().map(start).collect()
+}
+
+/// Needs root, or a user who may make namespaces.
+#[test]
+#[ignore = "needs mount namespaces"]
+fn a_guarded_command_has_a_control_group_of_its_own_where_there_are_some() {
+    inside("--mount", "a_guarded_command_has_a_control_group_of_its_own_where_there_are_some", || {
+        let place = Place::new();
+        let groups = place.dir.join("groups");
+        fs::create_dir(&groups).unwrap();
+        let mount = Command::new("mount").args(["-t", "cgroup2", "none"]).arg(&groups).status().unwrap();
+        if !mount.success() {
+            return println!("control groups of version 2 cannot be mounted here");
+        }
+        let _farm = place.up("--servers 1 --workers 0");
+        let script = "setsid sh -c 'echo $$ > child; exec sleep 600' & while :; do sleep 0.05; done";
+        let lead = Lead::start(&place, "caged", "--group cron", script);
+        let (_, pid) = lead.wait_for_mark();
+        let child: u64 =
+            eventually("its child", || fs::read_to_string(place.dir.join("child")).ok()?.trim().parse().ok());
+        let group = |pid: u64| fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        for pid in [pid, child] {
+            assert!(
+                group(pid).lines().any(|line| line.starts_with("0::") && line.contains("primus-guard-")),
+                "{}",
+                group(pid)
+            );
+        }
+        lead.signal(Signal::KILL);
+        eventually("everything to be dead", || (!is_running(pid) && !is_running(child)).then_some(()));
+    });
 }
 
 /// Asks as a session, in plain JSON.
