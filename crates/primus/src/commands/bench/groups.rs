@@ -50,8 +50,9 @@ struct Figures {
     servers: u64,
     /// Until all groups were held, from the start of the candidates.
     all_held_ms: f64,
-    /// Of one processor, all servers together, while nothing changes.
+    /// Of one processor, all servers together, while nothing changes: with all groups held, and what of it is due to them.
     servers_percent: Option<f64>,
+    renewals_percent: Option<f64>,
     /// The same, all candidates together.
     candidates_percent: Option<f64>,
     /// How many groups the dead one held; each is a run.
@@ -78,6 +79,8 @@ fn measure(groups: u64, candidates: u64, lease: &str) -> Result<Figures, Failure
     let farm = OwnFarm::start_leasing("bench", SERVERS, lease)?;
     farm.settled()?;
     let folder = Folder::new()?;
+    let servers: Vec<u32> = farm.now()?.servers.iter().filter_map(|server| server.pid).collect();
+    let [idle_percent, _] = percent([&servers, &[]]);
     let started_us = now_us();
     let mut holders: Vec<Holder> = Vec::new();
     for candidate in 0..candidates {
@@ -87,7 +90,6 @@ fn measure(groups: u64, candidates: u64, lease: &str) -> Result<Figures, Failure
         let held = folder.grants();
         (held.len() as u64 == groups).then(|| held.values().map(|grant| grant.us).max().unwrap_or(0))
     })?;
-    let servers: Vec<u32> = farm.now()?.servers.iter().filter_map(|server| server.pid).collect();
     let pids: Vec<u32> = holders.iter().map(|holder| holder.0.id()).collect();
     let [servers_percent, candidates_percent] = percent([&servers, &pids]);
     let before = folder.grants();
@@ -112,6 +114,7 @@ fn measure(groups: u64, candidates: u64, lease: &str) -> Result<Figures, Failure
         servers: SERVERS,
         all_held_ms: rounded(all_held_us.saturating_sub(started_us) as f64 / 1000.0),
         servers_percent,
+        renewals_percent: servers_percent.zip(idle_percent).map(|(busy, idle)| rounded(busy - idle)),
         candidates_percent,
         moved: lost.len(),
         spread: Spread::of(times.into_iter().map(ms).collect()),
@@ -262,12 +265,16 @@ fn text(figures: &Figures) -> String {
     format!(
         "groups       {groups} groups, {candidates} candidates each, {servers} servers, lease: {lease}
 all held     after {all_held_ms:.0} ms
-renewals     {} of a processor for all servers, {} for all candidates
+renewals     {} of a processor for all servers, of {} in all; {} for all candidates
 a candidate dies that held {moved}: until each is held again
-{}{}",
+median       {:.1} ms, 90 % within {:.1} ms, max {:.1} ms
+{}",
+        percent(figures.renewals_percent),
         percent(figures.servers_percent),
         percent(figures.candidates_percent),
-        spread.text(),
+        spread.median_ms,
+        spread.p90_ms,
+        spread.max_ms,
         debug_remark(),
     )
 }
