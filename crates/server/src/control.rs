@@ -258,7 +258,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
             Message::Election(message) => self.on_election_message(from, message, out),
             Message::Replica(message) => self.on_replica_message(from, message, out),
             Message::Loads(loads) => self.on_loads(from, loads, out),
-            Message::Change(reason) if self.leader == Some(from) => self.reason = reason,
+            // Whoever takes over says it, too, and by then nobody leads any more.
+            Message::Change(reason) if self.leader.is_none_or(|leader| leader == from) => self.reason = reason,
             Message::Change(_) => out.ignore("a change that no leader announced"),
         }
     }
@@ -285,7 +286,13 @@ impl<E: Election, R: Consensus> Control<E, R> {
         let asks_for_vote = matches!(message.kind, Kind::RequestVote | Kind::RequestPreVote);
         let knows_less = (message.log_term, message.index) < self.replica.freshness();
         let is_rival = message.kind == Kind::RequestVote && Term(message.term) == self.replica.view().2;
+        let is_told_to_run = message.kind == Kind::TimeoutNow;
         self.step_replica(Input::Message { from, message }, out);
+        if is_told_to_run && self.replica.is_voting() {
+            // The old leader's word may reach others only after this server's question, or even when it leads already. On the
+            // same link nothing is overtaken.
+            self.tell_peers(&Message::Change(self.reason), out);
+        }
         if is_rival && self.campaign.is_under_way() && self.replica.is_voting() {
             self.on_rival(from, knows_less, out);
         }
