@@ -6,11 +6,12 @@ use std::io::{self, ErrorKind, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{self, Command, Stdio};
+use std::thread;
 
 use rustix::fs::{Access, MemfdFlags, access, memfd_create};
 use rustix::io::Errno;
-use rustix::process::{Pid, setpriority_pgrp};
+use rustix::process::{Pid, setpriority_process};
 
 use super::order::Start;
 
@@ -37,15 +38,24 @@ pub(super) fn spawn(start: &Start, input: &[u8]) -> Result<Child, String> {
     if let Some(directory) = &start.directory {
         command.current_dir(directory);
     }
-    let mut child = command.spawn().map_err(|error| reason(start, name, &error))?;
+    let mut child = spawn_nicely(&mut command, start.nice).map_err(|error| reason(start, name, &error))?;
     let group = Pid::from_child(&child);
-    if start.nice > 0 {
-        // By group: whatever it has forked by now gives way, too. It may be gone already.
-        _ = setpriority_pgrp(Some(group), i32::from(start.nice));
-    }
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let (stdout, stderr) = stdout.zip(stderr).expect("both were asked for");
     Ok(Child { group, stdout: stdout.into(), stderr: stderr.into() })
+}
+
+/// A command gives way from its first instruction on: it inherits that from the thread that starts it. Told afterwards, it could
+/// have forked by then.
+fn spawn_nicely(command: &mut Command, nice: u8) -> io::Result<process::Child> {
+    if nice == 0 {
+        return command.spawn();
+    }
+    let start = || {
+        setpriority_process(None, i32::from(nice))?;
+        command.spawn()
+    };
+    thread::scope(|scope| scope.spawn(start).join()).expect("starting a command does not panic")
 }
 
 /// In memory as a whole, so that nobody has to feed it while it runs.
