@@ -19,6 +19,7 @@ pub mod ids;
 pub mod lease;
 pub mod ledger;
 pub mod load;
+pub mod loan;
 pub mod machine;
 pub mod planted;
 pub mod rank;

@@ -37,11 +37,17 @@ pub enum Bug {
     SuccessorDoesNotWait,
     /// Lease: a holder counts from the moment at which it was answered, not from the one at which it asked.
     LeaseFromAnswer,
+    /// Loan: a leader takes the terms of another farm for terms of its own.
+    BareTerms,
+    /// Loan: a lender takes a worker for its own again because its time is over.
+    TakesBackByTimer,
+    /// Loan: a worker follows a call abroad that is older than its last one.
+    LateRedirect,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::AddressesAsText,
         Self::TieElectsNobody,
         Self::LoserWithoutTimer,
@@ -58,6 +64,9 @@ impl Bug {
         Self::OnceWithoutCommit,
         Self::SuccessorDoesNotWait,
         Self::LeaseFromAnswer,
+        Self::BareTerms,
+        Self::TakesBackByTimer,
+        Self::LateRedirect,
     ];
 }
 

@@ -27,7 +27,7 @@ use self::directory::{Directory, Mark, Refused};
 use self::tables::{Owner, Peers, Progress};
 
 /// The format of what this version writes and reads. In the first one every record was a change of the register.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// How much of the database stays in memory. The log is in memory anyway; what is read here is the way to its end.
 const CACHE_BYTES: usize = 2 << 20;

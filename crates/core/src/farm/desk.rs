@@ -85,7 +85,9 @@ impl Desk {
             older.push_job(job.spec.priority, id, job.spec.fan.len());
         }
         let is_hasty = planted.is(Bug::DispatchBeforeReports);
-        let unheard = ledger.workers().keys().filter(|_| !is_hasty).cloned().collect();
+        // Whoever is lent had nothing when it went.
+        let is_here = |name: &&String| !is_hasty && !ledger.loans().is_lent(name);
+        let unheard = ledger.workers().keys().filter(is_here).cloned().collect();
         Self {
             term,
             sequence: 0,
@@ -169,14 +171,15 @@ impl Desk {
     }
 
     /// May a worker get work now?
-    fn is_open(&self, worker: &Worker, ledger: &Ledger) -> bool {
+    pub(super) fn is_open(&self, worker: &Worker, ledger: &Ledger) -> bool {
         worker.has_room && self.is_staying(worker, ledger)
     }
 
     /// May a worker get work at all? Only while the log knows of it: a new leader waits for no others.
     fn is_staying(&self, worker: &Worker, ledger: &Ledger) -> bool {
         let is_registered = ledger.workers().get(&worker.name).is_some_and(|known| !known.is_draining);
-        is_registered && !worker.is_gone && !self.leaving.contains(&worker.name)
+        let is_here = !worker.is_gone && !self.leaving.contains(&worker.name);
+        is_registered && is_here && !ledger.loans().is_lent(&worker.name)
     }
 
     pub(super) fn choose(&mut self, rules: &Rules, ledger: &Ledger, job: &Job) -> Option<NodeId> {

@@ -11,6 +11,7 @@
 mod inquiry;
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -20,8 +21,9 @@ use super::desk::{Desk, Phase};
 use super::{Assignment, Hello, Message};
 use crate::NodeId;
 use crate::election::NoRecord;
+use crate::ledger::loans::home_of;
 use crate::ledger::{
-    Attempt, Batch, Effect, Entry, Held, Job, Ledger, Outcome, Report, Start, State, Tail, TaskId, Verdict,
+    Attempt, Batch, Effect, Entry, Held, Job, Ledger, LoanId, Outcome, Report, Start, State, Tail, TaskId, Verdict,
 };
 use crate::load::Score;
 use crate::machine::{Delay, Input, Machine, Outbox};
@@ -88,6 +90,8 @@ pub enum Notice {
     Propose(Vec<Entry>),
     /// What the last batch came to.
     Applied(Vec<Effect>),
+    /// This worker of another farm says that it is lent to this one. It gets nothing before the ledger says so, too.
+    Arrived(String, LoanId),
 }
 
 /// Its timers.
@@ -197,6 +201,14 @@ impl Foreman {
             Effect::Left(worker) => self.on_left(worker, out),
             // All that are cancelled are stopped together.
             Effect::Cancelled(_) | Effect::Submitted { .. } | Effect::Full | Effect::Nothing => {}
+            // It may work here now: it was only heard until then.
+            Effect::Borrowed(name) => {
+                let guest = desk.worker_named(name);
+                guest.into_iter().for_each(|guest| desk.ask_who(guest, out));
+            }
+            // Whoever is back has room.
+            Effect::LoanEnded { .. } => desk.refit(),
+            Effect::Lent(_) | Effect::Recalled(_) | Effect::GivenBack(..) => {}
             // Groups are nothing to workers.
             Effect::Granted { .. } | Effect::Released { .. } => {}
         }
@@ -232,7 +244,8 @@ impl Foreman {
         desk.refit();
         desk.unheard.retain(|name| self.ledger.workers().contains_key(name));
         // Whoever was given up and is back: that it left may have been on its way into the log when it said hello.
-        let back = desk.workers.values().filter(|worker| !self.ledger.workers().contains_key(&worker.name));
+        let is_unknown = |name: &String| !self.ledger.workers().contains_key(name);
+        let back = desk.workers.values().filter(|worker| worker.slots > 0 && is_unknown(&worker.name));
         propose(back.map(|worker| join(&worker.name, worker.slots)).collect(), out);
         self.settle_if_all_reported(out);
     }
@@ -268,7 +281,8 @@ impl Foreman {
 
     /// A worker is here, perhaps again, and says what it has. What is missing from that is lost and runs again; what this
     /// leader did not know of is taken over, unless somebody else has it by now.
-    fn on_hello(&mut self, from: NodeId, hello: Hello, out: &mut Outbox<Self>) {
+    fn on_hello(&mut self, from: NodeId, mut hello: Hello, out: &mut Outbox<Self>) {
+        self.receive_guest(&mut hello, out);
         let kept: BTreeSet<Held> = hello.held.iter().copied().chain(hello.ended.iter().map(Report::held)).collect();
         let before = self.desk.as_ref().and_then(|desk| desk.worker_named(&hello.name));
         before.into_iter().for_each(|before| self.dismiss(before, &kept, out));
@@ -279,14 +293,29 @@ impl Foreman {
         out.cancel(Timer::Grace(from));
         out.set(Timer::Silence(from), self.rules.silence);
         let registered = self.ledger.workers().get(&hello.name).map(|registration| registration.slots);
-        if registered != Some(hello.slots) {
+        if hello.slots > 0 && registered != Some(hello.slots) {
             propose(alloc::vec![join(&hello.name, hello.slots.into())], out);
+        } else if hello.slots == 0 && registered.is_some() {
+            propose(alloc::vec![Entry::Leave { worker: hello.name.clone() }], out);
         }
         kept.into_iter().for_each(|held| self.adopt(from, held, out));
         self.on_ended(from, hello.ended, out);
         // Last, because a worker that is welcome begins at once with what it has, and not all of it may be wanted.
         out.send(from, Message::Welcome(self.desk.as_ref().map_or(0, |desk| desk.term)));
         self.settle_if_all_reported(out);
+    }
+
+    /// A worker of another farm is only heard, and gets nothing, until the ledger says that it is borrowed.
+    fn receive_guest(&self, hello: &mut Hello, out: &mut Outbox<Self>) {
+        if hello.slots == 0 || home_of(&hello.name).is_none() {
+            return;
+        }
+        let borrowed = self.ledger.loans().borrowed().get(&hello.name);
+        if borrowed.is_none_or(|borrowed| Some(borrowed.loan) != hello.loan) {
+            hello.slots = 0;
+            let loan = hello.loan.unwrap_or_default();
+            out.notify(Notice::Arrived(hello.name.clone(), loan));
+        }
     }
 
     /// Takes over what a worker has, if it is still wanted and nobody else has it.
@@ -520,6 +549,7 @@ impl fmt::Display for Notice {
         match self {
             Self::Propose(entries) => write!(f, "propose {}", entries.len()),
             Self::Applied(effects) => write!(f, "applied {}", effects.len()),
+            Self::Arrived(worker, loan) => write!(f, "{worker} has arrived under {loan}"),
         }
     }
 }

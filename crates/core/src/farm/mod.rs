@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::ledger::{Held, Report, Work};
+use crate::ledger::{Held, LoanId, Report, Work};
 use crate::load::Score;
 
 /// What a leader and a worker say to each other. What comes from a leader carries its term; a worker obeys the newest.
@@ -55,8 +55,10 @@ pub struct Hello {
     pub name: String,
     /// The newest term that it has heard of. An older leader is deposed, and knows nothing of what was done since.
     pub term: u64,
-    /// How much it can run at once.
+    /// How much it can run at once. Nothing, if it only has results to tell and works for another farm by now.
     pub slots: u16,
+    /// Under which loan it has come, if it is another farm's.
+    pub loan: Option<LoanId>,
     /// What it runs, or will run.
     pub held: Vec<Held>,
     /// What has ended and is not known to be recorded.

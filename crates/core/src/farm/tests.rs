@@ -90,7 +90,14 @@ fn report(held: Held) -> Report {
 }
 
 fn hello(name: &str, held: &[Held]) -> Message {
-    Message::Hello(Hello { name: name.into(), term: 0, slots: 1, held: held.to_vec(), ended: Vec::new() })
+    Message::Hello(Hello {
+        name: name.into(),
+        term: 0,
+        slots: 1,
+        loan: None,
+        held: held.to_vec(),
+        ended: Vec::new(),
+    })
 }
 
 #[test]
@@ -145,7 +152,7 @@ fn what_a_lost_worker_had_runs_elsewhere_when_the_log_says_that_it_is_gone() {
 #[test]
 fn a_deposed_leader_does_not_listen_to_workers_of_a_newer_one() {
     let mut foreman = Bench::leader(3, &["w1"]);
-    let newer = Hello { name: "w1".into(), term: 4, slots: 1, held: Vec::new(), ended: Vec::new() };
+    let newer = Hello { name: "w1".into(), term: 4, slots: 1, loan: None, held: Vec::new(), ended: Vec::new() };
     assert_eq!(foreman.hears(W1, Message::Hello(newer)), ["ignore a worker of a newer leader"]);
 }
 
@@ -182,7 +189,7 @@ fn what_no_worker_has_room_for_lets_the_rest_pass() {
     foreman.hears(W1, hello("w1", &[]));
     assert_eq!(foreman.submit(|spec| spec.cpus = 2), Vec::<String>::new());
     assert_eq!(foreman.submit(|_| ()), ["send 101 run 2.1 (1-1)"]);
-    let large = Hello { name: "w2".into(), term: 0, slots: 2, held: Vec::new(), ended: Vec::new() };
+    let large = Hello { name: "w2".into(), term: 0, slots: 2, loan: None, held: Vec::new(), ended: Vec::new() };
     foreman.hears(W2, Message::Hello(large));
     assert_eq!(foreman.apply(Entry::Join { worker: "w2".into(), slots: 2 }), ["send 102 run 1.1 (1-2)"]);
 }
@@ -252,7 +259,14 @@ fn a_result_is_told_when_it_is_on_disk_to_whoever_leads_then() {
     worker.step(Input::LinkDown(NodeId(1)));
     let mut out = Outbox::new();
     worker.0.step(Input::Command(worker::Command::Serve(NodeId(2))), &mut out);
-    let said = Hello { name: "w1".into(), term: 1, slots: 1, held: alloc::vec![held(1, 1, 1)], ended: Vec::new() };
+    let said = Hello {
+        name: "w1".into(),
+        term: 1,
+        slots: 1,
+        loan: None,
+        held: alloc::vec![held(1, 1, 1)],
+        ended: Vec::new(),
+    };
     assert!(out.as_slice().contains(&Output::Send { to: NodeId(2), message: Message::Hello(said) }));
     assert_eq!(worker.step(Input::Persisted(Token(1))), ["send 2 ended 1.1"]);
 }

@@ -11,7 +11,7 @@ use core::fmt;
 
 use super::{Assignment, Hello, Message};
 use crate::NodeId;
-use crate::ledger::{Held, Report};
+use crate::ledger::{Held, LoanId, Report};
 use crate::load::Score;
 use crate::machine::{Delay, Input, Machine, Outbox, Token};
 
@@ -20,6 +20,7 @@ use crate::machine::{Delay, Input, Machine, Outbox, Token};
 pub struct Worker {
     name: String,
     slots: u32,
+    allegiance: Allegiance,
     beat: Delay,
     score: Score,
     /// The leader that is linked and has welcomed this worker, or is about to.
@@ -48,6 +49,17 @@ pub struct Worker {
     last_token: u64,
 }
 
+/// How a worker stands to the farm whose leader it speaks to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Allegiance {
+    /// It is one of its own.
+    Own,
+    /// It is lent to it.
+    Lent(LoanId),
+    /// It has worked for it, and has results to tell at most.
+    Over,
+}
+
 /// What a worker keeps on disk.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -69,8 +81,10 @@ pub enum Command {
     Abandoned(Held),
     /// The host's load has been measured.
     Load(Score),
-    /// There is room for results on the disk, or not.
+    /// There is room for results on the disk, or not. A worker that takes nothing new for another reason says so in the same way.
     Room(bool),
+    /// It stands otherwise to this farm from now on.
+    Allegiance(Allegiance),
 }
 
 /// What a worker tells its owner.
@@ -111,6 +125,7 @@ impl Worker {
         Self {
             name,
             slots: u32::from(slots),
+            allegiance: Allegiance::Own,
             beat,
             score: Score::default(),
             leader: None,
@@ -127,6 +142,18 @@ impl Worker {
             recorded: Vec::new(),
             last_token: 0,
         }
+    }
+
+    /// The same worker as another farm sees it.
+    #[must_use]
+    pub fn standing(self, allegiance: Allegiance) -> Self {
+        Self { allegiance, ..self }
+    }
+
+    /// Does nothing run or wait here?
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.waiting.is_empty()
     }
 
     /// What runs now.
@@ -168,6 +195,10 @@ impl Worker {
             Command::Abandoned(held) => self.on_abandoned(held, out),
             Command::Load(score) => self.score = score,
             Command::Room(has_room) => self.on_room(has_room, out),
+            Command::Allegiance(allegiance) => {
+                self.allegiance = allegiance;
+                self.leader.into_iter().for_each(|leader| self.introduce(leader, out));
+            }
         }
     }
 
@@ -180,10 +211,16 @@ impl Worker {
         // What does not fit into the hello is told right after it, and until then counts as what still runs.
         let more: Vec<Report> = reports.collect();
         let later = more.iter().map(Report::held);
+        let (slots, loan) = match self.allegiance {
+            Allegiance::Own => (self.slots, None),
+            Allegiance::Lent(loan) => (self.slots, Some(loan)),
+            Allegiance::Over => (0, None),
+        };
         let hello = Hello {
             name: self.name.clone(),
             term: self.term,
-            slots: u16::try_from(self.slots).unwrap_or(u16::MAX),
+            slots: u16::try_from(slots).unwrap_or(u16::MAX),
+            loan,
             held: self.running.keys().copied().chain(waiting).chain(self.untold()).chain(later).collect(),
             ended,
         };
@@ -400,6 +437,9 @@ impl fmt::Display for Command {
             Self::Abandoned(held) => write!(f, "abandoned {held}"),
             Self::Load(score) => write!(f, "load {score}"),
             Self::Room(has_room) => f.write_str(if *has_room { "room" } else { "no room" }),
+            Self::Allegiance(Allegiance::Own) => f.write_str("one of its own"),
+            Self::Allegiance(Allegiance::Lent(loan)) => write!(f, "lent under {loan}"),
+            Self::Allegiance(Allegiance::Over) => f.write_str("lent no more"),
         }
     }
 }

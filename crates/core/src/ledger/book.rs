@@ -8,6 +8,7 @@ use super::entry::{Batch, Entry, Report, Start, Target};
 use super::groups::{Grant, Groups, Session};
 use super::job::{Job, JobId, Spec};
 use super::kept::Results;
+use super::loans::{Borrowed, Ending, Lend, Lent, LoanId, Loans};
 use super::task::{Attempt, Held, Outcome, State, TaskId, Verdict};
 
 /// What a farm agrees on.
@@ -25,6 +26,7 @@ pub struct Ledger {
     spent: BTreeMap<TaskId, Vec<Attempt>>,
     workers: BTreeMap<String, Registration>,
     groups: Groups,
+    loans: Loans,
     counts: Counts,
     limits: Limits,
 }
@@ -112,6 +114,23 @@ pub enum Effect {
         /// Under which token.
         token: u64,
     },
+    /// A worker of ours is lent, under this number.
+    Lent(LoanId),
+    /// It is wanted back.
+    Recalled(LoanId),
+    /// A loan is over.
+    LoanEnded {
+        /// Its number.
+        loan: LoanId,
+        /// What it was.
+        lent: Lent,
+        /// How it ended.
+        ending: Ending,
+    },
+    /// This worker of another farm works here from now on.
+    Borrowed(String),
+    /// And does not any more.
+    GivenBack(String, Borrowed),
     /// The entry came too late, or made no sense.
     Nothing,
 }
@@ -157,6 +176,11 @@ impl Ledger {
             Entry::Limit(limits) => self.limits = limits,
             Entry::Grant(grant) => effects.push(self.groups.grant(grant, time_ms)),
             Entry::Release(release) => effects.push(self.groups.release(release)),
+            Entry::Lend(lend) => effects.push(self.lend(lend, time_ms)),
+            Entry::Recall(loan) => effects.push(self.loans.recall(loan)),
+            Entry::EndLoan(loan, ending) => effects.push(self.loans.end(loan, ending)),
+            Entry::Borrow(borrow) => effects.push(self.loans.borrow(borrow, time_ms)),
+            Entry::GiveBack { worker, loan } => effects.push(self.loans.give_back(worker, loan)),
             Entry::Drain { worker, is_draining } => {
                 let known = self.workers.get_mut(&worker).map(|worker| worker.is_draining = is_draining);
                 effects.push(changed(known.is_some()));
@@ -248,7 +272,18 @@ impl Ledger {
         }
     }
 
+    /// Only who is here and is ours can be lent.
+    fn lend(&mut self, lend: Lend, time_ms: u64) -> Effect {
+        match self.workers.get(&lend.worker) {
+            Some(known) if !known.is_draining && !self.loans.borrowed().contains_key(&lend.worker) => {
+                self.loans.lend(lend, known.slots, time_ms)
+            }
+            _ => Effect::Nothing,
+        }
+    }
+
     fn join(&mut self, worker: String, slots: u16) -> Effect {
+        self.loans.note_missing(&worker, false);
         let is_draining = self.workers.get(&worker).is_some_and(|known| known.is_draining);
         let now = Registration { slots, is_draining };
         changed(self.workers.insert(worker, now.clone()) != Some(now))
@@ -256,6 +291,7 @@ impl Ledger {
 
     /// Whoever gets nothing new must not get something because it went and came back.
     fn leave(&mut self, worker: String) -> Effect {
+        self.loans.note_missing(&worker, true);
         if self.workers.get(&worker).is_some_and(|known| !known.is_draining) {
             self.workers.remove(&worker);
         }
@@ -320,6 +356,12 @@ impl Ledger {
     /// All jobs from this number on.
     pub fn jobs(&self, from: JobId) -> impl DoubleEndedIterator<Item = (JobId, &Job)> {
         self.jobs.range(from..).map(|(id, job)| (*id, job))
+    }
+
+    /// Who is lent and borrowed.
+    #[must_use]
+    pub const fn loans(&self) -> &Loans {
+        &self.loans
     }
 
     /// What is agreed about a task.

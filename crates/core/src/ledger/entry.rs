@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::book::Limits;
 use super::groups::{Grant, Release};
 use super::job::{JobId, Spec};
+use super::loans::{Borrow, Ending, Lend, LoanId};
 use super::task::{Attempt, Held, Outcome, TaskId};
 
 /// What one record of the log holds: many entries, because a disk writes a hundred as fast as one.
@@ -64,6 +65,21 @@ pub enum Entry {
     Grant(Grant),
     /// And does not any more.
     Release(Release),
+    /// A worker of ours is lent.
+    Lend(Lend),
+    /// It is wanted back.
+    Recall(LoanId),
+    /// It is back, or dead.
+    EndLoan(LoanId, Ending),
+    /// A worker of another farm has arrived.
+    Borrow(Borrow),
+    /// It has left.
+    GiveBack {
+        /// Its name here.
+        worker: String,
+        /// The lender's number of the loan.
+        loan: LoanId,
+    },
 }
 
 /// How an attempt of a task ended.

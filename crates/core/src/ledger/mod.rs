@@ -1,4 +1,5 @@
-//! What a farm agrees on: jobs, their tasks' results, who its workers are, and who holds which group.
+//! What a farm agrees on: jobs, their tasks' results, who its workers are, whom it has lent and borrowed, and who
+//! holds which group.
 //!
 //! Everything here is changed by entries of the replicated log and by nothing else. [`Ledger::apply`] is deterministic and
 //! total: the same entries give the same ledger everywhere, and an entry that makes no sense (a result of an unknown task,
@@ -8,6 +9,7 @@
 pub mod entry;
 pub mod groups;
 pub mod job;
+pub mod loans;
 pub mod task;
 
 mod book;
@@ -19,4 +21,5 @@ pub use book::{Counts, Effect, Ledger, Limits, Registration};
 pub use entry::{Batch, Entry, Report, Start, Target};
 pub use groups::{Grant, Group, GroupRank, GroupRules, Groups, Holding, Release, Session};
 pub use job::{CommandLine, Fan, Job, JobId, Spec, Work};
+pub use loans::{Borrow, Borrowed, Ending, Lend, Lent, LoanId, Loans, Why};
 pub use task::{Attempt, Held, Outcome, State, Tail, TaskId, Verdict};

@@ -439,7 +439,7 @@ impl Farm {
             Output::Cancel(timer) => self.timers.cancel(timer),
             Output::Notify(Notice::Propose(entries)) => self.proposed.extend(entries),
             Output::Notify(Notice::Applied(effects)) => self.effects = effects,
-            Output::Ignore(_) => {}
+            Output::Notify(Notice::Arrived(..)) | Output::Ignore(_) => {}
             Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("a foreman keeps nothing on disk"),
         }
     }

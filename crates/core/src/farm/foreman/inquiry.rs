@@ -7,8 +7,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Foreman;
+use crate::NodeId;
 use crate::farm::desk::{Desk, Phase, Worker};
+use crate::ledger::loans::home_of;
 use crate::ledger::{JobId, State, TaskId};
+use crate::loan::office::Situation;
 
 /// Where a task stands, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +56,30 @@ pub enum Standing {
 }
 
 impl Foreman {
+    /// How things are in this farm, for whoever lends and borrows; nothing as long as that is not settled.
+    #[must_use]
+    pub fn situation(&self, now_ms: u64) -> Option<Situation> {
+        let desk = self.desk.as_ref().filter(|desk| desk.older.is_none())?;
+        let counts = self.ledger.counts();
+        let occupied: BTreeSet<NodeId> = desk.hands.values().map(|hand| hand.worker).collect();
+        let open: Vec<(&NodeId, &Worker)> =
+            desk.workers.iter().filter(|(_, worker)| desk.is_open(worker, &self.ledger)).collect();
+        let is_idle = |(id, worker): &&(&NodeId, &Worker)| {
+            home_of(&worker.name).is_none() && worker.held.is_empty() && !occupied.contains(*id)
+        };
+        let name_and_slots = |(_, worker): &(&NodeId, &Worker)| {
+            (worker.name.clone(), u16::try_from(worker.slots).unwrap_or(u16::MAX))
+        };
+        let guests = self.ledger.workers().keys().filter(|name| home_of(name).is_some());
+        Some(Situation {
+            now_ms,
+            queued: (counts.waiting + counts.started).saturating_sub(desk.hands.len() as u64),
+            free: open.iter().map(|(_, worker)| worker.slots.saturating_sub(worker.busy)).sum(),
+            idle: open.iter().filter(is_idle).map(name_and_slots).collect(),
+            guests: guests.cloned().collect(),
+        })
+    }
+
     /// Where a task stands, and why.
     #[must_use]
     pub fn standing(&self, task: TaskId) -> Standing {
@@ -84,7 +111,7 @@ impl Foreman {
         }
     }
 
-    fn in_hand(&self, desk: &Desk, task: TaskId, worker: crate::NodeId, phase: Phase) -> Standing {
+    fn in_hand(&self, desk: &Desk, task: TaskId, worker: NodeId, phase: Phase) -> Standing {
         let Some(worker) = desk.workers.get(&worker) else { return Standing::NoWorker };
         let name = worker.name.clone();
         match phase {

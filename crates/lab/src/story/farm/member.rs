@@ -5,7 +5,7 @@ use std::fmt;
 use primus_core::farm::foreman::{self, Foreman};
 use primus_core::farm::worker::{self, Record, Worker};
 use primus_core::farm::{Hello, Message};
-use primus_core::ledger::{Entry, Held, Report, Target, Verdict};
+use primus_core::ledger::{Ending, Entry, Held, Report, Target, Verdict};
 use primus_core::{Input, Machine, NodeId, Outbox, Output};
 
 use crate::world::Taken;
@@ -198,6 +198,12 @@ fn entry_words(entry: &Entry) -> String {
         Entry::Limit(_) => "limit".to_owned(),
         Entry::Grant(grant) => format!("grant {} to {}", grant.group, grant.name),
         Entry::Release(release) => format!("release {} #{}", release.group, release.token),
+        Entry::Lend(lend) => format!("lend {} to {}", lend.worker, lend.to),
+        Entry::Recall(loan) => format!("recall {loan}"),
+        Entry::EndLoan(loan, Ending::Home) => format!("end {loan}: home"),
+        Entry::EndLoan(loan, Ending::Dead) => format!("end {loan}: dead"),
+        Entry::Borrow(borrow) => format!("borrow {} under {}", borrow.worker, borrow.loan),
+        Entry::GiveBack { worker, loan } => format!("give back {worker} under {loan}"),
     }
 }
 

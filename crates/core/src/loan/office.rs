@@ -1,0 +1,567 @@
+//! The leader's side of loans: it asks neighbours for workers when its farm is saturated, lends idle ones to those who ask, and
+//! sees to it that everybody comes home.
+//!
+//! It looks around several times a second and compares what is agreed on, what its neighbours say and what its workers say with
+//! what should be; whatever differs is said or proposed again. So a new leader needs nothing but the ledger, and a message that
+//! is lost costs a moment. Nothing here is decided by how long something took, except whom to ask next.
+
+mod borrowing;
+mod lending;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{Beat, Content, Lending, Message, Objection, Word};
+use crate::NodeId;
+use crate::election::NoRecord;
+use crate::ledger::{Entry, LoanId, Loans};
+use crate::machine::{Delay, Input, Machine, Outbox};
+use crate::planted::{Bug, Planted};
+
+/// How often an office looks around.
+pub const LOOK_MS: u64 = 50;
+const LOOK: Delay = Delay::exactly_ms(LOOK_MS);
+/// How often neighbours hear how things are, and everybody what is still to be done, in looks.
+const REPEAT: u64 = 10;
+/// A neighbour that has said nothing for so many looks is not asked.
+const HEARD: u64 = 40;
+/// How long a neighbour may take to answer a request, in looks.
+const ANSWER: u64 = 10;
+/// How long promised workers may take to arrive, in looks.
+const ARRIVAL: u64 = 100;
+/// When nobody had anything to lend: how long until all are asked again, in looks.
+const PAUSE: u64 = 20;
+/// A borrowed worker that has not been one of ours for so many looks has left.
+const LEFT: u64 = 4;
+/// How much later than agreed a worker may come home before it is overdue.
+const OVERDUE_MS: u64 = 2000;
+/// How long the log may take to say that somebody is lent, in looks.
+const PLEDGE: u64 = 40;
+/// How many loans that have ended are kept in mind.
+const ENDED_MAX: usize = 4096;
+/// How many workers of others may wait to be let in.
+const ARRIVALS_MAX: usize = 1024;
+
+/// The office of one server.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Office {
+    rules: Rules,
+    /// The other farms: each is known by its place in this list, counted from 1.
+    neighbours: Vec<String>,
+    desk: Option<Desk>,
+}
+
+/// What an office goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rules {
+    /// With so many tasks waiting, and no slot free, a farm is saturated,
+    pub saturated_at: u64,
+    /// if that lasts for so long.
+    pub saturated_ms: u64,
+    /// With fewer waiting than this it is calm,
+    pub calm_below: u64,
+    /// if that lasts for so long.
+    pub calm_ms: u64,
+    /// For so many waiting tasks one worker is asked for.
+    pub tasks_per_worker: u64,
+    /// For how long.
+    pub loan_ms: u64,
+    /// How long what runs may take to end when a worker is to go home.
+    pub recall_ms: u64,
+    /// A worker stays where it is for so long, at least, unless an operator wants it otherwise.
+    pub stay_ms: u64,
+    /// So many idle workers are kept at home.
+    pub reserve: u32,
+    /// No more are lent at once.
+    pub lent_max: u32,
+    /// Who is asked first.
+    pub order: Order,
+    /// A known bug, to see whether the laboratory finds it.
+    pub planted: Planted,
+}
+
+/// Which neighbour is asked first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Order {
+    /// As the configuration names them.
+    Listed,
+    /// The one that had the most free slots when it was last heard.
+    Idle,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            saturated_at: 10,
+            saturated_ms: 200,
+            calm_below: 3,
+            calm_ms: 1000,
+            tasks_per_worker: 10,
+            loan_ms: 60_000,
+            recall_ms: 10_000,
+            stay_ms: 1000,
+            reserve: 0,
+            lent_max: 1024,
+            order: Order::Listed,
+            planted: Planted::NONE,
+        }
+    }
+}
+
+/// What an office sees when it looks around in its own farm.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Situation {
+    /// What time it is, in milliseconds since 1970.
+    pub now_ms: u64,
+    /// How many tasks wait for a slot.
+    pub queued: u64,
+    /// How many slots are free.
+    pub free: u32,
+    /// Own workers that have nothing to do, and could be lent; with their slots.
+    pub idle: Vec<(String, u16)>,
+    /// Workers of others that are registered here.
+    pub guests: BTreeSet<String>,
+}
+
+/// What only a leader has.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Desk {
+    term: u64,
+    loans: Loans,
+    situation: Situation,
+    /// How often it has looked around.
+    looks: u64,
+    /// For how many looks the farm has had too much to do, or next to nothing.
+    busy_for: u64,
+    calm_for: u64,
+    neighbours: BTreeMap<NodeId, Neighbour>,
+    asking: Option<Asking>,
+    /// Nobody is asked before this look.
+    not_before: u64,
+    last_request: u64,
+    /// Workers of others that would like to be let in: whose, and under which loan.
+    arrivals: BTreeMap<String, (NodeId, LoanId)>,
+    /// Since which look a borrowed worker has not been one of ours.
+    missed: BTreeMap<String, u64>,
+    /// Own workers that have said that they are away, and under which loan.
+    away: BTreeMap<String, LoanId>,
+    /// Since which look an own worker has been at home again.
+    home_since: BTreeMap<String, u64>,
+    /// Workers of which the log is about to say that they are lent.
+    pledged: BTreeMap<String, Pledge>,
+    /// Loans that have ended lately: not everybody may know it.
+    ended: BTreeSet<LoanId>,
+    /// Loans that are known to be overdue.
+    overdue: BTreeSet<LoanId>,
+}
+
+/// Whom a worker is lent to, for which request, and until which look that may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Pledge {
+    to: NodeId,
+    number: u64,
+    until: u64,
+}
+
+/// What is known of a neighbour.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Neighbour {
+    /// The newest term that one of its leaders has named.
+    pub term: u64,
+    /// The look at which its leader was last heard; nothing since this server leads.
+    heard: Option<u64>,
+    /// What it said last.
+    pub beat: Beat,
+    /// Loans that it has said it has borrowed.
+    arrived: BTreeSet<LoanId>,
+    /// Loans that it has promised, and until which look they may take to arrive.
+    promised: BTreeMap<LoanId, u64>,
+}
+
+/// A request that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Asking {
+    number: u64,
+    count: u32,
+    /// Who is asked now, and until which look.
+    whom: NodeId,
+    until: u64,
+    /// Who is asked next.
+    others: Vec<NodeId>,
+}
+
+/// What its owner tells an office.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Command {
+    /// This server leads from now on, in this term, and this is agreed on.
+    Lead(u64, Loans),
+    /// It does not any more.
+    Follow,
+    /// This is agreed on now.
+    Agreed(Loans),
+    /// This is how things are: the answer to [`Notice::LookAround`].
+    Situation(Situation),
+    /// A worker of another farm says that it is lent to this one. The name is the one that it has here.
+    Arrived(String, LoanId),
+    /// A worker of our own says this.
+    Said(String, Word),
+}
+
+/// What its owner is told.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Notice {
+    /// Write this into the log.
+    Propose(Vec<Entry>),
+    /// Say how things are.
+    LookAround,
+    /// Say this to this worker. Whoever it is redirected to is a neighbour.
+    Tell(String, Word),
+    /// Something that people may want to know.
+    Happened(Happening),
+}
+
+/// What people may want to know of loans, beside what the ledger says.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Happening {
+    /// The farm has too much to do.
+    Saturated {
+        /// How many tasks wait.
+        queued: u64,
+    },
+    /// It has not any more.
+    Calm,
+    /// A neighbour was asked for so many workers.
+    Asked(String, u32),
+    /// It lends so many.
+    Promised(String, u32),
+    /// It lends none, for this reason.
+    Refused(String, Objection),
+    /// It did not answer.
+    NoAnswer(String),
+    /// It promised a worker that did not come.
+    NotSent(String, LoanId),
+    /// It speaks of a loan that there is not.
+    UnknownLoan(String, LoanId),
+    /// A worker came from it that it has not lent.
+    UnknownWorker(String, String),
+    /// A worker of ours should be back by now.
+    Overdue(LoanId),
+}
+
+/// Its timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// Time to look around.
+    Look,
+}
+
+impl Office {
+    /// The office of a server that follows.
+    #[must_use]
+    pub const fn new(rules: Rules, neighbours: Vec<String>) -> Self {
+        Self { rules, neighbours, desk: None }
+    }
+
+    /// What a farm is called, if it is a neighbour.
+    #[must_use]
+    pub fn name_of(&self, neighbour: NodeId) -> Option<&str> {
+        let place = usize::try_from(neighbour.0).ok()?.checked_sub(1)?;
+        self.neighbours.get(place).map(String::as_str)
+    }
+
+    /// The number of the neighbour of this name.
+    #[must_use]
+    pub fn number_of(&self, name: &str) -> Option<NodeId> {
+        let place = self.neighbours.iter().position(|neighbour| neighbour == name)?;
+        Some(NodeId(place as u64 + 1))
+    }
+
+    /// The neighbours, with what is known of each, if this server leads. Silent ones are those that have not been heard lately.
+    pub fn neighbours(&self) -> impl Iterator<Item = (&str, Option<&Neighbour>)> {
+        (1..).zip(&self.neighbours).map(|(number, name)| {
+            let heard = self.desk.as_ref().and_then(|desk| desk.heard(NodeId(number)));
+            (name.as_str(), heard)
+        })
+    }
+
+    /// Which loans are overdue, as far as this server knows.
+    pub fn overdue(&self) -> impl Iterator<Item = LoanId> + '_ {
+        self.desk.iter().flat_map(|desk| desk.overdue.iter().copied())
+    }
+
+    /// Does the farm have too much to do, for long enough?
+    #[must_use]
+    pub fn is_saturated(&self) -> bool {
+        self.desk.as_ref().is_some_and(|desk| desk.is_saturated(&self.rules))
+    }
+
+    fn lead(&mut self, term: u64, loans: Loans, out: &mut Outbox<Self>) {
+        if self.neighbours.is_empty() {
+            return;
+        }
+        self.desk = Some(Desk::new(term, loans, self.neighbours.len()));
+        out.set(Timer::Look, LOOK);
+        self.beat(out);
+    }
+
+    fn follow(&mut self, out: &mut Outbox<Self>) {
+        if self.desk.take().is_some() {
+            out.cancel(Timer::Look);
+        }
+    }
+
+    fn on_situation(&mut self, situation: Situation, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        desk.look(situation, &self.rules, out);
+        let is_time = desk.looks.is_multiple_of(REPEAT);
+        if is_time {
+            self.beat(out);
+        }
+        self.look_after_lent(is_time, out);
+        self.look_after_borrowed(is_time, out);
+        self.look_for_help(out);
+    }
+
+    /// Says to all neighbours how things are.
+    fn beat(&self, out: &mut Outbox<Self>) {
+        (1..=self.neighbours.len() as u64).for_each(|number| self.beat_to(NodeId(number), out));
+    }
+
+    fn beat_to(&self, neighbour: NodeId, out: &mut Outbox<Self>) {
+        let (Some(desk), Some(name)) = (&self.desk, self.name_of(neighbour)) else { return };
+        let lent = desk.loans.lent().iter().filter(|(_, lent)| lent.to == name).map(|(loan, lent)| Lending {
+            loan: *loan,
+            worker: lent.worker.clone(),
+            for_ms: lent.for_ms,
+            why: lent.why,
+            is_recalled: lent.is_recalled,
+        });
+        let borrowed = desk.loans.borrowed().values().filter(|borrowed| borrowed.from == name);
+        let beat = Beat {
+            idle: desk.situation.idle.iter().map(|(_, slots)| u32::from(*slots)).sum(),
+            queued: desk.situation.queued,
+            lent: lent.collect(),
+            borrowed: borrowed.map(|borrowed| borrowed.loan).collect(),
+        };
+        desk.say(neighbour, Content::Beat(beat), out);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
+        let Some(name) = self.name_of(from).map(String::from) else { return out.ignore("what no neighbour says") };
+        let Some(desk) = &mut self.desk else {
+            return out.ignore("what a neighbour says to one that does not lead");
+        };
+        let own_term = desk.term;
+        let Some(neighbour) = desk.neighbours.get_mut(&from) else { return };
+        let newest = if self.rules.planted.is(Bug::BareTerms) { own_term } else { neighbour.term };
+        if message.term < newest {
+            return out.ignore("what a deposed leader of a neighbour says");
+        }
+        neighbour.term = message.term;
+        match message.content {
+            Content::Beat(beat) => self.on_beat(from, &name, beat, out),
+            Content::Ask(request) => self.on_ask(from, request, out),
+            Content::Offer { number, loans } => self.on_offer(from, &name, number, &loans, out),
+            Content::Refusal { number, objection } => self.on_refusal(from, number, objection, out),
+        }
+    }
+
+    fn on_beat(&mut self, from: NodeId, name: &str, beat: Beat, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        let Some(neighbour) = desk.neighbours.get_mut(&from) else { return };
+        neighbour.heard = Some(desk.looks);
+        let is_ours = |loan: &&LoanId| desk.loans.lent().get(loan).is_some_and(|lent| lent.to == name);
+        // What it spoke of before is not new, and what has just ended it may not know yet.
+        let is_known = |loan: &LoanId| neighbour.arrived.contains(loan) || desk.ended.contains(loan);
+        let strange = |loan: &&LoanId| !is_ours(loan) && !is_known(loan);
+        let unknown: Vec<LoanId> = beat.borrowed.iter().filter(strange).copied().collect();
+        neighbour.arrived.retain(|loan| beat.borrowed.contains(loan) || is_ours(&loan));
+        neighbour.arrived.extend(beat.borrowed.iter().copied());
+        neighbour.beat = beat;
+        for loan in unknown {
+            out.notify(Notice::Happened(Happening::UnknownLoan(name.into(), loan)));
+        }
+        self.let_in(out);
+        self.look_after_borrowed(true, out);
+    }
+
+    /// What is agreed on has changed: whoever has to know is told at once.
+    fn on_agreed(&mut self, loans: Loans, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        let before = core::mem::replace(&mut desk.loans, loans);
+        let is_new = |(loan, _): &(&LoanId, _)| !before.lent().contains_key(loan);
+        let lent: Vec<LoanId> = desk.loans.lent().iter().filter(is_new).map(|(loan, _)| *loan).collect();
+        for (loan, ended) in before.lent() {
+            if !desk.loans.lent().contains_key(loan) {
+                desk.home_since.insert(ended.worker.clone(), desk.looks);
+                desk.away.remove(&ended.worker);
+                desk.overdue.remove(loan);
+                desk.ended.insert(*loan);
+            }
+        }
+        while desk.ended.len() > ENDED_MAX {
+            desk.ended.pop_first();
+        }
+        for borrowed in desk.loans.borrowed().values() {
+            desk.neighbours.values_mut().for_each(|neighbour| _ = neighbour.promised.remove(&borrowed.loan));
+        }
+        if desk.loans.lent() != before.lent() || desk.loans.borrowed() != before.borrowed() {
+            self.beat(out);
+        }
+        self.offer(&lent, out);
+        self.look_after_lent(true, out);
+    }
+}
+
+impl Desk {
+    fn new(term: u64, loans: Loans, neighbours: usize) -> Self {
+        let numbers = (1..=neighbours as u64).map(NodeId);
+        Self {
+            term,
+            loans,
+            situation: Situation::default(),
+            looks: 0,
+            busy_for: 0,
+            calm_for: 0,
+            neighbours: numbers.map(|number| (number, Neighbour::default())).collect(),
+            asking: None,
+            not_before: 0,
+            last_request: 0,
+            arrivals: BTreeMap::new(),
+            missed: BTreeMap::new(),
+            away: BTreeMap::new(),
+            home_since: BTreeMap::new(),
+            pledged: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            overdue: BTreeSet::new(),
+        }
+    }
+
+    fn say(&self, to: NodeId, content: Content, out: &mut Outbox<Office>) {
+        out.send(to, Message { term: self.term, content });
+    }
+
+    /// A neighbour that has been heard lately.
+    fn heard(&self, neighbour: NodeId) -> Option<&Neighbour> {
+        let known = self.neighbours.get(&neighbour)?;
+        known.heard.is_some_and(|heard| heard + HEARD >= self.looks).then_some(known)
+    }
+
+    fn look(&mut self, situation: Situation, rules: &Rules, out: &mut Outbox<Office>) {
+        self.looks += 1;
+        let was_saturated = self.is_saturated(rules);
+        let is_busy = situation.queued >= rules.saturated_at && situation.free == 0;
+        self.busy_for = if is_busy { self.busy_for + 1 } else { 0 };
+        self.calm_for = if situation.queued < rules.calm_below { self.calm_for + 1 } else { 0 };
+        if !was_saturated && self.is_saturated(rules) {
+            out.notify(Notice::Happened(Happening::Saturated { queued: situation.queued }));
+        }
+        if self.calm_for == looks(rules.calm_ms) && !self.loans.borrowed().is_empty() {
+            out.notify(Notice::Happened(Happening::Calm));
+        }
+        self.pledged.retain(|_, pledge| pledge.until > self.looks);
+        self.home_since.retain(|_, since| *since + looks(rules.stay_ms) > self.looks);
+        self.situation = situation;
+    }
+
+    fn is_saturated(&self, rules: &Rules) -> bool {
+        self.busy_for > looks(rules.saturated_ms)
+    }
+
+    fn is_calm(&self, rules: &Rules) -> bool {
+        self.calm_for > looks(rules.calm_ms)
+    }
+}
+
+impl Machine for Office {
+    type Message = Message;
+    type Command = Command;
+    type Timer = Timer;
+    type Record = NoRecord;
+    type Notice = Notice;
+
+    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+        match input {
+            Input::Message { from, message } => self.on_message(from, message, out),
+            Input::Timer(Timer::Look) if self.desk.is_some() => {
+                out.set(Timer::Look, LOOK);
+                out.notify(Notice::LookAround);
+            }
+            Input::Command(Command::Lead(term, loans)) => self.lead(term, loans, out),
+            Input::Command(Command::Follow) => self.follow(out),
+            Input::Command(Command::Agreed(loans)) => self.on_agreed(loans, out),
+            Input::Command(Command::Situation(situation)) => self.on_situation(situation, out),
+            Input::Command(Command::Arrived(worker, loan)) => self.on_arrived(worker, loan, out),
+            Input::Command(Command::Said(worker, word)) => self.on_said(worker, &word, out),
+            Input::Timer(Timer::Look) | Input::LinkUp(_) | Input::LinkDown(_) | Input::Persisted(_) => {
+                out.ignore("what no office needs");
+            }
+        }
+    }
+}
+
+/// A length of time as a number of looks.
+const fn looks(length_ms: u64) -> u64 {
+    length_ms.div_ceil(LOOK_MS)
+}
+
+fn propose(entries: Vec<Entry>, out: &mut Outbox<Office>) {
+    if !entries.is_empty() {
+        out.notify(Notice::Propose(entries));
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lead(term, _) => write!(f, "lead in term {term}"),
+            Self::Follow => f.write_str("follow"),
+            Self::Agreed(loans) => {
+                write!(f, "agreed: {} lent, {} borrowed", loans.lent().len(), loans.borrowed().len())
+            }
+            Self::Situation(situation) => {
+                write!(f, "{} queued, {} free, {} idle", situation.queued, situation.free, situation.idle.len())
+            }
+            Self::Arrived(worker, loan) => write!(f, "{worker} has arrived under {loan}"),
+            Self::Said(worker, word) => write!(f, "{worker} says: {word}"),
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Propose(entries) => write!(f, "propose {}", entries.len()),
+            Self::LookAround => f.write_str("look around"),
+            Self::Tell(worker, word) => write!(f, "tell {worker}: {word}"),
+            Self::Happened(happening) => happening.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Happening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Saturated { queued } => write!(f, "saturated: {queued} tasks wait and no slot is free"),
+            Self::Calm => f.write_str("calm: next to nothing waits"),
+            Self::Asked(farm, count) => write!(f, "asked {farm} for {count} workers"),
+            Self::Promised(farm, count) => write!(f, "{farm} lends {count} workers"),
+            Self::Refused(farm, objection) => write!(f, "{farm} lends nothing: {}", objection.name()),
+            Self::NoAnswer(farm) => write!(f, "{farm} did not answer"),
+            Self::NotSent(farm, loan) => write!(f, "{farm} promised a worker under loan {loan} that did not come"),
+            Self::UnknownLoan(farm, loan) => write!(f, "{farm} speaks of loan {loan}, which there is not"),
+            Self::UnknownWorker(farm, worker) => write!(f, "{worker} has come from {farm}, which has not lent it"),
+            Self::Overdue(loan) => write!(f, "loan {loan} is overdue"),
+        }
+    }
+}
+
+impl fmt::Display for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Look => f.write_str("look"),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What an office does for workers of other farms that are here, or are wanted.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{
+    ANSWER, ARRIVAL, ARRIVALS_MAX, Asking, Desk, Happening, LEFT, Notice, Office, Order, PAUSE, Rules, propose,
+};
+use crate::NodeId;
+use crate::ledger::loans::{home_of, name_here};
+use crate::ledger::{Borrow, Borrowed, Entry, LoanId, Why};
+use crate::loan::{Content, Lending, Objection, Request, Word};
+use crate::machine::Outbox;
+
+impl Office {
+    /// A farm that has had too much to do for long enough asks one neighbour after the other.
+    pub(super) fn look_for_help(&mut self, out: &mut Outbox<Self>) {
+        self.give_up_waiting(out);
+        let Some(desk) = &mut self.desk else { return };
+        let is_wanting = desk.is_saturated(&self.rules) && desk.asking.is_none() && desk.looks >= desk.not_before;
+        let count = desk.missing(&self.rules);
+        if !is_wanting || count == 0 {
+            return;
+        }
+        let others = desk.order(&self.rules);
+        self.ask_next(others, count, out);
+    }
+
+    fn ask_next(&mut self, mut others: Vec<NodeId>, count: u32, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        if others.is_empty() {
+            desk.asking = None;
+            desk.not_before = desk.looks + PAUSE;
+            return;
+        }
+        let whom = others.remove(0);
+        desk.last_request += 1;
+        let number = desk.last_request;
+        desk.asking = Some(Asking { number, count, whom, until: desk.looks + ANSWER, others });
+        desk.say(whom, Content::Ask(Request { number, count, for_ms: self.rules.loan_ms }), out);
+        let name = self.name_of(whom).unwrap_or_default();
+        out.notify(Notice::Happened(Happening::Asked(name.into(), count)));
+    }
+
+    pub(super) fn on_refusal(&mut self, from: NodeId, number: u64, objection: Objection, out: &mut Outbox<Self>) {
+        let Some(asking) = self.take_asking(from, number) else { return out.ignore("an answer to nothing") };
+        let name = self.name_of(from).unwrap_or_default();
+        out.notify(Notice::Happened(Happening::Refused(name.into(), objection)));
+        self.ask_next(asking.others, asking.count, out);
+    }
+
+    pub(super) fn on_offer(
+        &mut self,
+        from: NodeId,
+        name: &str,
+        number: u64,
+        loans: &[LoanId],
+        out: &mut Outbox<Self>,
+    ) {
+        let Some(asking) = self.take_asking(from, number) else { return out.ignore("an answer to nothing") };
+        let promised = u32::try_from(loans.len()).unwrap_or(u32::MAX).min(asking.count);
+        out.notify(Notice::Happened(Happening::Promised(name.into(), promised)));
+        if let Some(desk) = &mut self.desk {
+            let until = desk.looks + ARRIVAL;
+            let neighbour = desk.neighbours.entry(from).or_default();
+            // More than was asked for is not waited for.
+            neighbour.promised.extend(loans.iter().take(promised as usize).map(|loan| (*loan, until)));
+        }
+        let count = asking.count.saturating_sub(promised);
+        let others = if count == 0 { Vec::new() } else { asking.others };
+        self.ask_next(others, count, out);
+    }
+
+    fn take_asking(&mut self, from: NodeId, number: u64) -> Option<Asking> {
+        let desk = self.desk.as_mut()?;
+        desk.asking.take_if(|asking| asking.whom == from && asking.number == number)
+    }
+
+    /// Nobody is waited for without end.
+    fn give_up_waiting(&mut self, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        let now = desk.looks;
+        for (number, neighbour) in &mut desk.neighbours {
+            let name = self.neighbours.get(number.0 as usize - 1);
+            for (loan, _) in neighbour.promised.extract_if(.., |_, until| *until < now) {
+                let name = name.cloned().unwrap_or_default();
+                out.notify(Notice::Happened(Happening::NotSent(name, loan)));
+            }
+        }
+        if let Some(asking) = desk.asking.take_if(|asking| asking.until < now) {
+            let name = self.name_of(asking.whom).unwrap_or_default();
+            out.notify(Notice::Happened(Happening::NoAnswer(name.into())));
+            self.ask_next(asking.others, asking.count, out);
+        }
+    }
+
+    /// Somebody says that it is lent to this farm.
+    pub(super) fn on_arrived(&mut self, worker: String, loan: LoanId, out: &mut Outbox<Self>) {
+        let Some(from) = home_of(&worker).and_then(|(_, home)| self.number_of(home)) else {
+            return out.ignore("a worker of a farm that is no neighbour");
+        };
+        let Some(desk) = &mut self.desk else { return out.ignore("an arrival at one that does not lead") };
+        if desk.arrivals.len() >= ARRIVALS_MAX && !desk.arrivals.contains_key(&worker) {
+            return out.ignore("too many wait to be let in");
+        }
+        let is_strange = desk.heard(from).is_some_and(|known| known.lending(loan).is_none());
+        let is_new = desk.arrivals.insert(worker.clone(), (from, loan)) != Some((from, loan));
+        if is_strange && is_new {
+            let home = self.name_of(from).unwrap_or_default();
+            out.notify(Notice::Happened(Happening::UnknownWorker(home.into(), worker)));
+        }
+        self.let_in(out);
+    }
+
+    /// Whoever is lent to this farm, as its own farm says, may work here.
+    pub(super) fn let_in(&mut self, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        let mut entries = Vec::new();
+        for (worker, (from, loan)) in &desk.arrivals {
+            let Some(lending) = desk.heard(*from).and_then(|known| known.lending(*loan)) else { continue };
+            let home = self.neighbours.get(from.0 as usize - 1).cloned().unwrap_or_default();
+            if name_here(&lending.worker, &home) != *worker || lending.is_recalled {
+                continue;
+            }
+            let (for_ms, why) = (lending.for_ms, lending.why);
+            entries.push(Entry::Borrow(Borrow { worker: worker.clone(), from: home, loan: *loan, for_ms, why }));
+        }
+        let is_in = |entry: &Entry, name: &str| matches!(entry, Entry::Borrow(borrow) if borrow.worker == name);
+        desk.arrivals.retain(|worker, _| !entries.iter().any(|entry| is_in(entry, worker)));
+        propose(entries, out);
+    }
+
+    /// Compares what is borrowed with what lenders say, and with who is here.
+    pub(super) fn look_after_borrowed(&mut self, is_time: bool, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        let mut entries = Vec::new();
+        for (worker, borrowed) in desk.loans.borrowed() {
+            if desk.situation.guests.contains(worker) {
+                desk.missed.remove(worker);
+            } else if *desk.missed.entry(worker.clone()).or_insert(desk.looks) + LEFT <= desk.looks {
+                entries.push(Entry::GiveBack { worker: worker.clone(), loan: borrowed.loan });
+            }
+            let lender = (1..).zip(&self.neighbours).find(|(_, name)| **name == borrowed.from);
+            let is_wanted = lender.is_some_and(|(number, _)| desk.is_wanted(NodeId(number), borrowed, &self.rules));
+            if is_time && !is_wanted {
+                let within_ms = self.rules.recall_ms;
+                out.notify(Notice::Tell(worker.clone(), Word::Return { loan: borrowed.loan, within_ms }));
+            }
+        }
+        desk.missed.retain(|worker, _| desk.loans.borrowed().contains_key(worker));
+        propose(entries, out);
+    }
+}
+
+impl Desk {
+    /// Should a borrowed worker stay? While its lender is not heard it does: nobody says otherwise, and its time ends by itself.
+    fn is_wanted(&self, lender: NodeId, borrowed: &Borrowed, rules: &Rules) -> bool {
+        let is_lent = self
+            .heard(lender)
+            .is_none_or(|known| known.lending(borrowed.loan).is_some_and(|lending| !lending.is_recalled));
+        is_lent && (borrowed.why == Why::Operator || !self.is_calm(rules))
+    }
+
+    /// How many workers are to be asked for: those that are here or on their way count, and so do our own that are lent,
+    /// because they are called back first.
+    fn missing(&self, rules: &Rules) -> u32 {
+        let wanted = u32::try_from(self.situation.queued.div_ceil(rules.tasks_per_worker)).unwrap_or(u32::MAX);
+        let promised: usize = self.neighbours.values().map(|neighbour| neighbour.beat.lent.len()).sum();
+        let own = self.loans.lent().values().filter(|lent| lent.why == Why::Asked && !lent.is_missing).count();
+        let coming = promised.max(self.loans.borrowed().len()) + own;
+        wanted.saturating_sub(u32::try_from(coming).unwrap_or(u32::MAX))
+    }
+
+    /// Whom to ask, one after the other.
+    fn order(&self, rules: &Rules) -> Vec<NodeId> {
+        let heard = self.neighbours.keys().copied().filter(|number| self.heard(*number).is_some());
+        let mut others: Vec<NodeId> = heard.collect();
+        if rules.order == Order::Idle {
+            others.sort_by_key(|number| core::cmp::Reverse(self.neighbours[number].beat.idle));
+        }
+        others
+    }
+}
+
+impl super::Neighbour {
+    fn lending(&self, loan: LoanId) -> Option<&Lending> {
+        self.beat.lent.iter().find(|lending| lending.loan == loan)
+    }
+}

@@ -1,0 +1,162 @@
+//! What an office does for workers of its own farm that are lent, or are asked for.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Desk, Happening, Notice, OVERDUE_MS, Office, PLEDGE, Pledge, Rules, propose};
+use crate::NodeId;
+use crate::ledger::{Ending, Entry, Lend, Lent, LoanId, Why};
+use crate::loan::{Content, Objection, Request, Word};
+use crate::machine::Outbox;
+use crate::planted::Bug;
+
+impl Office {
+    /// A neighbour would like to have workers.
+    pub(super) fn on_ask(&mut self, from: NodeId, request: Request, out: &mut Outbox<Self>) {
+        let Some(to) = self.name_of(from).map(String::from) else { return };
+        let Some(desk) = &mut self.desk else { return };
+        match desk.choose(request.count, &self.rules) {
+            Err(objection) => {
+                let refusal = Content::Refusal { number: request.number, objection };
+                desk.say(from, refusal, out);
+            }
+            Ok(workers) => {
+                let for_ms = request.for_ms.min(self.rules.loan_ms);
+                let pledge = Pledge { to: from, number: request.number, until: desk.looks + PLEDGE };
+                desk.pledged.extend(workers.iter().map(|worker| (worker.clone(), pledge)));
+                let lend = |worker| Entry::Lend(Lend { worker, to: to.clone(), for_ms, why: Why::Asked });
+                propose(workers.into_iter().map(lend).collect(), out);
+            }
+        }
+    }
+
+    /// Whoever has asked is told what it gets.
+    pub(super) fn offer(&mut self, lent: &[LoanId], out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        let mut offers: BTreeMap<(NodeId, u64), Vec<LoanId>> = BTreeMap::new();
+        for loan in lent {
+            let worker = desk.loans.lent().get(loan).map(|lent| lent.worker.clone());
+            if let Some(pledge) = worker.and_then(|worker| desk.pledged.remove(&worker)) {
+                offers.entry((pledge.to, pledge.number)).or_default().push(*loan);
+            }
+        }
+        for ((to, number), loans) in offers {
+            desk.say(to, Content::Offer { number, loans }, out);
+        }
+    }
+
+    /// Compares what is lent with what workers and borrowers say.
+    pub(super) fn look_after_lent(&mut self, is_time: bool, out: &mut Outbox<Self>) {
+        let Some(desk) = &self.desk else { return };
+        let mut entries = desk.wanted_back(&self.rules);
+        let mut overdue = Vec::new();
+        for (loan, lent) in desk.loans.lent() {
+            let borrower = self.number_of(&lent.to);
+            if is_time && !lent.is_missing {
+                out.notify(Notice::Tell(lent.worker.clone(), self.order_for(desk, *loan, lent, borrower)));
+            }
+            if self.is_over(desk, *loan, lent, borrower) {
+                entries.push(Entry::EndLoan(*loan, Ending::Dead));
+            }
+            let is_late = desk.situation.now_ms > lent.since_ms + lent.for_ms + OVERDUE_MS;
+            if is_late && !desk.overdue.contains(loan) {
+                overdue.push(*loan);
+            }
+        }
+        propose(entries, out);
+        let Some(desk) = &mut self.desk else { return };
+        for loan in overdue {
+            desk.overdue.insert(loan);
+            out.notify(Notice::Happened(Happening::Overdue(loan)));
+        }
+    }
+
+    /// Where a worker that is lent should go. It is called home if it is wanted here, or if its borrower had it and has it no more.
+    fn order_for(&self, desk: &Desk, loan: LoanId, lent: &Lent, borrower: Option<NodeId>) -> Word {
+        let within_ms = self.rules.recall_ms;
+        let is_given_back = borrower
+            .and_then(|borrower| desk.heard(borrower))
+            .is_some_and(|borrower| borrower.arrived.contains(&loan) && !borrower.beat.borrowed.contains(&loan));
+        if lent.is_recalled || is_given_back || borrower.is_none() {
+            return Word::Return { loan, within_ms };
+        }
+        Word::Redirect { loan, farm: lent.to.clone(), for_ms: lent.for_ms, within_ms }
+    }
+
+    /// A worker is dead if its own farm has lost sight of it and the borrower does not have it either. That time has passed
+    /// says nothing.
+    fn is_over(&self, desk: &Desk, loan: LoanId, lent: &Lent, borrower: Option<NodeId>) -> bool {
+        if self.rules.planted.is(Bug::TakesBackByTimer) && desk.situation.now_ms > lent.since_ms + lent.for_ms {
+            return true;
+        }
+        let is_unknown_there =
+            |borrower| desk.heard(borrower).is_some_and(|borrower| !borrower.beat.borrowed.contains(&loan));
+        // One that is a neighbour no more gets no work from this one, and its worker comes home when its time is over.
+        lent.is_missing && borrower.is_none_or(is_unknown_there)
+    }
+
+    /// A worker of our own says where it is.
+    pub(super) fn on_said(&mut self, worker: String, word: &Word, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return out.ignore("a worker's word to one that does not lead") };
+        let Word::At { epoch, is_away } = *word else { return out.ignore("what only leaders say") };
+        let loan = desk.loans.loan_of(&worker);
+        if is_away {
+            desk.away.insert(worker.clone(), epoch);
+            if loan != Some(epoch) {
+                // It was taken for dead, or was away for longer than anybody remembers.
+                out.notify(Notice::Tell(worker, Word::Return { loan: epoch, within_ms: self.rules.recall_ms }));
+            }
+            return;
+        }
+        desk.away.remove(&worker);
+        match loan {
+            Some(loan) if loan <= epoch => propose(alloc::vec![Entry::EndLoan(loan, Ending::Home)], out),
+            // The call has not reached it, or it will follow it soon.
+            _ => {}
+        }
+    }
+}
+
+impl Desk {
+    /// Which workers a neighbour can have.
+    fn choose(&self, count: u32, rules: &Rules) -> Result<Vec<String>, Objection> {
+        let lent = u32::try_from(self.loans.lent().len()).unwrap_or(u32::MAX) + self.pledged_count();
+        if self.situation.queued > 0 {
+            return Err(Objection::Busy);
+        }
+        let room = rules.lent_max.saturating_sub(lent);
+        if room == 0 {
+            return Err(Objection::AllLent);
+        }
+        let may_go = |worker: &&String| {
+            !self.home_since.contains_key(*worker)
+                && !self.pledged.contains_key(*worker)
+                && !self.loans.is_lent(worker)
+        };
+        let idle: Vec<&String> = self.situation.idle.iter().map(|(worker, _)| worker).filter(may_go).collect();
+        let spare = idle.len().saturating_sub(rules.reserve as usize);
+        let number = spare.min(room as usize).min(count as usize);
+        if number == 0 {
+            return Err(Objection::NoneIdle);
+        }
+        Ok(idle.into_iter().take(number).cloned().collect())
+    }
+
+    fn pledged_count(&self) -> u32 {
+        u32::try_from(self.pledged.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Owner first: whoever has too much to do takes its own workers back before it asks others for theirs.
+    fn wanted_back(&self, rules: &Rules) -> Vec<Entry> {
+        if !self.is_saturated(rules) {
+            return Vec::new();
+        }
+        let wanted = usize::try_from(self.situation.queued.div_ceil(rules.tasks_per_worker)).unwrap_or(usize::MAX);
+        let coming = self.loans.lent().values().filter(|lent| lent.is_recalled).count();
+        let stays =
+            |lent: &Lent| lent.since_ms + rules.stay_ms > self.situation.now_ms || lent.why == Why::Operator;
+        let away = self.loans.lent().iter().filter(|(_, lent)| !lent.is_recalled && !stays(lent));
+        away.take(wanted.saturating_sub(coming)).map(|(loan, _)| Entry::Recall(*loan)).collect()
+    }
+}

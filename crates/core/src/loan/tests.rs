@@ -1,0 +1,1 @@
+//! What offices and workers do to each other.
