@@ -136,8 +136,9 @@ impl Allegiance {
         }
     }
 
-    const fn is_away(&self) -> bool {
-        matches!(self.place, Place::Away { .. } | Place::Returning { .. })
+    /// Whoever is about to go counts as gone: its own farm must not take it for one that has come back.
+    fn is_away(&self) -> bool {
+        self.place != Place::Home
     }
 
     fn on_home_word(&mut self, word: Word, out: &mut Outbox<Self>) {
