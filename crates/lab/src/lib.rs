@@ -3,7 +3,7 @@
 //! - A *story* is a text file of commands and the trace that must follow ([`story`]).
 //! - A *run* is one simulation with a random seed, in virtual time, with faults ([`simulate`], [`faults`]).
 //! - An *exploration* visits every state that a small election can reach ([`explore`]), or three whole servers on a model
-//!   of the log ([`explore_servers`]).
+//!   of the log ([`explore_servers`]), or two guards that want the same ([`explore_leases`]).
 //!
 //! Stories and explorations share one hand-driven [`world`]; properties live in [`invariants`], one file each.
 
@@ -12,6 +12,7 @@ pub mod chance;
 pub mod cluster;
 pub mod experiment;
 pub mod explore;
+pub mod explore_leases;
 pub mod explore_servers;
 pub mod farm;
 pub mod faults;

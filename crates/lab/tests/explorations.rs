@@ -1,7 +1,7 @@
 //! Visits every state of small elections: three nodes, and four where that ends within seconds.
 //!
 //! In synchronous time everything must hold. In asynchronous time two leaders must be found; the way there is kept as
-//! a story, which `PRIMUS_REWRITE=1` writes anew.
+//! a story, which `PRIMUS_REWRITE=1` writes anew. Whole servers and leases must be safe in any kind of time.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -10,6 +10,7 @@ use primus_core::election;
 use primus_core::planted::{Bug, Planted};
 use primus_lab::explore::Milestone::{DeathInElection, Duplicate, GaveUp, MessageDied, Return, SecondStart};
 use primus_lab::explore::{Broken, Budget, Exploration, Milestone, Scene, Time};
+use primus_lab::explore_leases::{self, LeaseExploration};
 use primus_lab::explore_servers::{self, Opening, ServerExploration};
 use primus_lab::invariants::message_bound::Bound;
 use primus_lab::story::cluster::{BullyRecipe, Cluster, Recipe, RingRecipe};
@@ -305,6 +306,78 @@ fn explore_servers_in_figure_8() {
 fn explore_servers_finds_planted_bugs() {
     for bug in [Bug::VotesTwice, Bug::CommitsByCountingOldTerms] {
         must_break(bug, ServerExploration { planted: Planted::the(bug), ..figure_8() }.visit());
+        tally::add("planted", 1);
+    }
+}
+
+const NO_TROUBLE: explore_leases::Budget = explore_leases::Budget {
+    drifts: 0,
+    resignations: 0,
+    freezes: 0,
+    delays: 0,
+    overtakings: 0,
+    wishes: 0,
+    questions: [3, 3],
+};
+
+/// Two servers and two guards for so many ticks; the leader changes at any moment, or never.
+fn leases(ticks: u64, budget: explore_leases::Budget) -> LeaseExploration {
+    LeaseExploration { ticks, budget, milestones: &[], planted: Planted::NONE }
+}
+
+fn visit_leases(name: &str, milestones: &'static [explore_leases::Milestone], exploration: LeaseExploration) {
+    let exploration = LeaseExploration { milestones, ..exploration };
+    let states = exploration.visit().unwrap_or_else(|broken| panic!("{name}: {broken}"));
+    println!("{name}: {states} states");
+    tally::add("states", states);
+}
+
+#[test]
+fn explore_leases_that_end_and_go_on() {
+    use explore_leases::Milestone::{EarlyCommit, Expiry, GoesOn, Release, StalePromise};
+    let budget = explore_leases::Budget { resignations: 1, questions: [4, 4], ..NO_TROUBLE };
+    visit_leases("a leader changes", &[Release, Expiry, GoesOn, StalePromise], leases(6, budget));
+    let budget = explore_leases::Budget { wishes: 1, ..NO_TROUBLE };
+    visit_leases("a free group is wanted", &[EarlyCommit], leases(6, budget));
+}
+
+#[test]
+fn explore_leases_whose_words_are_late() {
+    use explore_leases::Milestone::Expiry;
+    let budget = explore_leases::Budget { delays: 1, overtakings: 1, questions: [2, 2], ..NO_TROUBLE };
+    visit_leases("words are late", &[Expiry], leases(6, budget));
+}
+
+/// Clocks that are wrong by two ticks in all are what those who wait allow for; three are too many.
+#[test]
+fn explore_leases_on_wrong_clocks() {
+    use explore_leases::Milestone::{Expiry, GoesOn};
+    let wrong_by = |drifts| leases(6, explore_leases::Budget { drifts, questions: [2, 2], ..NO_TROUBLE });
+    visit_leases("clocks are wrong", &[Expiry, GoesOn], wrong_by(2));
+    let broken = wrong_by(3).visit().expect_err("nobody waits that long");
+    println!("clocks are too wrong: {broken}");
+}
+
+/// A server or a guard stands still while the first guard waits for one more promise, and the second one asks for the group.
+fn frozen_leases() -> LeaseExploration {
+    leases(4, explore_leases::Budget { freezes: 1, questions: [1, 4], ..NO_TROUBLE })
+}
+
+#[test]
+fn explore_leases_of_the_frozen() {
+    use explore_leases::Milestone::Expiry;
+    visit_leases("somebody freezes", &[Expiry], frozen_leases());
+    let budget = explore_leases::Budget { freezes: 1, questions: [2, 2], ..NO_TROUBLE };
+    visit_leases("somebody freezes for long", &[Expiry], leases(6, budget));
+    let budget = explore_leases::Budget { freezes: 1, drifts: 1, questions: [1, 1], ..NO_TROUBLE };
+    visit_leases("somebody freezes, and a clock is wrong", &[Expiry], leases(5, budget));
+}
+
+/// The tester tested.
+#[test]
+fn explore_leases_finds_planted_bugs() {
+    for bug in [Bug::SuccessorDoesNotWait, Bug::LeaseFromAnswer] {
+        must_break(bug, LeaseExploration { planted: Planted::the(bug), ..frozen_leases() }.visit());
         tally::add("planted", 1);
     }
 }

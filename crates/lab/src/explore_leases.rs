@@ -1,0 +1,766 @@
+//! An exploration of leases: two servers, one after the other the leader, and two guards that want the same group; every state
+//! that they can reach within so many ticks of the clock.
+//!
+//! Time passes in coarse ticks. Between two of them everything arrives that was said and every timer that is due runs out, the
+//! guards' in any order; but for what a budget allows to be late, to be overtaken, or to stand still. What is late until a newer
+//! question is asked is lost. Each clock may once gain or lose a tick.
+//!
+//! Left out, lest there be too many states: what the leader proposes is agreed on at once, and what a deposed one proposes is
+//! lost; nobody crashes; no guard is heard after so many questions, and of what was overtaken only the newest arrives; a
+//! majority's word that a server leads arrives before anything else, unless that server freezes or another one is elected first;
+//! when time passes, a lessor's timer runs out before anything else, and so does a promise. A deposed leader never hears of it
+//! and never leads again. Runs ([`crate::leases`]) try all of that.
+//!
+//! What must always hold is that the two guards never hold the group at the same time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use primus_core::NodeId;
+use primus_core::lease::{Candidacy, Guard, Lessor, Message, Poll, guard, lessor};
+use primus_core::ledger::{Batch, Entry, GroupRank, GroupRules, Ledger, Session};
+use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::planted::Planted;
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use crate::explore::Broken;
+
+/// Whoever waits for the end of a promise waits a little more than a tick longer than it lasts; in whole ticks, two.
+const TICK_US: u64 = 45_000;
+const LEASE_US: u64 = 2 * TICK_US;
+/// No clock is wrong by more ticks than this.
+const DRIFT_MAX: i64 = 1;
+const GROUP: &str = "cron";
+/// A group that nobody holds at first.
+const FREE_GROUP: &str = "backup";
+const OVERLAP: &str = "two guards never hold the group at once";
+
+/// Two servers and two guards, what may happen to them, and what must be reached.
+#[derive(Debug, Clone)]
+pub struct LeaseExploration {
+    /// How many ticks pass.
+    pub ticks: u64,
+    /// How often what may happen.
+    pub budget: Budget,
+    /// What must be reached, lest everything hold for want of cases.
+    pub milestones: &'static [Milestone],
+    /// A bug that is to be found.
+    pub planted: Planted,
+}
+
+/// How often something may still happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Budget {
+    /// A clock gains or loses a tick.
+    pub drifts: u8,
+    /// A holder gives the group up by itself.
+    pub resignations: u8,
+    /// A process stands still, until it goes on at some later moment.
+    pub freezes: u8,
+    /// Time passes, though something was to arrive before.
+    pub delays: u8,
+    /// Something arrives that a newer question has overtaken.
+    pub overtakings: u8,
+    /// The second guard wants a group that nobody holds.
+    pub wishes: u8,
+    /// A question of the first guard is heard, and of the second.
+    pub questions: [u8; 2],
+}
+
+/// Something that must happen on some way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Milestone {
+    /// One holds the group because the other one has given it up in time.
+    Release,
+    /// One holds the group because the other one's time was over.
+    Expiry,
+    /// The second leader lets the holder go on.
+    GoesOn,
+    /// The second leader commits something while a promise of the first one runs.
+    EarlyCommit,
+    /// The first leader promises something when the second one leads already.
+    StalePromise,
+}
+
+/// One state of an exploration.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Scene {
+    /// In ticks.
+    now: u64,
+    servers: [Server; 2],
+    candidates: [Candidate; 2],
+    book: Book,
+    /// Who can commit.
+    leader: usize,
+    left: Budget,
+    frozen: Option<Process>,
+    passed: u8,
+}
+
+/// A ledger in which only groups ever change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Book(Arc<Ledger>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Server {
+    lessor: Arc<Lessor>,
+    /// How many ticks its clock has gained.
+    drift: i64,
+    tick_us: Option<u64>,
+    /// The newest question that a majority has answered, on its way back.
+    confirmed: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Candidate {
+    guard: Arc<Guard>,
+    drift: i64,
+    timers: BTreeMap<guard::Timer, u64>,
+    /// The number of the newest question.
+    asked: u64,
+    polls: Post<Poll>,
+    answers: Post<(usize, Message)>,
+    /// Who answered last.
+    heard: usize,
+    held: Option<Interval>,
+}
+
+/// What is under way, of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Post<T> {
+    newest: Option<Arc<T>>,
+    /// What belongs to an older question.
+    overtaken: Option<Arc<T>>,
+}
+
+/// From some moment until its end by the holder's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Interval {
+    until_us: u64,
+    /// Who promised it last.
+    server: usize,
+    /// Was it given up before its end?
+    is_given_up: bool,
+}
+
+/// Something that happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// A guard's question arrives at a server.
+    Poll(usize, usize),
+    /// The answer arrives at the guard.
+    Answer(usize),
+    /// An older question of a guard arrives at a server.
+    OvertakenPoll(usize, usize),
+    /// The answer to one arrives.
+    OvertakenAnswer(usize),
+    /// A server hears that a majority has said that it led.
+    Confirmed(usize),
+    /// A lessor's timer runs out.
+    Tick(usize),
+    /// A guard's timer runs out.
+    Fire(usize, guard::Timer),
+    /// The second server leads from now on; nobody tells the first.
+    Elect,
+    /// A holder gives the group up.
+    Resign(usize),
+    /// The second guard wants a group that nobody holds.
+    Wish,
+    /// A process stands still.
+    Freeze(Process),
+    /// It goes on.
+    Thaw,
+    /// A tick passes; this clock gains or loses one more.
+    Pass(Option<(Process, i64)>),
+}
+
+/// One of the four.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Process {
+    /// A server.
+    Server(usize),
+    /// A guard.
+    Guard(usize),
+}
+
+const PROCESSES: [Process; 4] = [Process::Server(0), Process::Server(1), Process::Guard(0), Process::Guard(1)];
+
+impl Model for LeaseExploration {
+    type State = Scene;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<Scene> {
+        vec![self.open()]
+    }
+
+    fn actions(&self, scene: &Scene, actions: &mut Vec<Action>) {
+        if let Some(server) = scene.being_confirmed() {
+            return scene.before_confirmation(server, actions);
+        }
+        scene.deliveries(actions);
+        if scene.now < self.end() && (actions.is_empty() || scene.left.delays > 0 && !scene.has_due_timer()) {
+            scene.ways_to_pass(actions);
+        }
+        scene.choices(actions);
+    }
+
+    fn next_state(&self, scene: &Scene, action: Action) -> Option<Scene> {
+        let mut next = scene.clone();
+        next.act(action);
+        next.passed &= self.milestones.iter().fold(0, |wanted, milestone| wanted | milestone.bit());
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let always = Property::always(OVERLAP, |_, scene: &Scene| !(0..2).all(|place| scene.is_held_by(place)));
+        [always].into_iter().chain(self.milestones.iter().map(|milestone| milestone.property())).collect()
+    }
+}
+
+impl LeaseExploration {
+    /// Visits every state and returns how many there are.
+    ///
+    /// # Errors
+    /// If the property is broken, or something is never reached.
+    pub fn visit(&self) -> Result<usize, Broken> {
+        let checker = self.clone().checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+        let found = checker.discoveries();
+        for property in self.properties() {
+            let name = property.name;
+            let way = found.get(name).map(|path| path.clone().into_actions());
+            match (property.expectation.discovery_is_failure(), way) {
+                (true, Some(way)) => {
+                    let way = way.iter().map(ToString::to_string).collect();
+                    return Err(Broken { property: name, way: Some(way) });
+                }
+                (false, None) => return Err(Broken { property: name, way: None }),
+                _ => {}
+            }
+        }
+        Ok(checker.unique_state_count())
+    }
+
+    /// The first server leads, the first guard holds the group, and the second one waits for it.
+    fn open(&self) -> Scene {
+        let mut scene = Scene {
+            now: FIRST_TICK,
+            servers: [self.server(0), self.server(1)],
+            candidates: [self.candidate(0), self.candidate(1)],
+            book: Book(Arc::new(Ledger::default())),
+            leader: 0,
+            left: Budget { questions: [1, 1], ..Budget::default() },
+            frozen: None,
+            passed: 0,
+        };
+        scene.lead(0);
+        for place in 0..2 {
+            scene.want(place, GROUP);
+            scene.act(Action::Poll(place, 0));
+        }
+        scene.act(Action::Confirmed(0));
+        scene.act(Action::Answer(0));
+        assert!(scene.is_held_by(0), "the first guard holds the group before anything goes wrong");
+        Scene { passed: 0, left: self.budget, ..scene }
+    }
+
+    const fn end(&self) -> u64 {
+        FIRST_TICK + self.ticks
+    }
+
+    fn server(&self, place: usize) -> Server {
+        let rules = lessor::Rules { lease_us: LEASE_US, planted: self.planted };
+        let lessor = Arc::new(Lessor::new(NodeId(1 + place as u64), rules));
+        Server { lessor, drift: 0, tick_us: None, confirmed: None }
+    }
+
+    fn candidate(&self, place: usize) -> Candidate {
+        let rules = guard::Rules { lease_us: LEASE_US, planted: self.planted };
+        Candidate {
+            guard: Arc::new(Guard::new(session(place), rules)),
+            drift: 0,
+            timers: BTreeMap::new(),
+            asked: 0,
+            polls: Post::default(),
+            answers: Post::default(),
+            heard: 0,
+            held: None,
+        }
+    }
+}
+
+/// Clocks do not begin at nothing, so that one can lose a tick.
+const FIRST_TICK: u64 = 1;
+const FIRST_SESSION: u64 = 11;
+
+fn session(place: usize) -> Session {
+    Session(FIRST_SESSION + place as u64)
+}
+
+impl Scene {
+    /// The server that a majority has just told that it leads.
+    fn being_confirmed(&self) -> Option<usize> {
+        (0..2).find(|place| self.servers[*place].confirmed.is_some() && self.is_awake(Process::Server(*place)))
+    }
+
+    fn before_confirmation(&self, server: usize, actions: &mut Vec<Action>) {
+        actions.push(Action::Confirmed(server));
+        if self.can_elect() {
+            actions.push(Action::Elect);
+        }
+        if self.left.freezes > 0 && self.frozen.is_none() {
+            actions.push(Action::Freeze(Process::Server(server)));
+        }
+    }
+
+    /// What happens by itself before the next tick.
+    fn deliveries(&self, actions: &mut Vec<Action>) {
+        for place in 0..2 {
+            let candidate = &self.candidates[place];
+            if self.left.questions[place] > 0 && candidate.polls.newest.is_some() {
+                actions.extend(self.listeners().map(|server| Action::Poll(place, server)));
+            }
+            if candidate.answers.newest.is_some() && self.is_awake(Process::Guard(place)) {
+                actions.push(Action::Answer(place));
+            }
+        }
+        actions.extend(self.due_timers());
+    }
+
+    fn listeners(&self) -> impl Iterator<Item = usize> {
+        (0..2).filter(|place| self.servers[*place].lessor.is_leading() && self.is_awake(Process::Server(*place)))
+    }
+
+    fn due_timers(&self) -> impl Iterator<Item = Action> {
+        let is_due =
+            |place: usize| self.servers[place].tick_us.is_some_and(|due_us| due_us <= self.server_us(place));
+        let servers = (0..2).filter(move |place| is_due(*place) && self.is_awake(Process::Server(*place)));
+        let guards = (0..2).filter(|place| self.is_awake(Process::Guard(*place)));
+        let timers = guards.flat_map(move |place| {
+            let due = self.candidates[place].timers.iter();
+            due.filter(move |(_, due_us)| **due_us <= self.guard_us(place)).map(move |(timer, _)| (place, *timer))
+        });
+        servers.map(Action::Tick).chain(timers.map(|(place, timer)| Action::Fire(place, timer)))
+    }
+
+    fn has_due_timer(&self) -> bool {
+        self.due_timers().next().is_some()
+    }
+
+    fn is_awake(&self, process: Process) -> bool {
+        self.frozen != Some(process)
+    }
+
+    fn can_elect(&self) -> bool {
+        self.leader == 0 && self.is_awake(Process::Server(1))
+    }
+
+    fn ways_to_pass(&self, actions: &mut Vec<Action>) {
+        actions.push(Action::Pass(None));
+        if self.left.drifts > 0 {
+            let right = PROCESSES.into_iter().filter(|process| self.drift(*process) == 0);
+            let ways = right.flat_map(|process| [(process, -DRIFT_MAX), (process, DRIFT_MAX)]);
+            actions.extend(ways.map(|way| Action::Pass(Some(way))));
+        }
+    }
+
+    /// What happens only if the exploration wants it, within its budget.
+    fn choices(&self, actions: &mut Vec<Action>) {
+        if self.can_elect() {
+            actions.push(Action::Elect);
+        }
+        match self.frozen {
+            Some(_) => actions.push(Action::Thaw),
+            None if self.left.freezes > 0 => actions.extend(PROCESSES.map(Action::Freeze)),
+            None => {}
+        }
+        for place in (0..2).filter(|place| self.is_awake(Process::Guard(*place))) {
+            if self.left.resignations > 0 && self.is_held_by(place) {
+                actions.push(Action::Resign(place));
+            }
+        }
+        if self.left.wishes > 0 && self.is_awake(Process::Guard(1)) {
+            actions.push(Action::Wish);
+        }
+        if self.left.overtakings > 0 {
+            self.overtaken(actions);
+        }
+    }
+
+    fn overtaken(&self, actions: &mut Vec<Action>) {
+        for place in 0..2 {
+            let candidate = &self.candidates[place];
+            if candidate.polls.overtaken.is_some() {
+                actions.extend(self.listeners().map(|server| Action::OvertakenPoll(place, server)));
+            }
+            if candidate.answers.overtaken.is_some() && self.is_awake(Process::Guard(place)) {
+                actions.push(Action::OvertakenAnswer(place));
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Poll(place, server) => self.hear_poll(place, server),
+            Action::Answer(place) => self.hear_answer(place),
+            Action::OvertakenPoll(place, server) => self.hear_overtaken_poll(place, server),
+            Action::OvertakenAnswer(place) => self.hear_overtaken_answer(place),
+            Action::Confirmed(server) => self.confirm(server),
+            Action::Tick(server) => self.tick(server),
+            Action::Fire(place, timer) => self.fire(place, timer),
+            Action::Elect => {
+                self.leader = 1;
+                self.lead(1);
+            }
+            Action::Resign(place) => self.resign(place),
+            Action::Wish => {
+                self.left.wishes -= 1;
+                self.want(1, FREE_GROUP);
+            }
+            Action::Freeze(process) => {
+                self.left.freezes -= 1;
+                self.frozen = Some(process);
+            }
+            Action::Thaw => self.frozen = None,
+            Action::Pass(drift) => self.pass_time(drift),
+        }
+    }
+
+    fn drift(&self, process: Process) -> i64 {
+        match process {
+            Process::Server(place) => self.servers[place].drift,
+            Process::Guard(place) => self.candidates[place].drift,
+        }
+    }
+
+    fn local_us(&self, process: Process) -> u64 {
+        self.now.saturating_add_signed(self.drift(process)) * TICK_US
+    }
+
+    fn server_us(&self, place: usize) -> u64 {
+        self.local_us(Process::Server(place))
+    }
+
+    fn guard_us(&self, place: usize) -> u64 {
+        self.local_us(Process::Guard(place))
+    }
+
+    fn is_held_by(&self, place: usize) -> bool {
+        let local_us = self.guard_us(place);
+        self.candidates[place].held.is_some_and(|held| !held.is_given_up && local_us < held.until_us)
+    }
+
+    /// Has the guard given up what it was promised for longer?
+    fn is_given_up_by(&self, place: usize) -> bool {
+        let local_us = self.guard_us(place);
+        self.candidates[place].held.is_some_and(|held| held.is_given_up && local_us < held.until_us)
+    }
+
+    const fn pass_by(&mut self, milestone: Milestone) {
+        self.passed |= milestone.bit();
+    }
+
+    const fn has_passed(&self, milestone: Milestone) -> bool {
+        self.passed & milestone.bit() != 0
+    }
+
+    fn pass_time(&mut self, drift: Option<(Process, i64)>) {
+        let mut deliveries = Vec::new();
+        self.deliveries(&mut deliveries);
+        self.left.delays -= u8::from(!deliveries.is_empty());
+        self.left.drifts -= u8::from(drift.is_some());
+        self.now += 1;
+        match drift {
+            Some((Process::Server(place), ticks)) => self.servers[place].drift += ticks,
+            Some((Process::Guard(place), ticks)) => self.candidates[place].drift += ticks,
+            None => {}
+        }
+        self.end_what_is_over();
+    }
+
+    /// Lessors look at what has run out, and guards at what they hold, before anything else happens.
+    fn end_what_is_over(&mut self) {
+        let is_first = |action: &Action| matches!(action, Action::Tick(_) | Action::Fire(_, guard::Timer::Expiry));
+        let due: Vec<Action> = self.due_timers().filter(is_first).collect();
+        due.into_iter().for_each(|action| self.act(action));
+    }
+
+    fn confirm(&mut self, server: usize) {
+        if let Some(question) = self.servers[server].confirmed.take() {
+            self.step_lessor(server, Input::Command(lessor::Command::Confirmed(question)));
+        }
+    }
+
+    fn tick(&mut self, server: usize) {
+        self.servers[server].tick_us = None;
+        self.step_lessor(server, Input::Timer(lessor::Tick));
+    }
+
+    fn fire(&mut self, place: usize, timer: guard::Timer) {
+        self.candidates[place].timers.remove(&timer);
+        self.step_guard(place, Input::Timer(timer));
+    }
+
+    fn lead(&mut self, place: usize) {
+        let groups = self.book.0.groups().clone();
+        self.step_lessor(place, Input::Command(lessor::Command::Lead(groups)));
+    }
+
+    fn want(&mut self, place: usize, group: &str) {
+        let rules = GroupRules { rank: GroupRank::Name, holders: 1 };
+        let candidacy = Candidacy { group: group.into(), rules, name: format!("c{place}"), id: place as u64 };
+        self.step_guard(place, Input::Command(guard::Command::Want(vec![candidacy])));
+    }
+
+    fn resign(&mut self, place: usize) {
+        self.left.resignations -= 1;
+        if let Some(held) = &mut self.candidates[place].held {
+            held.is_given_up = true;
+        }
+        for command in [guard::Command::Leave(GROUP.into()), guard::Command::Ended(GROUP.into())] {
+            self.step_guard(place, Input::Command(command));
+        }
+    }
+
+    fn hear_poll(&mut self, place: usize, server: usize) {
+        self.left.questions[place] -= 1;
+        let poll = self.candidates[place].polls.newest.take();
+        self.deliver_poll(place, server, poll);
+    }
+
+    fn hear_answer(&mut self, place: usize) {
+        let answer = self.candidates[place].answers.newest.take();
+        self.deliver_answer(place, answer);
+    }
+
+    fn hear_overtaken_poll(&mut self, place: usize, server: usize) {
+        let poll = self.candidates[place].polls.overtaken.take();
+        self.count_overtaking();
+        self.deliver_poll(place, server, poll);
+    }
+
+    fn hear_overtaken_answer(&mut self, place: usize) {
+        let answer = self.candidates[place].answers.overtaken.take();
+        self.count_overtaking();
+        self.deliver_answer(place, answer);
+    }
+
+    /// After the last one, what is still under way makes no difference any more.
+    fn count_overtaking(&mut self) {
+        self.left.overtakings -= 1;
+        for candidate in self.candidates.iter_mut().filter(|_| self.left.overtakings == 0) {
+            (candidate.polls.overtaken, candidate.answers.overtaken) = (None, None);
+        }
+    }
+
+    fn deliver_poll(&mut self, place: usize, server: usize, poll: Option<Arc<Poll>>) {
+        let Some(poll) = poll else { return };
+        let (from, message) = (NodeId(session(place).0), Message::Poll(Arc::unwrap_or_clone(poll)));
+        self.step_lessor(server, Input::Message { from, message });
+    }
+
+    fn deliver_answer(&mut self, place: usize, answer: Option<Arc<(usize, Message)>>) {
+        let Some(answer) = answer else { return };
+        let (server, message) = Arc::unwrap_or_clone(answer);
+        self.candidates[place].heard = server;
+        self.step_guard(place, Input::Message { from: NodeId(0), message });
+    }
+
+    /// What the lessor proposes is in the log at once, if this server leads, and the lessor hears of it.
+    fn step_lessor(&mut self, place: usize, input: Input<Lessor>) {
+        let local_us = self.server_us(place);
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mut out = Outbox::new();
+            let lessor = Arc::make_mut(&mut self.servers[place].lessor);
+            lessor.at(local_us);
+            lessor.step(input, &mut out);
+            for output in out.drain() {
+                match output {
+                    Output::Send { to, message } => self.send_answer(place, Session(to.0), message),
+                    Output::Set { delay, .. } => self.servers[place].tick_us = Some(local_us + delay.min_us),
+                    Output::Cancel(_) => self.servers[place].tick_us = None,
+                    Output::Notify(lessor::Notice::Propose(entries)) => inputs.extend(self.commit(place, entries)),
+                    Output::Notify(lessor::Notice::Confirm(question)) if place == self.leader => {
+                        self.servers[place].confirmed = Some(question);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, place: usize, entries: Vec<Entry>) -> Option<Input<Lessor>> {
+        let is_old = |guard: usize| self.candidates[guard].held.is_some_and(|held| held.server != place);
+        if place != self.leader {
+            return None;
+        }
+        if (0..2).any(|guard| self.is_held_by(guard) && is_old(guard)) {
+            self.pass_by(Milestone::EarlyCommit);
+        }
+        let effects = Arc::make_mut(&mut self.book.0).apply(Batch { time_ms: 0, entries });
+        Some(Input::Command(lessor::Command::Applied(effects)))
+    }
+
+    fn send_answer(&mut self, server: usize, to: Session, message: Message) {
+        let place = usize::try_from(to.0 - FIRST_SESSION).expect("there are two of them");
+        let Message::Answer(answer) = &message else { return };
+        if server != self.leader && !answer.promises.is_empty() {
+            self.pass_by(Milestone::StalePromise);
+        }
+        let candidate = &mut self.candidates[place];
+        if answer.number == candidate.asked {
+            candidate.answers.newest = Some(Arc::new((server, message)));
+        } else if self.left.overtakings > 0 {
+            candidate.answers.overtaken = Some(Arc::new((server, message)));
+        }
+    }
+
+    fn step_guard(&mut self, place: usize, input: Input<Guard>) {
+        let local_us = self.guard_us(place);
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mut out = Outbox::new();
+            let guard = Arc::make_mut(&mut self.candidates[place].guard);
+            guard.at(local_us);
+            guard.step(input, &mut out);
+            for output in out.drain() {
+                let candidate = &mut self.candidates[place];
+                match output {
+                    Output::Send { message: Message::Poll(poll), .. } => self.send_poll(place, poll),
+                    Output::Set { timer, delay } => _ = candidate.timers.insert(timer, local_us + delay.min_us),
+                    Output::Cancel(timer) => _ = candidate.timers.remove(&timer),
+                    Output::Notify(notice) => inputs.extend(self.on_notice(place, notice)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn send_poll(&mut self, place: usize, poll: Poll) {
+        let keeps_older = self.left.overtakings > 0;
+        let candidate = &mut self.candidates[place];
+        candidate.asked = poll.number;
+        candidate.polls.overtake(keeps_older);
+        candidate.answers.overtake(keeps_older);
+        candidate.polls.newest = Some(Arc::new(poll));
+    }
+
+    /// Whatever is lost is dead at once, and its guard says so. The other group only has to be granted.
+    fn on_notice(&mut self, place: usize, notice: guard::Notice) -> Option<Input<Guard>> {
+        match notice {
+            guard::Notice::Granted(group, _, until_us) if group == GROUP => self.on_granted(place, until_us),
+            guard::Notice::Renewed(group, _, until_us) if group == GROUP => self.on_renewed(place, until_us),
+            guard::Notice::Lost(group) => {
+                if group == GROUP {
+                    self.end(place);
+                }
+                return Some(Input::Command(guard::Command::Ended(group)));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn on_granted(&mut self, place: usize, until_us: u64) {
+        match self.candidates[1 - place].held {
+            Some(_) if self.is_given_up_by(1 - place) => self.pass_by(Milestone::Release),
+            Some(_) => self.pass_by(Milestone::Expiry),
+            None => {}
+        }
+        let server = self.candidates[place].heard;
+        self.candidates[place].held = Some(Interval { until_us, server, is_given_up: false });
+    }
+
+    fn on_renewed(&mut self, place: usize, until_us: u64) {
+        let server = self.candidates[place].heard;
+        let is_given_up = self.candidates[place].held.is_some_and(|held| held.is_given_up);
+        self.candidates[place].held = Some(Interval { until_us, server, is_given_up });
+        if server == 1 {
+            self.pass_by(Milestone::GoesOn);
+        }
+    }
+
+    fn end(&mut self, place: usize) {
+        let local_us = self.guard_us(place);
+        if let Some(held) = &mut self.candidates[place].held {
+            held.until_us = held.until_us.min(local_us);
+        }
+    }
+}
+
+impl<T> Post<T> {
+    /// There is a newer question.
+    fn overtake(&mut self, keeps_older: bool) {
+        let older = self.newest.take();
+        self.overtaken = older.or_else(|| self.overtaken.take()).filter(|_| keeps_older);
+    }
+}
+
+impl<T> Default for Post<T> {
+    fn default() -> Self {
+        Self { newest: None, overtaken: None }
+    }
+}
+
+impl std::hash::Hash for Book {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.groups().hash(state);
+    }
+}
+
+impl Milestone {
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    fn property(self) -> Property<LeaseExploration> {
+        let sometimes = Property::<LeaseExploration>::sometimes;
+        match self {
+            Self::Release => {
+                sometimes("a release lets the next one in", |_, scene| scene.has_passed(Self::Release))
+            }
+            Self::Expiry => sometimes("a time is over", |_, scene| scene.has_passed(Self::Expiry)),
+            Self::GoesOn => sometimes("a holder goes on", |_, scene| scene.has_passed(Self::GoesOn)),
+            Self::EarlyCommit => {
+                sometimes("a successor commits early", |_, scene| scene.has_passed(Self::EarlyCommit))
+            }
+            Self::StalePromise => {
+                sometimes("a deposed leader promises", |_, scene| scene.has_passed(Self::StalePromise))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Poll(guard, server) => write!(f, "guard {guard} asks server {server}"),
+            Self::Answer(guard) => write!(f, "guard {guard} is answered"),
+            Self::Confirmed(server) => write!(f, "server {server} is confirmed"),
+            Self::Tick(server) => write!(f, "server {server} ticks"),
+            Self::Fire(guard, timer) => write!(f, "guard {guard} timer {timer}"),
+            Self::OvertakenPoll(guard, server) => {
+                write!(f, "an older question of guard {guard} arrives at server {server}")
+            }
+            Self::OvertakenAnswer(guard) => write!(f, "an older answer arrives at guard {guard}"),
+            Self::Elect => f.write_str("server 1 leads"),
+            Self::Resign(guard) => write!(f, "guard {guard} gives up"),
+            Self::Wish => write!(f, "guard 1 wants {FREE_GROUP}"),
+            Self::Freeze(process) => write!(f, "{process} freezes"),
+            Self::Thaw => f.write_str("and goes on"),
+            Self::Pass(None) => f.write_str("a tick passes"),
+            Self::Pass(Some((process, 1..))) => write!(f, "a tick passes, two for {process}"),
+            Self::Pass(Some((process, _))) => write!(f, "a tick passes, but not for {process}"),
+        }
+    }
+}
+
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(place) => write!(f, "server {place}"),
+            Self::Guard(place) => write!(f, "guard {place}"),
+        }
+    }
+}
