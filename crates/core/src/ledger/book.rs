@@ -8,7 +8,7 @@ use super::entry::{Batch, Entry, Report, Start, Target};
 use super::groups::{Grant, Groups, Session};
 use super::job::{Job, JobId, Spec};
 use super::kept::Results;
-use super::loans::{Borrowed, Ending, Lend, Lent, LoanId, Loans};
+use super::loans::{Borrowed, Ending, Lend, Lent, LoanId, Loans, home_of};
 use super::task::{Attempt, Held, Outcome, State, TaskId, Verdict};
 
 /// What a farm agrees on.
@@ -180,7 +180,7 @@ impl Ledger {
             Entry::Recall(loan) => effects.push(self.loans.recall(loan)),
             Entry::EndLoan(loan, ending) => effects.push(self.loans.end(loan, ending)),
             Entry::Borrow(borrow) => effects.push(self.loans.borrow(borrow, time_ms)),
-            Entry::GiveBack { worker, loan } => effects.push(self.loans.give_back(worker, loan)),
+            Entry::GiveBack { worker, loan } => effects.push(self.give_back(worker, loan)),
             Entry::Drain { worker, is_draining } => {
                 let known = self.workers.get_mut(&worker).map(|worker| worker.is_draining = is_draining);
                 effects.push(changed(known.is_some()));
@@ -275,24 +275,36 @@ impl Ledger {
     /// Only who is here and is ours can be lent.
     fn lend(&mut self, lend: Lend, time_ms: u64) -> Effect {
         match self.workers.get(&lend.worker) {
-            Some(known) if !known.is_draining && !self.loans.borrowed().contains_key(&lend.worker) => {
-                self.loans.lend(lend, known.slots, time_ms)
-            }
+            Some(known) if !known.is_draining => self.loans.lend(lend, known.slots, time_ms),
             _ => Effect::Nothing,
         }
     }
 
+    /// Only who is not here any more has left.
+    fn give_back(&mut self, worker: String, loan: LoanId) -> Effect {
+        if self.workers.contains_key(&worker) {
+            return Effect::Nothing;
+        }
+        self.loans.give_back(worker, loan)
+    }
+
+    /// A worker of another farm is one of ours only while it is borrowed.
     fn join(&mut self, worker: String, slots: u16) -> Effect {
+        if home_of(&worker).is_some() && !self.loans.borrowed().contains_key(&worker) {
+            return Effect::Nothing;
+        }
         self.loans.note_missing(&worker, false);
         let is_draining = self.workers.get(&worker).is_some_and(|known| known.is_draining);
         let now = Registration { slots, is_draining };
         changed(self.workers.insert(worker, now.clone()) != Some(now))
     }
 
-    /// Whoever gets nothing new must not get something because it went and came back.
+    /// Whoever gets nothing new must not get something because it went and came back. But another farm's worker that has gone
+    /// must not seem to be here.
     fn leave(&mut self, worker: String) -> Effect {
         self.loans.note_missing(&worker, true);
-        if self.workers.get(&worker).is_some_and(|known| !known.is_draining) {
+        let is_guest = home_of(&worker).is_some();
+        if self.workers.get(&worker).is_some_and(|known| !known.is_draining || is_guest) {
             self.workers.remove(&worker);
         }
         Effect::Left(worker)

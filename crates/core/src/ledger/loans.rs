@@ -116,6 +116,14 @@ pub enum Ending {
     Dead,
 }
 
+impl Lent {
+    /// Until when it was lent, in milliseconds since 1970, if everybody's clock were right.
+    #[must_use]
+    pub const fn until_ms(&self) -> u64 {
+        self.since_ms.saturating_add(self.for_ms)
+    }
+}
+
 /// What a borrowed worker is called where it works: two farms may each have a worker of the same name.
 #[must_use]
 pub fn name_here(worker: &str, home: &str) -> String {
@@ -154,7 +162,8 @@ impl Loans {
     }
 
     pub(super) fn lend(&mut self, lend: Lend, slots: u16, time_ms: u64) -> Effect {
-        if self.lent.len() >= LOANS_MAX || self.is_lent(&lend.worker) {
+        // Whoever is another farm's is never lent on.
+        if self.lent.len() >= LOANS_MAX || self.is_lent(&lend.worker) || home_of(&lend.worker).is_some() {
             return Effect::Nothing;
         }
         self.last_loan += 1;
@@ -177,7 +186,12 @@ impl Loans {
         }
     }
 
+    /// Whoever has been seen again since somebody took it for dead is not.
     pub(super) fn end(&mut self, loan: LoanId, ending: Ending) -> Effect {
+        let is_alive = |lent: &Lent| ending == Ending::Dead && !lent.is_missing;
+        if self.lent.get(&loan).is_none_or(is_alive) {
+            return Effect::Nothing;
+        }
         let Some(lent) = self.lent.remove(&loan) else { return Effect::Nothing };
         self.by_worker.remove(&lent.worker);
         Effect::LoanEnded { loan, lent, ending }
@@ -200,6 +214,12 @@ impl Loans {
         }
         let borrowed = self.borrowed.remove(&worker);
         borrowed.map_or(Effect::Nothing, |borrowed| Effect::GivenBack(worker, borrowed))
+    }
+
+    /// Is this worker of ours lent, and have we lost sight of it?
+    #[must_use]
+    pub fn is_missing(&self, worker: &str) -> bool {
+        self.loan_of(worker).and_then(|loan| self.lent.get(&loan)).is_some_and(|lent| lent.is_missing)
     }
 
     /// A worker is registered with its own farm, or its farm has lost sight of it.
@@ -238,6 +258,24 @@ mod tests {
         assert!(matches!(loans.end(LoanId(1), Ending::Home), Effect::LoanEnded { .. }));
         assert_eq!(loans.end(LoanId(1), Ending::Home), Effect::Nothing);
         assert_eq!(lend(&mut loans, "w1"), Some(LoanId(3)));
+    }
+
+    #[test]
+    fn only_a_worker_that_nobody_sees_is_dead() {
+        let mut loans = Loans::default();
+        lend(&mut loans, "w1");
+        assert_eq!(loans.end(LoanId(1), Ending::Dead), Effect::Nothing);
+        loans.note_missing("w1", true);
+        assert!(loans.is_missing("w1") && !loans.is_missing("w2"));
+        loans.note_missing("w1", false);
+        assert_eq!(loans.end(LoanId(1), Ending::Dead), Effect::Nothing, "it was seen again");
+        loans.note_missing("w1", true);
+        assert!(matches!(loans.end(LoanId(1), Ending::Dead), Effect::LoanEnded { .. }));
+    }
+
+    #[test]
+    fn a_worker_of_another_farm_is_never_lent_on() {
+        assert_eq!(lend(&mut Loans::default(), "w1@north"), None);
     }
 
     #[test]
