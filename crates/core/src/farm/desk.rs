@@ -85,9 +85,8 @@ impl Desk {
             older.push_job(job.spec.priority, id, job.spec.fan.len());
         }
         let is_hasty = planted.is(Bug::DispatchBeforeReports);
-        // Whoever is lent had nothing when it went.
-        let is_here = |name: &&String| !is_hasty && !ledger.loans().is_lent(name);
-        let unheard = ledger.workers().keys().filter(is_here).cloned().collect();
+        // Whoever is lent is waited for, too: it may not have gone yet, and if it is not heard, that must be agreed on.
+        let unheard = ledger.workers().keys().filter(|_| !is_hasty).cloned().collect();
         Self {
             term,
             sequence: 0,

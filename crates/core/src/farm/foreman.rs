@@ -201,14 +201,14 @@ impl Foreman {
             Effect::Left(worker) => self.on_left(worker, out),
             // All that are cancelled are stopped together.
             Effect::Cancelled(_) | Effect::Submitted { .. } | Effect::Full | Effect::Nothing => {}
-            // It may work here now: it was only heard until then.
-            Effect::Borrowed(name) => {
+            // It may work here now, and was only heard until then; or the other way round.
+            Effect::Borrowed(name) | Effect::GivenBack(name, _) => {
                 let guest = desk.worker_named(name);
                 guest.into_iter().for_each(|guest| desk.ask_who(guest, out));
             }
             // Whoever is back has room.
             Effect::LoanEnded { .. } => desk.refit(),
-            Effect::Lent(_) | Effect::Recalled(_) | Effect::GivenBack(..) => {}
+            Effect::Lent(_) | Effect::Recalled(_) => {}
             // Groups are nothing to workers.
             Effect::Granted { .. } | Effect::Released { .. } => {}
         }
@@ -233,7 +233,9 @@ impl Foreman {
             return;
         }
         desk.release(start.task);
-        let Some(worker) = desk.worker_named(&start.worker) else { return propose(alloc::vec![lost(start)], out) };
+        // One without slots works for another farm by now.
+        let worker = desk.worker_named(&start.worker).filter(|id| desk.workers[id].slots > 0);
+        let Some(worker) = worker else { return propose(alloc::vec![lost(start)], out) };
         desk.give(worker, held, u32::from(job.spec.slots()), Phase::Out);
         out.send(worker, Message::Run(desk.term, alloc::vec![assignment(job, held)]));
     }
@@ -293,7 +295,8 @@ impl Foreman {
         out.cancel(Timer::Grace(from));
         out.set(Timer::Silence(from), self.rules.silence);
         let registered = self.ledger.workers().get(&hello.name).map(|registration| registration.slots);
-        if hello.slots > 0 && registered != Some(hello.slots) {
+        let is_news = registered != Some(hello.slots) || self.ledger.loans().is_missing(&hello.name);
+        if hello.slots > 0 && is_news {
             propose(alloc::vec![join(&hello.name, hello.slots.into())], out);
         } else if hello.slots == 0 && registered.is_some() {
             propose(alloc::vec![Entry::Leave { worker: hello.name.clone() }], out);

@@ -150,10 +150,10 @@ impl Worker {
         Self { allegiance, ..self }
     }
 
-    /// Does nothing run or wait here?
+    /// Does nothing run here, nor wait for anything but room?
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.waiting.is_empty()
+        self.running.is_empty() && (self.waiting.is_empty() || !self.has_room)
     }
 
     /// What runs now.
@@ -197,6 +197,10 @@ impl Worker {
             Command::Room(has_room) => self.on_room(has_room, out),
             Command::Allegiance(allegiance) => {
                 self.allegiance = allegiance;
+                if allegiance == Allegiance::Over {
+                    // Its leader will miss it in the hello.
+                    self.waiting.clear();
+                }
                 self.leader.into_iter().for_each(|leader| self.introduce(leader, out));
             }
         }
@@ -316,6 +320,9 @@ impl Worker {
     }
 
     fn accept(&mut self, assignment: Assignment, out: &mut Outbox<Self>) {
+        if self.allegiance == Allegiance::Over {
+            return out.ignore("an assignment of a farm that it does not work for any more");
+        }
         let held = assignment.held;
         let is_known = self.running.contains_key(&held) || self.ended.contains_key(&held);
         if is_known
