@@ -2,8 +2,8 @@
 //!
 //! A worker is at home, away, or on its way back. It goes away when its own leader calls and nothing of its own runs; it goes
 //! home when either leader says so, or when its time is over. On its way back it takes nothing new; what runs may end within the
-//! given time and is stopped then. Its epoch is on disk before it goes, so after a restart it knows which calls are old; and it
-//! is at home then, whatever it did before.
+//! given time and is stopped then. Its epoch is on disk before it goes, and before it says that it will not, so after a restart
+//! it knows which calls are old; and it is at home then, whatever it did before.
 
 use core::fmt;
 
@@ -17,6 +17,9 @@ use crate::planted::{Bug, Planted};
 
 /// While its own farm cannot be reached, a worker whose time is over stays for so long and tries again.
 const EXTENSION: Delay = Delay::exactly_ms(2000);
+
+/// No loan is longer, and no deadline later, whatever others say.
+const LONGEST_MS: u64 = 30 * 24 * 3600 * 1000;
 
 /// A worker's allegiance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +48,12 @@ pub enum Place {
         for_ms: u64,
         /// How long what runs then may take to end.
         within_ms: u64,
+        /// The write that must come first.
+        token: Token,
+    },
+    /// With its own farm, and it stays there: that it will not follow its last call is on its way to the disk. Otherwise it
+    /// could follow it after all once it has started again, though its own farm has been told that it is at home.
+    Staying {
         /// The write that must come first.
         token: Token,
     },
@@ -132,7 +141,7 @@ impl Allegiance {
     pub fn farm(&self) -> Option<&str> {
         match &self.place {
             Place::Away { farm, .. } | Place::Returning { farm } => Some(farm),
-            Place::Home | Place::Going { .. } => None,
+            Place::Home | Place::Going { .. } | Place::Staying { .. } => None,
         }
     }
 
@@ -146,6 +155,7 @@ impl Allegiance {
             Word::Redirect { loan, farm, for_ms, within_ms } => {
                 self.on_redirect(loan, farm, (for_ms, within_ms), out);
             }
+            Word::Return { loan, .. } if loan > self.epoch => self.on_call_taken_back(loan, out),
             Word::Return { loan, within_ms } => self.on_return(loan, within_ms, out),
             Word::At { .. } => out.ignore("what only workers say"),
         }
@@ -162,23 +172,42 @@ impl Allegiance {
             // It will be called again.
             return out.ignore("a call abroad while something of its own runs");
         }
-        self.last_token += 1;
-        let token = Token(self.last_token);
-        self.epoch = loan;
+        let token = self.note_epoch(loan, out);
         self.place = Place::Going { farm, for_ms, within_ms, token };
-        out.persist(token, alloc::vec![Record { epoch: loan }]);
+    }
+
+    /// It is wanted at home before it has even gone. Whatever called it may still be on its way.
+    fn on_call_taken_back(&mut self, loan: LoanId, out: &mut Outbox<Self>) {
+        if self.place != Place::Home {
+            return out.ignore("the end of a loan that it cannot follow yet");
+        }
+        let token = self.note_epoch(loan, out);
+        self.place = Place::Staying { token };
+    }
+
+    fn note_epoch(&mut self, epoch: LoanId, out: &mut Outbox<Self>) -> Token {
+        self.last_token += 1;
+        self.epoch = epoch;
+        let token = Token(self.last_token);
+        out.persist(token, alloc::vec![Record { epoch }]);
+        token
     }
 
     fn on_persisted(&mut self, persisted: Token, out: &mut Outbox<Self>) {
-        let Place::Going { farm, for_ms, within_ms, token } = &self.place else { return };
-        if *token > persisted {
-            return;
+        match &self.place {
+            Place::Going { farm, for_ms, within_ms, token } if *token <= persisted => {
+                let (farm, for_ms, within_ms) = (farm.clone(), *for_ms, *within_ms);
+                self.place = Place::Away { farm: farm.clone(), within_ms };
+                out.notify(Notice::Go { farm, loan: self.epoch });
+                out.set(Timer::Lease, Delay::exactly_ms(for_ms.min(LONGEST_MS)));
+                self.tell(out);
+            }
+            Place::Staying { token } if *token <= persisted => {
+                self.place = Place::Home;
+                self.tell(out);
+            }
+            _ => {}
         }
-        let (farm, for_ms, within_ms) = (farm.clone(), *for_ms, *within_ms);
-        self.place = Place::Away { farm: farm.clone(), within_ms };
-        out.notify(Notice::Go { farm, loan: self.epoch });
-        out.set(Timer::Lease, Delay::exactly_ms(for_ms));
-        self.tell(out);
     }
 
     fn on_return(&mut self, loan: LoanId, within_ms: u64, out: &mut Outbox<Self>) {
@@ -186,10 +215,12 @@ impl Allegiance {
             Place::Away { farm, .. } if loan == self.epoch => {
                 self.place = Place::Returning { farm: farm.clone() };
                 out.cancel(Timer::Lease);
-                out.set(Timer::Deadline, Delay::exactly_ms(within_ms));
+                out.set(Timer::Deadline, Delay::exactly_ms(within_ms.min(LONGEST_MS)));
                 out.notify(Notice::Finish);
                 self.come_home_if_idle(out);
             }
+            // It has not gone yet.
+            Place::Going { token, .. } if loan == self.epoch => self.place = Place::Staying { token: *token },
             Place::Home if loan == self.epoch => self.tell(out),
             _ => out.ignore("the end of another loan, or one that it has heard of"),
         }
@@ -206,7 +237,11 @@ impl Allegiance {
 
     fn on_idle(&mut self, is_idle: bool, out: &mut Outbox<Self>) {
         self.is_idle = is_idle;
-        self.come_home_if_idle(out);
+        match self.place {
+            // Its own farm has given it something since it was called: it took it for dead, and the call is void.
+            Place::Going { token, .. } if !is_idle => self.place = Place::Staying { token },
+            _ => self.come_home_if_idle(out),
+        }
     }
 
     fn come_home_if_idle(&mut self, out: &mut Outbox<Self>) {
@@ -223,9 +258,11 @@ impl Allegiance {
         self.tell(out);
     }
 
-    /// Its own leader is told where it is whenever that changes, and every new leader is.
+    /// Its own leader is told where it is whenever that changes, and every new leader is; but not while that is on its way to
+    /// the disk, because then it is neither here nor there.
     fn tell(&self, out: &mut Outbox<Self>) {
-        if let Some(leader) = self.home {
+        let is_settled = !matches!(self.place, Place::Going { .. } | Place::Staying { .. });
+        if let Some(leader) = self.home.filter(|_| is_settled) {
             out.send(leader, Word::At { epoch: self.epoch, is_away: self.is_away() });
         }
     }

@@ -145,9 +145,9 @@ struct Desk {
     arrivals: BTreeMap<String, (NodeId, LoanId)>,
     /// Since which look a borrowed worker has not been one of ours.
     missed: BTreeMap<String, u64>,
-    /// Own workers that have said that they are away, and under which loan.
-    away: BTreeMap<String, LoanId>,
-    /// Since which look an own worker has been at home again.
+    /// Own workers that have said that they are away: under which loan, and since which look.
+    away: BTreeMap<String, (LoanId, u64)>,
+    /// Since which look an own worker has been at home again. For all that a new leader knows, they have all just come.
     home_since: BTreeMap<String, u64>,
     /// Workers of which the log is about to say that they are lent.
     pledged: BTreeMap<String, Pledge>,
@@ -174,6 +174,8 @@ pub struct Neighbour {
     heard: Option<u64>,
     /// What it said last.
     pub beat: Beat,
+    /// Its newest request, by term and number: each is answered once, however often it arrives.
+    asked: (u64, u64),
     /// Loans that it has said it has borrowed.
     arrived: BTreeSet<LoanId>,
     /// Loans that it has promised, and until which look they may take to arrive.
@@ -462,7 +464,8 @@ impl Desk {
             out.notify(Notice::Happened(Happening::Calm));
         }
         self.pledged.retain(|_, pledge| pledge.until > self.looks);
-        self.home_since.retain(|_, since| *since + looks(rules.stay_ms) > self.looks);
+        let now = self.looks;
+        self.home_since.retain(|_, since| *since + looks(rules.stay_ms) >= now);
         self.situation = situation;
     }
 
@@ -472,6 +475,11 @@ impl Desk {
 
     fn is_calm(&self, rules: &Rules) -> bool {
         self.calm_for > looks(rules.calm_ms)
+    }
+
+    /// Has so much time passed since this look that a worker may change its place again?
+    const fn has_stayed(&self, since: u64, rules: &Rules) -> bool {
+        since + looks(rules.stay_ms) < self.looks
     }
 }
 

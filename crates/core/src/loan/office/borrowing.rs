@@ -158,16 +158,18 @@ impl Desk {
         let is_lent = self
             .heard(lender)
             .is_none_or(|known| known.lending(borrowed.loan).is_some_and(|lending| !lending.is_recalled));
-        is_lent && (borrowed.why == Why::Operator || !self.is_calm(rules))
+        let has_stayed = borrowed.since_ms.saturating_add(rules.stay_ms) <= self.situation.now_ms;
+        is_lent && (borrowed.why == Why::Operator || !self.is_calm(rules) || !has_stayed)
     }
 
     /// How many workers are to be asked for: those that are here or on their way count, and so do our own that are lent,
     /// because they are called back first.
     fn missing(&self, rules: &Rules) -> u32 {
         let wanted = u32::try_from(self.situation.queued.div_ceil(rules.tasks_per_worker)).unwrap_or(u32::MAX);
-        let promised: usize = self.neighbours.values().map(|neighbour| neighbour.beat.lent.len()).sum();
+        let heard = self.neighbours.keys().filter_map(|neighbour| self.heard(*neighbour));
+        let lent = heard.flat_map(|neighbour| &neighbour.beat.lent).filter(|lending| !lending.is_recalled);
         let own = self.loans.lent().values().filter(|lent| lent.why == Why::Asked && !lent.is_missing).count();
-        let coming = promised.max(self.loans.borrowed().len()) + own;
+        let coming = lent.count().max(self.loans.borrowed().len()) + own;
         wanted.saturating_sub(u32::try_from(coming).unwrap_or(u32::MAX))
     }
 

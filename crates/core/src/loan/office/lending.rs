@@ -16,6 +16,9 @@ impl Office {
     pub(super) fn on_ask(&mut self, from: NodeId, request: Request, out: &mut Outbox<Self>) {
         let Some(to) = self.name_of(from).map(String::from) else { return };
         let Some(desk) = &mut self.desk else { return };
+        if !desk.is_news(from, request) {
+            return out.ignore("a request that came before");
+        }
         match desk.choose(request.count, &self.rules) {
             Err(objection) => {
                 let refusal = Content::Refusal { number: request.number, objection };
@@ -56,10 +59,14 @@ impl Office {
             if is_time && !lent.is_missing {
                 out.notify(Notice::Tell(lent.worker.clone(), self.order_for(desk, *loan, lent, borrower)));
             }
-            if self.is_over(desk, *loan, lent, borrower) {
+            if self.is_dead(desk, *loan, lent, borrower) {
                 entries.push(Entry::EndLoan(*loan, Ending::Dead));
             }
-            let is_late = desk.situation.now_ms > lent.since_ms + lent.for_ms + OVERDUE_MS;
+            let is_hasty = self.rules.planted.is(Bug::TakesBackByTimer);
+            if is_hasty && desk.situation.now_ms > lent.until_ms() {
+                entries.push(Entry::EndLoan(*loan, Ending::Home));
+            }
+            let is_late = desk.situation.now_ms > lent.until_ms().saturating_add(OVERDUE_MS);
             if is_late && !desk.overdue.contains(loan) {
                 overdue.push(*loan);
             }
@@ -86,10 +93,7 @@ impl Office {
 
     /// A worker is dead if its own farm has lost sight of it and the borrower does not have it either. That time has passed
     /// says nothing.
-    fn is_over(&self, desk: &Desk, loan: LoanId, lent: &Lent, borrower: Option<NodeId>) -> bool {
-        if self.rules.planted.is(Bug::TakesBackByTimer) && desk.situation.now_ms > lent.since_ms + lent.for_ms {
-            return true;
-        }
+    fn is_dead(&self, desk: &Desk, loan: LoanId, lent: &Lent, borrower: Option<NodeId>) -> bool {
         let is_unknown_there =
             |borrower| desk.heard(borrower).is_some_and(|borrower| !borrower.beat.borrowed.contains(&loan));
         // One that is a neighbour no more gets no work from this one, and its worker comes home when its time is over.
@@ -102,7 +106,9 @@ impl Office {
         let Word::At { epoch, is_away } = *word else { return out.ignore("what only leaders say") };
         let loan = desk.loans.loan_of(&worker);
         if is_away {
-            desk.away.insert(worker.clone(), epoch);
+            let before = desk.away.get(&worker).filter(|(known, _)| *known == epoch);
+            let since = before.map_or(desk.looks, |(_, since)| *since);
+            desk.away.insert(worker.clone(), (epoch, since));
             if loan != Some(epoch) {
                 // It was taken for dead, or was away for longer than anybody remembers.
                 out.notify(Notice::Tell(worker, Word::Return { loan: epoch, within_ms: self.rules.recall_ms }));
@@ -119,6 +125,14 @@ impl Office {
 }
 
 impl Desk {
+    fn is_news(&mut self, from: NodeId, request: Request) -> bool {
+        let neighbour = self.neighbours.entry(from).or_default();
+        let number = (neighbour.term, request.number);
+        let is_news = number > neighbour.asked;
+        neighbour.asked = neighbour.asked.max(number);
+        is_news
+    }
+
     /// Which workers a neighbour can have.
     fn choose(&self, count: u32, rules: &Rules) -> Result<Vec<String>, Objection> {
         let lent = u32::try_from(self.loans.lent().len()).unwrap_or(u32::MAX) + self.pledged_count();
@@ -128,6 +142,9 @@ impl Desk {
         let room = rules.lent_max.saturating_sub(lent);
         if room == 0 {
             return Err(Objection::AllLent);
+        }
+        if !self.has_stayed(0, rules) {
+            return Err(Objection::NoneIdle);
         }
         let may_go = |worker: &&String| {
             !self.home_since.contains_key(*worker)
@@ -153,10 +170,14 @@ impl Desk {
             return Vec::new();
         }
         let wanted = usize::try_from(self.situation.queued.div_ceil(rules.tasks_per_worker)).unwrap_or(usize::MAX);
-        let coming = self.loans.lent().values().filter(|lent| lent.is_recalled).count();
-        let stays =
-            |lent: &Lent| lent.since_ms + rules.stay_ms > self.situation.now_ms || lent.why == Why::Operator;
-        let away = self.loans.lent().iter().filter(|(_, lent)| !lent.is_recalled && !stays(lent));
+        let coming = self.loans.lent().values().filter(|lent| lent.is_recalled && !lent.is_missing).count();
+        // One that has not even gone yet need not stay away.
+        let has_stayed = |lent: &Lent| match self.away.get(&lent.worker) {
+            Some((_, since)) => self.has_stayed(*since, rules),
+            None => lent.since_ms.saturating_add(rules.stay_ms) <= self.situation.now_ms,
+        };
+        let may_return = |lent: &Lent| !lent.is_recalled && lent.why == Why::Asked && has_stayed(lent);
+        let away = self.loans.lent().iter().filter(|(_, lent)| may_return(lent));
         away.take(wanted.saturating_sub(coming)).map(|(loan, _)| Entry::Recall(*loan)).collect()
     }
 }
