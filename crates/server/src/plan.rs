@@ -12,6 +12,7 @@ use primus_core::election::{Algorithm, Reminders};
 use primus_core::farm::assign::Rule;
 use primus_core::handover;
 use primus_core::ledger::Limits;
+use primus_core::loan::office;
 use primus_core::machine::Delay;
 use primus_core::rank::{Address, RankBy};
 use primus_replica::message::Record;
@@ -58,8 +59,21 @@ pub struct Plan {
     pub snapshot_every: u64,
     /// Further elections, by name.
     pub groups: Vec<GroupPlan>,
+    /// Other farms that this one lends workers to and borrows from, in the order in which they are asked.
+    pub neighbours: Vec<Neighbour>,
+    /// When workers are lent, and for how long.
+    pub lending: office::Rules,
     /// An election of one's own, instead of the algorithm above. See [`Plan::elect_with`].
     pub own: Option<Maker>,
+}
+
+/// A farm that this one lends workers to and borrows from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neighbour {
+    /// What it is called.
+    pub name: String,
+    /// Its servers, and where they listen for links.
+    pub servers: BTreeMap<NodeId, SocketAddr>,
 }
 
 /// In a group nobody ratifies a leader, so it repeats its announcement for those who missed it.
@@ -84,6 +98,8 @@ impl Plan {
             limits: Limits::default(),
             snapshot_every: 10_000,
             groups: Vec::new(),
+            neighbours: Vec::new(),
+            lending: office::Rules::default(),
             own: None,
         }
     }
