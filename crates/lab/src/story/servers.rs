@@ -41,7 +41,7 @@ type Words = <Server as Machine>::Message;
 pub struct ServerRecipe {
     nodes: Vec<NodeId>,
     /// What they are told when they start, but for their own id.
-    plan: Plan,
+    plan: Box<Plan>,
     scores: BTreeMap<NodeId, Score>,
 }
 
@@ -53,14 +53,14 @@ impl ServerRecipe {
         let address = SocketAddr::from(([127, 0, 0, 1], 7460));
         let mut plan = Plan::new(nodes[0], nodes.iter().map(|node| (*node, address)).collect());
         plan.rank = RankBy::Id;
-        let recipe = Self { nodes, plan, scores: BTreeMap::new() };
+        let recipe = Self { nodes, plan: Box::new(plan), scores: BTreeMap::new() };
         let mut description = Description { recipe, names, leader: None };
         options.iter().try_for_each(|option| description.set(option))?;
         Ok(description)
     }
 
     fn make(&self, node: NodeId, disk: Vec<Record>) -> Server {
-        Plan { id: node, ..self.plan.clone() }.server(disk)
+        Plan { id: node, ..Plan::clone(&self.plan) }.server(disk)
     }
 }
 
