@@ -71,6 +71,74 @@ pub enum Kind {
         /// Why.
         reason: String,
     },
+    /// The farm has too much to do.
+    Saturated {
+        /// How many tasks wait.
+        queued: u64,
+    },
+    /// It has not any more, and sends home whom it has borrowed.
+    Calm,
+    /// A neighbour was asked for workers.
+    LoanAsked {
+        /// Who.
+        farm: String,
+        /// How many.
+        count: u32,
+    },
+    /// It lends some.
+    LoanPromised {
+        /// Who.
+        farm: String,
+        /// How many.
+        count: u32,
+    },
+    /// It lends none.
+    LoanRefused {
+        /// Who.
+        farm: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A neighbour that was asked did not answer.
+    NeighbourSilent {
+        /// Who.
+        farm: String,
+    },
+    /// A neighbour promised a worker that did not come.
+    LoanNotSent {
+        /// Who.
+        farm: String,
+        /// The lender's number of the loan.
+        loan: u64,
+    },
+    /// A neighbour speaks of a loan that there is not.
+    LoanUnknown {
+        /// Who.
+        farm: String,
+        /// The number that it names.
+        loan: u64,
+    },
+    /// A worker has come from a neighbour that has not lent it.
+    WorkerUnknown {
+        /// Whose it says it is.
+        farm: String,
+        /// Its name here.
+        worker: String,
+    },
+    /// A worker is lent.
+    Lent(Loan),
+    /// It is wanted back.
+    Recalled(Loan),
+    /// It is back.
+    LoanHome(Loan),
+    /// It is dead.
+    LoanDead(Loan),
+    /// It should be back by now.
+    Overdue(Loan),
+    /// A worker of another farm works here.
+    Borrowed(Guest),
+    /// It does not any more.
+    GivenBack(Guest),
     /// A hook has run, or could not.
     HookEnded {
         /// Which: it is called after the events that it runs for.
@@ -90,6 +158,36 @@ pub enum Kind {
         /// The end of what it printed.
         output: String,
     },
+}
+
+/// A worker that is lent, as events tell it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Loan {
+    /// The number of the loan.
+    pub loan: u64,
+    /// Who.
+    pub worker: String,
+    /// To which farm.
+    pub to: String,
+    /// For how long.
+    pub for_ms: u64,
+    /// Why: `asked` or `operator`.
+    pub why: &'static str,
+}
+
+/// A worker that is borrowed, as events tell it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Guest {
+    /// The lender's number of the loan.
+    pub loan: u64,
+    /// Its name here.
+    pub worker: String,
+    /// Whose it is.
+    pub from: String,
+    /// For how long.
+    pub for_ms: u64,
+    /// Why: `asked` or `operator`.
+    pub why: &'static str,
 }
 
 impl Event {

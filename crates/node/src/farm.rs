@@ -6,6 +6,7 @@
 
 mod callers;
 mod leases;
+mod offices;
 mod run;
 mod starts;
 mod waiters;
@@ -19,6 +20,7 @@ use primus_core::NodeId;
 use primus_core::farm::foreman::Foreman;
 use primus_core::lease::{Answer, Lessor, Poll};
 use primus_core::ledger::{Attempt, Effect, Entry, Held, Session};
+use primus_core::loan::Office;
 use primus_server::Reason;
 use primus_server::record::{BATCH_LEN_MAX, Draft};
 use primus_wire::work::Part;
@@ -48,6 +50,7 @@ pub struct FarmHandle {
 type Look = Box<dyn FnOnce(Result<&Foreman, Unable>) + Send>;
 type LookHere = Box<dyn FnOnce(&Foreman) + Send>;
 type LookAtLeases = Box<dyn FnOnce(Result<(&Foreman, &Lessor), Unable>) + Send>;
+type LookAtLoans = Box<dyn FnOnce(Result<(&Foreman, &Office), Unable>) + Send>;
 
 /// What can be asked of a farm.
 enum Ask {
@@ -58,6 +61,7 @@ enum Ask {
     Output(String, Part, Reply<Option<Bytes>>),
     Poll(Session, Poll, Reply<Answer>),
     LookAtLeases(LookAtLeases),
+    LookAtLoans(LookAtLoans),
     Vacate(Reply<()>),
     Stay,
 }
@@ -204,6 +208,24 @@ impl FarmHandle {
         self.ask(look).await
     }
 
+    /// Looks at who is lent and borrowed, and at what is known of other farms.
+    ///
+    /// # Errors
+    /// If this server does not lead.
+    pub async fn look_at_loans<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Foreman, &Office) -> T + Send + 'static,
+    ) -> Result<T, Unable> {
+        self.confirm().await?;
+        let look = |reply: Reply<T>| {
+            let look = |found: Result<(&Foreman, &Office), Unable>| {
+                _ = reply.send(found.map(|(foreman, office)| look(foreman, office)));
+            };
+            Ask::LookAtLoans(Box::new(look))
+        };
+        self.ask(look).await
+    }
+
     /// Before another server is made the leader: ends what is held beside this one, and waits until it has ended. Nobody gets
     /// it again until another server leads, or [`FarmHandle::stay`] is called.
     ///
@@ -235,6 +257,7 @@ impl fmt::Debug for Ask {
             Self::Output(..) => "output",
             Self::Poll(..) => "poll",
             Self::LookAtLeases(_) => "look at leases",
+            Self::LookAtLoans(_) => "look at loans",
             Self::Vacate(_) => "vacate",
             Self::Stay => "stay",
         })

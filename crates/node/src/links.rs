@@ -4,7 +4,7 @@
 //! dialled again without delay, and only a *refusal* says that the process is dead: a time-out or a lack of files says
 //! nothing. Every stage has a time limit, every queue a bound; what does not fit is dropped, and Raft sends it again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use primus_core::NodeId;
-use primus_wire::native::{self, Answer, CARGO_LEN_MAX, Greeting, Hello, PIECE_LEN_MAX, Parcel, WorkerHello};
+use primus_wire::native::{
+    self, Answer, CARGO_LEN_MAX, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, WorkerHello,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -22,6 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::cuts::{Cuts, Line};
 use crate::farm::Caller;
+use crate::neighbours::Envoy;
 use crate::sockets::tend;
 use crate::strangers::Strangers;
 
@@ -95,6 +98,15 @@ pub struct Links<T> {
     cuts: watch::Sender<Cuts>,
 }
 
+/// Where those who call and are no peers are passed on to: the farm.
+#[derive(Debug)]
+pub struct Doors {
+    pub(crate) workers: mpsc::Sender<Caller>,
+    pub(crate) envoys: mpsc::Sender<Envoy>,
+    /// The servers of the neighbours.
+    pub(crate) neighbours: BTreeMap<String, BTreeSet<NodeId>>,
+}
+
 /// What all tasks of a server's links share.
 #[derive(Debug)]
 struct Shared<T> {
@@ -106,8 +118,7 @@ struct Shared<T> {
     /// The disks of the peers, as far as they are known.
     stores: RwLock<BTreeMap<NodeId, [u8; 16]>>,
     strangers: Strangers,
-    /// Where workers that call are passed on to.
-    workers: mpsc::Sender<Caller>,
+    doors: Doors,
     /// When a stranger's refusal was last told.
     refusal_told: Mutex<Option<Instant>>,
 }
@@ -128,7 +139,7 @@ impl<T: Words> Links<T> {
         listener: TcpListener,
         peers: &BTreeMap<NodeId, SocketAddr>,
         stores: BTreeMap<NodeId, [u8; 16]>,
-        workers: mpsc::Sender<Caller>,
+        doors: Doors,
     ) -> (Self, mpsc::UnboundedReceiver<LinkEvent<T>>) {
         let (events, received) = mpsc::unbounded_channel();
         let (cuts, cuts_seen) = watch::channel(Cuts::default());
@@ -139,7 +150,7 @@ impl<T: Words> Links<T> {
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
             stores: RwLock::new(stores),
             strangers: Strangers::new(STRANGERS_MAX),
-            workers,
+            doors,
             refusal_told: Mutex::default(),
         });
         tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -386,6 +397,7 @@ async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
     let hello = match greeting {
         Greeting::Server(hello) => hello,
         Greeting::Worker(hello) => return pass_on(stream, arrived, hello, &shared).await,
+        Greeting::Farm(hello) => return pass_envoy_on(stream, arrived, hello, &shared).await,
     };
     let Some(peer) = welcome(&mut stream, hello, &shared).await else { return };
     let mut hold = BytesMut::new();
@@ -475,6 +487,23 @@ async fn pass_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: WorkerHello
     }
     if let Ok(stream) = stream.into_std() {
         // If too many call at once, this one will call again.
-        _ = shared.workers.try_send(Caller { stream, arrived, hello, line });
+        _ = shared.doors.workers.try_send(Caller { stream, arrived, hello, line });
+    }
+}
+
+/// So does one of another farm.
+async fn pass_envoy_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: FarmHello, shared: &Shared<T>) {
+    let farm = &shared.identity.cluster;
+    let strange = || match shared.doors.neighbours.get(&hello.farm) {
+        None => Some(format!("farm '{}' is no neighbour of farm '{farm}'", hello.farm)),
+        Some(servers) if servers.contains(&hello.server) => None,
+        Some(_) => Some(format!("farm '{}' has no server {} as far as '{farm}' knows", hello.farm, hello.server)),
+    };
+    if let Some(reason) = hello.objection(farm).or_else(strange) {
+        return refuse(&mut stream, reason, shared).await;
+    }
+    if let Ok(stream) = stream.into_std() {
+        // If too many call at once, this one will call again.
+        _ = shared.doors.envoys.try_send(Envoy { stream, arrived, hello });
     }
 }

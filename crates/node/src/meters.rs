@@ -30,6 +30,12 @@ pub struct Meters {
     pub hooks: Tally,
     /// How often a candidate showed the token of a lease that had ended.
     pub old_terms: Counter,
+    /// How many steps of loans this server has seen as the leader, by what they were.
+    pub loans: Tally,
+    /// How many workers are lent, if this server leads.
+    pub lent: Gauge,
+    /// How many are borrowed, if this server leads.
+    pub borrowed: Gauge,
 }
 
 /// How often what happened.
@@ -39,6 +45,10 @@ pub struct Tally(Mutex<BTreeMap<&'static str, u64>>);
 /// A number that grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
+
+/// A number that grows and shrinks.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
 
 /// What is so or not.
 #[derive(Debug, Default)]
@@ -82,6 +92,18 @@ impl Flag {
     /// Is it so?
     #[must_use]
     pub fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Gauge {
+    pub(crate) fn set(&self, number: usize) {
+        self.0.store(number as u64, Ordering::Relaxed);
+    }
+
+    /// How much it is now.
+    #[must_use]
+    pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

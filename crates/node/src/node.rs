@@ -183,7 +183,7 @@ impl Running {
         let history = Arc::<History>::default();
         let meters = Arc::<Meters>::default();
         let farm = farm::start(identity.clone(), &config.plan, requests, Arc::clone(&history), Arc::clone(&meters));
-        let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.callers);
+        let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.doors);
         let links = Arc::new(links);
         let elections =
             elections::start(&config.plan, Arc::clone(&links), Arc::clone(&history), Arc::clone(&meters));

@@ -288,6 +288,7 @@ impl Running {
                 self.lose(server);
             }
             ToWorker::Output(number, part) => self.read_output(server, number, part),
+            ToWorker::Loan(..) => {}
         }
     }
 

@@ -1,8 +1,9 @@
 //! What primus servers say to each other in frames: first who they are, then messages. Workers introduce themselves at the
-//! same door, in a similar way; what they say then is in [`crate::work`].
+//! same door, in a similar way, and so do the leaders of other farms; what they say then is in [`crate::work`].
 
 use bytes::{BufMut, Bytes, BytesMut};
 use primus_core::NodeId;
+use primus_core::ledger::loans::home_of;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,6 +16,9 @@ pub const PROTOCOL: u32 = 4;
 const MAGIC: [u8; 8] = *b"primus\0\x01";
 /// How a worker's link begins.
 const WORKER_MAGIC: [u8; 8] = *b"primus\0\x02";
+
+/// How a link of another farm begins.
+const FARM_MAGIC: [u8; 8] = *b"primus\0\x03";
 
 /// Who is at the other end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +54,22 @@ pub struct WorkerHello {
     pub store: [u8; 16],
 }
 
+/// A server of another farm at the other end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FarmHello {
+    magic: [u8; 8],
+    /// The protocol that it speaks.
+    pub protocol: u32,
+    /// The farm that it belongs to.
+    pub farm: String,
+    /// Which farm it wants to talk to.
+    pub to: String,
+    /// Which server of its farm it is.
+    pub server: NodeId,
+    /// Its disk.
+    pub store: [u8; 16],
+}
+
 /// Whoever calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Greeting {
@@ -57,9 +77,11 @@ pub enum Greeting {
     Server(Hello),
     /// A worker.
     Worker(WorkerHello),
+    /// A server of another farm.
+    Farm(FarmHello),
 }
 
-/// No name of a worker is longer.
+/// No name of a worker or a farm is longer.
 pub const NAME_LEN_MAX: usize = 100;
 
 /// The answer to a hello.
@@ -128,9 +150,35 @@ impl WorkerHello {
     /// Why a server `me` of `cluster` would not talk to whoever says this; nothing if it would.
     #[must_use]
     pub fn objection(&self, cluster: &str, me: NodeId) -> Option<String> {
-        let is_named = (1..=NAME_LEN_MAX).contains(&self.name.len());
+        // A borrowed worker's name has that of its own farm in it.
+        let (name, home) = home_of(&self.name).unwrap_or((&self.name, "home"));
+        let is_named = [name, home].iter().all(|name| (1..=NAME_LEN_MAX).contains(&name.len()));
         let nameless = || format!("a worker's name has 1 to {NAME_LEN_MAX} bytes, this one {}", self.name.len());
         objection_to(self.protocol, &self.cluster, self.to, cluster, me).or_else(|| (!is_named).then(nameless))
+    }
+}
+
+impl FarmHello {
+    /// A hello in the present protocol.
+    #[must_use]
+    pub const fn new(farm: String, to: String, server: NodeId, store: [u8; 16]) -> Self {
+        Self { magic: FARM_MAGIC, protocol: PROTOCOL, farm, to, server, store }
+    }
+
+    /// Why a server of `farm` would not talk to whoever says this; nothing if it would. Whether that is a neighbour is for
+    /// others to say.
+    #[must_use]
+    pub fn objection(&self, farm: &str) -> Option<String> {
+        if self.protocol != PROTOCOL {
+            return Some(other_protocol(self.protocol));
+        }
+        if self.to != farm {
+            return Some(format!(
+                "farm '{farm}' here, '{}' was meant: check the addresses of the neighbours",
+                self.to
+            ));
+        }
+        (self.farm == farm).then(|| format!("two farms are called '{farm}': give each a name of its own"))
     }
 }
 
@@ -141,10 +189,10 @@ impl Greeting {
     /// If what comes can never be one.
     pub fn take(arrived: &mut BytesMut) -> Result<Option<Self>, NotUnderstood> {
         let Some(frame) = frame::take(arrived)? else { return Ok(None) };
-        let greeting = if frame.starts_with(&WORKER_MAGIC) {
-            parse(&frame).map(Self::Worker)
-        } else {
-            parse(&frame).map(Self::Server)
+        let greeting = match frame.first_chunk() {
+            Some(&WORKER_MAGIC) => parse(&frame).map(Self::Worker),
+            Some(&FARM_MAGIC) => parse(&frame).map(Self::Farm),
+            _ => parse(&frame).map(Self::Server),
         };
         greeting.map(Some)
     }
@@ -152,12 +200,16 @@ impl Greeting {
 
 fn objection_to(protocol: u32, theirs: &str, to: NodeId, cluster: &str, me: NodeId) -> Option<String> {
     if protocol != PROTOCOL {
-        return Some(format!("protocol {PROTOCOL} here, {protocol} there: run the same version on both"));
+        return Some(other_protocol(protocol));
     }
     if theirs != cluster {
         return Some(format!("cluster '{cluster}' here, '{theirs}' there: check the addresses of the peers"));
     }
     (to != me).then(|| format!("server {me} here, server {to} was meant: check the addresses of the peers"))
+}
+
+fn other_protocol(protocol: u32) -> String {
+    format!("protocol {PROTOCOL} here, {protocol} there: run the same version on both")
 }
 
 /// Appends a message as a frame.
@@ -233,6 +285,32 @@ mod tests {
         assert!(worker.objection("north", NodeId(3)).unwrap().contains("server 2 was meant"));
         let nameless = WorkerHello { name: String::new(), ..worker };
         assert!(nameless.objection("north", NodeId(2)).unwrap().contains("name"));
+    }
+
+    #[test]
+    fn a_borrowed_worker_has_two_names() {
+        let objection = |name: String| {
+            let hello = WorkerHello::new("south".to_owned(), name, NodeId(2), [7; 16]);
+            hello.objection("south", NodeId(2))
+        };
+        let long = "n".repeat(NAME_LEN_MAX);
+        assert_eq!(objection(format!("{long}@{long}")), None);
+        assert!(objection(format!("{long}n")).unwrap().contains("name"));
+        assert!(objection("w1@".to_owned()).unwrap().contains("name"));
+    }
+
+    #[test]
+    fn other_farms_are_told_apart_and_refused_if_they_mean_somebody_else() {
+        let hello = FarmHello::new("south".to_owned(), "north".to_owned(), NodeId(1), [7; 16]);
+        let mut buffer = BytesMut::new();
+        put(&mut buffer, &hello).unwrap();
+        assert_eq!(Greeting::take(&mut buffer), Ok(Some(Greeting::Farm(hello.clone()))));
+        assert_eq!(hello.objection("north"), None);
+        assert!(hello.objection("west").unwrap().contains("'north' was meant"));
+        let twin = FarmHello { farm: "north".to_owned(), ..hello.clone() };
+        assert!(twin.objection("north").unwrap().contains("two farms"));
+        let older = FarmHello { protocol: 3, ..hello };
+        assert!(older.objection("north").unwrap().contains("protocol"));
     }
 
     proptest! {

@@ -1,11 +1,17 @@
-//! What servers and workers say to each other once they have met.
+//! What servers and workers say to each other once they have met. Leaders of two farms talk in the same frames; what they say is
+//! [`primus_core::loan::Message`].
 //!
 //! A word takes one frame, or several if it is long (a worker that was away may have many results to tell): the first byte
 //! of a frame says whether its word goes on in the next.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
 use bytes::{BufMut, Bytes, BytesMut};
+use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::ledger::Held;
+use primus_core::loan::Word;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +20,8 @@ use crate::native::NotUnderstood;
 
 /// No word is longer: whoever sends one must not fill the memory of whoever reads it.
 pub const WORD_LEN_MAX: usize = 64 << 20;
+/// No word of another farm is longer.
+pub const FARM_WORD_LEN_MAX: usize = 1 << 20;
 /// How much of a word is in one frame.
 const PIECE_LEN_MAX: usize = 512 << 10;
 const LAST: u8 = 0;
@@ -30,6 +38,8 @@ pub enum ToWorker {
     Follows,
     /// Give me a part of an output; the answer carries this number.
     Output(u64, Part),
+    /// What its office says, and where the servers of the farm are that it speaks of.
+    Loan(Word, BTreeMap<NodeId, SocketAddr>),
 }
 
 /// What a worker says.
@@ -39,6 +49,8 @@ pub enum FromWorker {
     Farm(Message),
     /// The part of an output that was asked for under this number, if there is such a file.
     Output(u64, Option<Bytes>),
+    /// Where it is.
+    Loan(Word),
 }
 
 /// A part of an attempt's output.
@@ -81,13 +93,26 @@ pub fn put<T: Serialize>(buffer: &mut BytesMut, word: &T) {
 }
 
 /// Takes words out of what arrives.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reader {
     /// The beginning of a long word.
     hold: BytesMut,
+    len_max: usize,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self::up_to(WORD_LEN_MAX)
+    }
 }
 
 impl Reader {
+    /// Reads words that are no longer than this.
+    #[must_use]
+    pub fn up_to(len_max: usize) -> Self {
+        Self { hold: BytesMut::new(), len_max }
+    }
+
     /// The next whole word of what has arrived, if there is one.
     ///
     /// # Errors
@@ -95,11 +120,11 @@ impl Reader {
     pub fn take<T: DeserializeOwned>(&mut self, arrived: &mut BytesMut) -> Result<Option<T>, NotUnderstood> {
         while let Some(frame) = frame::take(arrived)? {
             let (mark, piece) = frame.split_first().ok_or(NotUnderstood::Message)?;
+            if self.hold.len() + piece.len() > self.len_max {
+                return Err(NotUnderstood::Message);
+            }
             if *mark == LAST && self.hold.is_empty() {
                 return parse(piece).map(Some);
-            }
-            if self.hold.len() + piece.len() > WORD_LEN_MAX {
-                return Err(NotUnderstood::Message);
             }
             self.hold.extend_from_slice(piece);
             if *mark == LAST {
@@ -142,6 +167,14 @@ mod tests {
             reader.take::<FromWorker>(&mut buffer).is_err()
         });
         assert!(is_refused && reader.hold.len() <= WORD_LEN_MAX);
+    }
+
+    #[test]
+    fn a_reader_may_want_less() {
+        let mut buffer = BytesMut::new();
+        put(&mut buffer, &FromWorker::Output(7, Some(vec![1; 100].into())));
+        assert!(Reader::up_to(200).take::<FromWorker>(&mut buffer.clone()).is_ok());
+        assert!(Reader::up_to(100).take::<FromWorker>(&mut buffer).is_err());
     }
 
     proptest! {

@@ -18,6 +18,7 @@ use primus_core::ledger::{Effect, Entry, Ledger, Limits};
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::planted::Planted;
 use primus_server::Plan;
+use primus_server::plan::Neighbour;
 use primus_server::record::{self, Assembly, Draft};
 use primus_wire::work::{FromWorker, Part, ToWorker};
 use tokio::runtime::Builder;
@@ -27,13 +28,15 @@ use tokio::time::{Instant, sleep_until};
 
 use super::callers::{Caller, CallerEvent, Callers, Met};
 use super::leases::Leases;
+use super::offices::Offices;
 use super::starts::Starts;
 use super::waiters::Waiters;
 use super::{Ask, FarmHandle, Told, Wish};
 use crate::events::{History, Kind};
 use crate::handle::{Reply, Request, Unable};
-use crate::links::Identity;
+use crate::links::{Doors, Identity};
 use crate::meters::Meters;
+use crate::neighbours::Envoy;
 use crate::timers::{Timers, drawn};
 
 /// How many inputs are taken before timers are looked at, at most, and for how long.
@@ -44,8 +47,9 @@ const TURN_MAX: Duration = Duration::from_millis(5);
 const UNDER_WAY_MAX: usize = 1;
 /// How many entries a batch of the foreman has at most; a report has up to some eight thousand bytes.
 const ENTRIES_MAX: usize = 4096;
-/// How many workers may wait for an answer, requests for the leader to be ready, and people for outputs.
+/// How many workers, and how many servers of other farms, may wait for an answer, requests for the leader to be ready, and people for outputs.
 const CALLERS_MAX: usize = 256;
+const ENVOYS_MAX: usize = 64;
 const EARLY_MAX: usize = 1024;
 const OUTPUTS_MAX: usize = 1024;
 /// How many bytes of clients' batches may be under way; one batch may have more.
@@ -57,7 +61,7 @@ const LATE: Duration = Duration::from_millis(100);
 pub(crate) struct Ends {
     pub(crate) handle: FarmHandle,
     pub(crate) told: mpsc::UnboundedSender<Told>,
-    pub(crate) callers: mpsc::Sender<Caller>,
+    pub(crate) doors: Doors,
     pub(crate) wishes: mpsc::UnboundedReceiver<Wish>,
 }
 
@@ -75,18 +79,21 @@ pub(crate) fn start(
     let (rules, limits) = (Rules { assignment: plan.assignment, ..Rules::default() }, plan.limits);
     let (told_sender, told) = mpsc::unbounded_channel();
     let (asks_sender, asks) = mpsc::unbounded_channel();
-    let (callers_sender, calls) = mpsc::channel(CALLERS_MAX);
+    let (workers, calls) = mpsc::channel(CALLERS_MAX);
+    let (envoys_sender, envoys) = mpsc::channel(ENVOYS_MAX);
     let (wishes, wishes_received) = mpsc::unbounded_channel();
-    let inputs = Inputs { told, asks, calls };
+    let inputs = Inputs { told, asks, calls, envoys };
     let starts = Arc::<Starts>::default();
     let noted = Arc::clone(&starts);
     let lease = lessor::Rules { lease_us: plan.lease_us, planted: Planted::NONE };
     let leases = Leases::new(identity.server, lease, requests.clone(), Arc::clone(&meters));
+    let offices = Offices::new(identity.clone(), plan, Arc::clone(&history), Arc::clone(&meters));
     let running = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {
             let (callers, events) = Callers::new(identity.clone());
-            let mut farm = Farm::new(&identity, (rules, limits), leases, callers, wishes, history, meters);
+            let mut farm =
+                Farm::new(&identity, (rules, limits), (leases, offices), callers, wishes, history, meters);
             farm.starts = noted;
             // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
             _ = tokio::spawn(farm.turn(inputs, events)).await;
@@ -96,15 +103,21 @@ pub(crate) fn start(
     Ends {
         handle: FarmHandle { requests, asks: asks_sender, starts },
         told: told_sender,
-        callers: callers_sender,
+        doors: Doors { workers, envoys: envoys_sender, neighbours: servers_of_neighbours(plan) },
         wishes: wishes_received,
     }
+}
+
+fn servers_of_neighbours(plan: &Plan) -> BTreeMap<String, BTreeSet<NodeId>> {
+    let servers = |neighbour: &Neighbour| neighbour.servers.keys().copied().collect();
+    plan.neighbours.iter().map(|neighbour| (neighbour.name.clone(), servers(neighbour))).collect()
 }
 
 struct Inputs {
     told: mpsc::UnboundedReceiver<Told>,
     asks: mpsc::UnboundedReceiver<Ask>,
     calls: mpsc::Receiver<Caller>,
+    envoys: mpsc::Receiver<Envoy>,
 }
 
 /// The loop's state.
@@ -113,6 +126,7 @@ struct Farm {
     origin: u64,
     foreman: Foreman,
     leases: Leases,
+    offices: Offices,
     /// What control was told of them.
     is_guarded: bool,
     /// How much the ledger shall keep when this server leads.
@@ -153,7 +167,7 @@ impl Farm {
     fn new(
         identity: &Identity,
         (rules, limits): (Rules, Limits),
-        leases: Leases,
+        (leases, offices): (Leases, Offices),
         callers: Callers,
         wishes: mpsc::UnboundedSender<Wish>,
         history: Arc<History>,
@@ -164,6 +178,7 @@ impl Farm {
             origin: identity.incarnation,
             foreman: Foreman::new(rules, Ledger::new(Limits::default())),
             leases,
+            offices,
             is_guarded: false,
             limits,
             outbox: Outbox::new(),
@@ -192,7 +207,7 @@ impl Farm {
 
     async fn turn(mut self, mut inputs: Inputs, mut events: mpsc::Receiver<CallerEvent>) {
         loop {
-            let due = self.timers.next().into_iter().chain(self.leases.due()).min();
+            let due = self.timers.next().into_iter().chain(self.leases.due()).chain(self.offices.due()).min();
             let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
                 biased;
@@ -202,6 +217,8 @@ impl Farm {
                 },
                 Some(event) = events.recv() => self.on_caller(event),
                 Some(caller) = inputs.calls.recv() => self.on_call(caller),
+                event = self.offices.event() => self.offices.on_event(event),
+                Some(envoy) = inputs.envoys.recv() => self.offices.on_envoy(envoy),
                 question = self.leases.confirmed() => self.leases.on_confirmed(question),
                 Some(ask) = inputs.asks.recv() => self.on_ask(ask),
                 () = sleep_until(due) => {}
@@ -246,6 +263,9 @@ impl Farm {
             }
         }
         self.leases.on_time(now);
+        if self.offices.on_time(now) {
+            self.look_around();
+        }
     }
 
     fn on_told(&mut self, told: Told) {
@@ -281,6 +301,7 @@ impl Farm {
         let effects = std::mem::take(&mut self.effects);
         self.waiters.on_effects(&effects, self.foreman.ledger());
         self.leases.on_effects(&effects);
+        self.offices.on_effects(&effects, self.foreman.ledger().loans());
         if filed.origin == self.origin {
             self.under_way.remove(&filed.number);
             if let Some((len, reply)) = self.entering.remove(&filed.number) {
@@ -307,6 +328,7 @@ impl Farm {
         let unable = self.unable();
         self.waiters.refuse(unable);
         self.leases.follow(unable);
+        self.offices.follow();
         std::mem::take(&mut self.early).into_iter().for_each(|ask| self.on_ask(ask));
     }
 
@@ -315,6 +337,7 @@ impl Farm {
         self.starts.begin(term, Instant::now().into_std());
         self.step(Input::Command(Command::Lead(term)));
         self.leases.lead(self.foreman.ledger().groups().clone());
+        self.offices.lead(term, self.foreman.ledger().loans());
         if self.foreman.ledger().limits() != self.limits {
             self.proposed.push_back(Entry::Limit(self.limits));
         }
@@ -352,6 +375,7 @@ impl Farm {
                     FromWorker::Farm(Message::Hello(hello)) if hello.name != name => self.on_link_down(from),
                     FromWorker::Farm(message) => self.step(Input::Message { from, message }),
                     FromWorker::Output(number, bytes) => self.on_output(number, bytes),
+                    FromWorker::Loan(word) => self.offices.on_said(name, word),
                 }
             }
         }
@@ -385,6 +409,7 @@ impl Farm {
             Ask::Ended(awaited, reply) => self.waiters.add(awaited, reply, self.foreman.ledger()),
             Ask::Poll(session, poll, reply) => self.leases.on_poll(session, poll, reply),
             Ask::LookAtLeases(look) => look(Ok((&self.foreman, self.leases.lessor()))),
+            Ask::LookAtLoans(look) => look(Ok((&self.foreman, self.offices.office()))),
             Ask::Vacate(reply) => self.leases.vacate(reply),
             Ask::Stay => self.leases.stay(),
         }
@@ -393,11 +418,16 @@ impl Farm {
     /// Makes records of a batch, and gives it a number.
     fn seal(&mut self, draft: Draft) -> u64 {
         self.last_number += 1;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // A clock may be set back; the ledger's time is not.
-        self.last_time_ms = self.last_time_ms.max(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
-        self.records.extend(draft.seal(self.origin, self.last_number, self.last_time_ms));
+        let now_ms = self.now_ms();
+        self.records.extend(draft.seal(self.origin, self.last_number, now_ms));
         self.last_number
+    }
+
+    /// A clock may be set back; the ledger's time is not.
+    fn now_ms(&mut self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.last_time_ms = self.last_time_ms.max(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        self.last_time_ms
     }
 
     fn ask_for_output(&mut self, worker: &str, part: Part, reply: Reply<Option<Bytes>>) {
@@ -439,7 +469,8 @@ impl Farm {
             Output::Cancel(timer) => self.timers.cancel(timer),
             Output::Notify(Notice::Propose(entries)) => self.proposed.extend(entries),
             Output::Notify(Notice::Applied(effects)) => self.effects = effects,
-            Output::Notify(Notice::Arrived(..)) | Output::Ignore(_) => {}
+            Output::Notify(Notice::Arrived(worker, loan)) => self.offices.on_arrived(worker, loan),
+            Output::Ignore(_) => {}
             Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("a foreman keeps nothing on disk"),
         }
     }
@@ -449,6 +480,9 @@ impl Farm {
         // On a full disk nothing more is wanted; it waits here, and the next sign of life of a worker looks again.
         let has_room = !self.meters.disk_stuck.get();
         self.proposed.extend(self.leases.proposed.drain(..));
+        if has_room && self.under_way.len() < UNDER_WAY_MAX {
+            self.proposed.extend(std::mem::take(&mut self.offices.proposed));
+        }
         self.tell_of_guards();
         while has_room && !self.proposed.is_empty() && self.under_way.len() < UNDER_WAY_MAX {
             let entries: Vec<Entry> = self.proposed.drain(..self.proposed.len().min(ENTRIES_MAX)).collect();
@@ -464,6 +498,8 @@ impl Farm {
         for lazy in self.callers.flush() {
             self.on_link_down(lazy);
         }
+        // A worker hears what it has to do before it hears where to go.
+        self.tell_workers_of_loans();
     }
 }
 
@@ -480,6 +516,23 @@ impl Farm {
     }
 }
 
+impl Farm {
+    /// The office wants to know how things are. As long as that is not settled, it is not told.
+    fn look_around(&mut self) {
+        let now_ms = self.now_ms();
+        if let Some(situation) = self.foreman.situation(now_ms) {
+            self.offices.on_situation(situation, self.foreman.ledger().loans());
+        }
+    }
+
+    fn tell_workers_of_loans(&mut self) {
+        for (worker, word) in self.offices.take_told() {
+            let link = self.callers.named(&worker);
+            link.into_iter().for_each(|link| self.callers.say(link, &word));
+        }
+    }
+}
+
 impl Ask {
     fn refuse(self, unable: Unable) {
         match self {
@@ -489,6 +542,7 @@ impl Ask {
             Self::Output(_, _, reply) => answer(reply, Err(unable)),
             Self::Poll(_, _, reply) => answer(reply, Err(unable)),
             Self::LookAtLeases(look) => look(Err(unable)),
+            Self::LookAtLoans(look) => look(Err(unable)),
             Self::Vacate(reply) => answer(reply, Err(unable)),
             Self::LookHere(_) | Self::Stay => {}
         }

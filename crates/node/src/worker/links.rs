@@ -3,33 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use primus_core::NodeId;
-use primus_wire::native::{self, Answer, WorkerHello};
+use primus_wire::native::WorkerHello;
 use primus_wire::work::{Reader, ToWorker};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::ReadHalf;
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
+use crate::dialling::{BACKOFF_MAX, BACKOFF_MIN, REFUSED_TIME, dial};
 use crate::outgoing::{self, Outgoing};
-use crate::sockets::tend;
 
 /// How many words of all servers may wait for the worker.
 const WORDS_MAX: usize = 64;
-const DIAL_TIME: Duration = Duration::from_secs(1);
-const HELLO_TIME: Duration = Duration::from_secs(2);
-/// No answer to a hello is longer.
-const ANSWER_LEN_MAX: u64 = 4096;
-/// A link on which nothing arrives for this long, though something was sent, is dialled anew.
-const UNHEARD_TIME: Duration = Duration::from_secs(1);
-const BACKOFF_MIN: Duration = Duration::from_millis(1);
-const BACKOFF_MAX: Duration = Duration::from_millis(250);
-/// How long whoever was refused waits.
-const REFUSED_TIME: Duration = Duration::from_secs(2);
 
 /// What happens on the links.
 #[derive(Debug)]
@@ -105,7 +94,7 @@ impl Dialler {
     async fn run(self) {
         let mut backoff = BACKOFF_MIN;
         while !self.events.is_closed() {
-            match self.dial().await {
+            match dial(self.address, &self.hello).await {
                 Ok((stream, arrived)) => {
                     backoff = BACKOFF_MIN;
                     self.talk(stream, arrived).await;
@@ -117,35 +106,6 @@ impl Dialler {
                 Err(_) => backoff = (backoff * 2).min(BACKOFF_MAX),
             }
             sleep(backoff).await;
-        }
-    }
-
-    async fn dial(&self) -> io::Result<(TcpStream, BytesMut)> {
-        let mut stream = timeout(DIAL_TIME, TcpStream::connect(self.address)).await??;
-        tend(&stream, UNHEARD_TIME)?;
-        // A dead port in the ephemeral range can connect to itself.
-        if stream.local_addr()? == stream.peer_addr()? {
-            return Err(io::ErrorKind::ConnectionRefused.into());
-        }
-        let mut arrived = BytesMut::new();
-        match timeout(HELLO_TIME, self.greet(&mut stream, &mut arrived)).await?? {
-            Answer::Welcome(_) => Ok((stream, arrived)),
-            Answer::Refused(reason) => Err(io::Error::new(io::ErrorKind::PermissionDenied, reason)),
-        }
-    }
-
-    async fn greet(&self, stream: &mut TcpStream, arrived: &mut BytesMut) -> io::Result<Answer> {
-        let mut buffer = BytesMut::new();
-        native::put(&mut buffer, &self.hello).map_err(io::Error::other)?;
-        stream.write_all(&buffer).await?;
-        let mut stream = stream.take(ANSWER_LEN_MAX);
-        loop {
-            if let Some(answer) = native::take(arrived).map_err(io::Error::other)? {
-                return Ok(answer);
-            }
-            if stream.read_buf(arrived).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
         }
     }
 

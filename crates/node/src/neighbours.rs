@@ -1,0 +1,257 @@
+//! The other farms. The leader of a farm has a link to every server of each neighbour and says there what its office has to say;
+//! only the server that leads over there listens. Answers come on links of their own, because over there it is the same.
+//!
+//! What is said while there is no link is not kept: offices say everything that matters again and again.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+
+use bytes::{Bytes, BytesMut};
+use primus_core::NodeId;
+use primus_core::loan::{Content, Message};
+use primus_server::plan::Neighbour;
+use primus_wire::native::{self, Answer, FarmHello, Hello};
+use primus_wire::work::{self, FARM_WORD_LEN_MAX, Reader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::dialling::{BACKOFF_MAX, BACKOFF_MIN, REFUSED_TIME, dial};
+use crate::links::Identity;
+use crate::outgoing::{self, Outgoing, WRITE_TIME};
+
+/// How many words of all neighbours may wait for the farm.
+const WORDS_MAX: usize = 64;
+
+/// A server of another farm that has introduced itself, is known, and waits for an answer.
+#[derive(Debug)]
+pub(crate) struct Envoy {
+    pub(crate) stream: std::net::TcpStream,
+    /// What it said already.
+    pub(crate) arrived: BytesMut,
+    pub(crate) hello: FarmHello,
+}
+
+/// What happens on the links of other farms.
+#[derive(Debug)]
+pub(crate) enum NeighbourEvent {
+    /// A server of a neighbour can be written to, here.
+    Up(Place, Outgoing),
+    /// It cannot any more.
+    Down(Place),
+    /// A neighbour said something.
+    Word(NodeId, Message),
+    /// A link was refused or closed, and this is why.
+    Refused(String),
+}
+
+/// Which server of which neighbour. Neighbours are numbered in the order of the configuration, from 1.
+pub(crate) type Place = (NodeId, NodeId);
+
+/// All links of other farms, and to them.
+#[derive(Debug)]
+pub(crate) struct Neighbours {
+    identity: Identity,
+    known: Vec<Neighbour>,
+    /// To them, while this server leads.
+    dialled: BTreeMap<Place, Task>,
+    up: BTreeMap<Place, Outgoing>,
+    /// What each was last told of how things are: whoever can be written to from now on hears it at once.
+    beats: BTreeMap<NodeId, Bytes>,
+    /// From them.
+    accepted: BTreeMap<Place, ([u8; 16], Task)>,
+    events: mpsc::Sender<NeighbourEvent>,
+}
+
+/// Ends with whoever has it.
+#[derive(Debug)]
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Neighbours {
+    pub(crate) fn new(identity: Identity, known: Vec<Neighbour>) -> (Self, mpsc::Receiver<NeighbourEvent>) {
+        let (events, received) = mpsc::channel(WORDS_MAX);
+        let (dialled, up, beats, accepted) = <_>::default();
+        (Self { identity, known, dialled, up, beats, accepted, events }, received)
+    }
+
+    /// Who they are, with their numbers.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (NodeId, &Neighbour)> {
+        (1..).map(NodeId).zip(&self.known)
+    }
+
+    /// Where the servers of this farm are.
+    pub(crate) fn servers_of(&self, name: &str) -> BTreeMap<NodeId, SocketAddr> {
+        let found = self.known.iter().find(|neighbour| neighbour.name == name);
+        found.map(|neighbour| neighbour.servers.clone()).unwrap_or_default()
+    }
+
+    /// Starts dialling. Must be called inside a runtime.
+    pub(crate) fn lead(&mut self) {
+        self.follow();
+        let diallers: Vec<Dialler> = self.known().flat_map(|known| self.diallers(known)).collect();
+        for dialler in diallers {
+            let place = dialler.place;
+            self.dialled.insert(place, Task(tokio::spawn(dialler.run()).abort_handle()));
+        }
+    }
+
+    fn diallers(&self, (number, neighbour): (NodeId, &Neighbour)) -> impl Iterator<Item = Dialler> {
+        neighbour.servers.iter().map(move |(server, address)| {
+            let Identity { cluster, server: own, store, .. } = self.identity.clone();
+            let hello = FarmHello::new(cluster, neighbour.name.clone(), own, store);
+            Dialler { place: (number, *server), address: *address, hello, events: self.events.clone() }
+        })
+    }
+
+    /// Whoever does not lead has nothing to say.
+    pub(crate) fn follow(&mut self) {
+        self.dialled.clear();
+        self.up.clear();
+        self.beats.clear();
+    }
+
+    /// A server can be written to. It hears at once how things are.
+    pub(crate) fn opened(&mut self, place: Place, outgoing: Outgoing) {
+        if !self.dialled.contains_key(&place) {
+            return;
+        }
+        self.beats.get(&place.0).into_iter().for_each(|beat| _ = outgoing.send(beat.clone()));
+        self.up.insert(place, outgoing);
+    }
+
+    pub(crate) fn closed(&mut self, place: Place) {
+        self.up.remove(&place);
+    }
+
+    /// Says something to all servers of a neighbour.
+    pub(crate) fn say(&mut self, to: NodeId, message: &Message) {
+        let mut buffer = BytesMut::new();
+        work::put(&mut buffer, message);
+        let bytes = buffer.freeze();
+        // Whoever does not read is dialled again.
+        self.up.retain(|(neighbour, _), outgoing| *neighbour != to || outgoing.send(bytes.clone()));
+        if matches!(message.content, Content::Beat(_)) {
+            self.beats.insert(to, bytes);
+        }
+    }
+
+    /// Answers a server of a neighbour that calls. Must be called inside a runtime.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(crate) fn meet(&mut self, envoy: Envoy) -> Result<(), String> {
+        let Envoy { stream, arrived, hello } = envoy;
+        let FarmHello { farm, server, store, .. } = hello;
+        let number = self.known().find(|(_, neighbour)| neighbour.name == farm).map(|(number, _)| number);
+        let number = number.ok_or_else(|| format!("farm '{farm}' is no neighbour"))?;
+        let stream = TcpStream::from_std(stream).map_err(|error| format!("a link of farm '{farm}': {error}"))?;
+        let place = (number, server);
+        let twin = self.accepted.get(&place).filter(|(known, task)| *known != store && !task.0.is_finished());
+        if twin.is_some() {
+            let reason = format!("farm '{farm}' has two servers {server}: give each farm a name of its own");
+            tokio::spawn(answer(stream, Answer::Refused(reason.clone())));
+            return Err(reason);
+        }
+        let Identity { cluster, server: own, store: disk, incarnation } = self.identity.clone();
+        let welcome = Hello::new(cluster, own, server, disk, incarnation);
+        let listening = listen(stream, welcome, arrived, (number, farm), self.events.clone());
+        // An older link of the same server ends with this.
+        self.accepted.insert(place, (store, Task(tokio::spawn(listening).abort_handle())));
+        Ok(())
+    }
+}
+
+/// Keeps the link to one server of a neighbour.
+struct Dialler {
+    place: Place,
+    address: SocketAddr,
+    hello: FarmHello,
+    events: mpsc::Sender<NeighbourEvent>,
+}
+
+impl Dialler {
+    async fn run(self) {
+        let mut backoff = BACKOFF_MIN;
+        let mut told = String::new();
+        loop {
+            match dial(self.address, &self.hello).await {
+                Ok((stream, _)) => {
+                    backoff = BACKOFF_MIN;
+                    self.talk(stream).await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.tell_refusal(error.to_string(), &mut told).await;
+                    sleep(REFUSED_TIME).await;
+                }
+                Err(_) => {}
+            }
+            sleep(backoff).await;
+            backoff = (backoff * 2).min(BACKOFF_MAX);
+        }
+    }
+
+    /// The same again and again would only fill the history.
+    async fn tell_refusal(&self, reason: String, told: &mut String) {
+        if *told != reason {
+            let event = format!("server {} of farm '{}' refuses: {reason}", self.place.1, self.hello.to);
+            _ = self.events.send(NeighbourEvent::Refused(event)).await;
+            *told = reason;
+        }
+    }
+
+    /// Writes until the link is lost.
+    async fn talk(&self, mut stream: TcpStream) {
+        let (outgoing, leaving) = outgoing::queue();
+        _ = self.events.send(NeighbourEvent::Up(self.place, outgoing)).await;
+        let (mut reading, writing) = stream.split();
+        let mut ignored = [0; 64];
+        tokio::select! {
+            // Nothing comes on this link but its end.
+            _ = reading.read(&mut ignored) => {}
+            () = leaving.write_to(writing, None) => {}
+        }
+        _ = self.events.send(NeighbourEvent::Down(self.place)).await;
+    }
+}
+
+async fn answer(mut stream: TcpStream, answer: Answer) -> Option<TcpStream> {
+    let mut buffer = BytesMut::new();
+    native::put(&mut buffer, &answer).ok()?;
+    timeout(WRITE_TIME, stream.write_all(&buffer)).await.ok()?.ok()?;
+    Some(stream)
+}
+
+/// Hears what a neighbour says until the link is lost. Whoever says what nobody understands is not listened to any longer.
+async fn listen(
+    stream: TcpStream,
+    welcome: Hello,
+    mut arrived: BytesMut,
+    (number, farm): (NodeId, String),
+    events: mpsc::Sender<NeighbourEvent>,
+) {
+    let Some(mut stream) = answer(stream, Answer::Welcome(welcome)).await else { return };
+    let mut reader = Reader::up_to(FARM_WORD_LEN_MAX);
+    loop {
+        match reader.take(&mut arrived) {
+            Ok(Some(message)) => _ = events.send(NeighbourEvent::Word(number, message)).await,
+            Ok(None) => match stream.read_buf(&mut arrived).await {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return,
+            },
+            Err(error) => {
+                let reason = format!("closed a link from farm '{farm}': {error}");
+                _ = events.send(NeighbourEvent::Refused(reason)).await;
+                return;
+            }
+        }
+    }
+}
