@@ -7,6 +7,7 @@ pub(crate) mod farm;
 pub(crate) mod groups;
 pub(crate) mod json;
 pub(crate) mod narration;
+pub(crate) mod neighbours;
 pub(crate) mod ring;
 pub(crate) mod screen;
 pub(crate) mod table;

@@ -51,6 +51,15 @@ impl Page {
         let what = "How often a server began to lead, by reason.";
         self.tally("primus_leader_changes_total", "reason", what, &meters.changes);
         self.tally("primus_hooks_total", "outcome", "How many hooks ended, by how they did.", &meters.hooks);
+        self.tally(
+            "primus_loans_total",
+            "step",
+            "What the leader has seen of loans, by what it was.",
+            &meters.loans,
+        );
+        let (lent, borrowed) = (meters.lent.get() as f64, meters.borrowed.get() as f64);
+        self.gauge("primus_loans_lent", "How many workers are lent, at the leader.", lent);
+        self.gauge("primus_loans_borrowed", "How many workers are borrowed, at the leader.", borrowed);
         self.counter("primus_messages_sent_total", "Messages to peers.", meters.sent.get());
         self.counter("primus_messages_received_total", "Messages from peers.", meters.received.get());
         let one_if = |is_so: bool| f64::from(u8::from(is_so));

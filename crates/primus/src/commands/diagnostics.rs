@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::api::text_of;
 use crate::args::LogFormat;
 use crate::output::failure::{Failure, on_one_line};
+use crate::output::neighbours;
 use crate::output::tasks::plain;
 
 /// How much somebody wants to hear.
@@ -123,8 +124,13 @@ const fn level_of(kind: &Kind) -> Level {
     match kind {
         Kind::LeaderChanged { .. } | Kind::LeaderLost { .. } | Kind::GroupLeaderChanged { .. } => Level::Info,
         Kind::Suspected { .. } | Kind::LinkRefused { .. } => Level::Warn,
+        Kind::NeighbourSilent { .. } | Kind::LoanNotSent { .. } => Level::Warn,
+        Kind::LoanUnknown { .. } | Kind::WorkerUnknown { .. } => Level::Warn,
+        Kind::LoanDead(_) | Kind::Overdue(_) => Level::Warn,
         Kind::HookEnded { code: Some(0), .. } => Level::Debug,
         Kind::HookEnded { .. } => Level::Warn,
+        // The rest is what loans are for.
+        _ => Level::Info,
     }
 }
 
@@ -139,6 +145,7 @@ fn words(kind: &Kind) -> String {
         Kind::Suspected { peer, reason } => format!("suspect {peer} {reason}"),
         Kind::LinkRefused { reason } => format!("link refused: {reason}"),
         Kind::HookEnded { .. } => hook_sentence(&json!(kind)),
+        _ => neighbours::happening(&json!(kind)).unwrap_or_default(),
     }
 }
 
@@ -177,6 +184,13 @@ mod tests {
             facts.as_object().into_iter().flatten().for_each(|(name, value)| event[name] = value.clone());
             assert_eq!(hook_sentence(&event), format!("hook leader_changed {expected}"));
         }
+    }
+
+    #[test]
+    fn what_a_neighbour_does_wrong_is_a_warning_and_the_rest_is_not() {
+        let strange = Kind::WorkerUnknown { farm: "south".to_owned(), worker: "s1@south".to_owned() };
+        assert_eq!((level_of(&strange), level_of(&Kind::Calm)), (Level::Warn, Level::Info));
+        assert_eq!(words(&strange), "s1@south has come from south, which has not lent it");
     }
 
     #[test]

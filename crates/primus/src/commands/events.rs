@@ -14,7 +14,7 @@ use crate::args::{EventsArgs, Format};
 use crate::client::Client;
 use crate::client::http::Response;
 use crate::output::failure::{Failure, on_one_line};
-use crate::output::screen;
+use crate::output::{neighbours, screen};
 use crate::settings::number;
 
 /// A server that lives shows itself more often than this.
@@ -121,7 +121,7 @@ fn sentence(event: &Value) -> String {
         (Some("suspected"), _) => format!("server {} is suspected ({reason})", event["peer"]),
         (Some("link_refused"), _) => format!("a link was refused: {reason}"),
         (Some("hook_ended"), _) => hook_sentence(event),
-        _ => other(event),
+        _ => neighbours::happening(event).unwrap_or_else(|| other(event)),
     }
 }
 
