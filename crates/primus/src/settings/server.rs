@@ -8,6 +8,7 @@ mod file;
 pub(crate) mod groups;
 pub(crate) mod keys;
 pub(crate) mod layers;
+pub(crate) mod neighbours;
 mod rules;
 mod value;
 pub(crate) mod worker;
@@ -66,6 +67,7 @@ impl Configuration {
         worker::derive_beside_server(&mut layers);
         let servers = cluster::servers(&mut layers);
         groups::check(&mut layers, servers.as_ref());
+        neighbours::check(&mut layers, servers.as_ref());
         rules::check(&mut layers, insecure);
         Self { layers, servers }
     }
@@ -114,7 +116,8 @@ impl Configuration {
             servers.iter().map(|(id, places)| (*id, places.address)).collect();
         let worker = WorkerSettings::new(layers, addresses.clone())?;
         let groups = groups::plans(layers, &addresses)?;
-        let plan = Plan { groups, ..Plan::new(NodeId(layers.number("server.id")?), addresses) };
+        let neighbours = neighbours::plans(layers)?;
+        let plan = Plan { groups, neighbours, ..Plan::new(NodeId(layers.number("server.id")?), addresses) };
         let plan = rules::plan(layers, plan)?;
         let command = layers.command("hooks.leader_changed")?.to_vec();
         let hook = Hook { command, timeout: layers.time("hooks.timeout")? };

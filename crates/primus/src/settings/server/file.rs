@@ -9,10 +9,10 @@ use primus_core::NodeId;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use super::groups;
 use super::keys::{self, DOCUMENT_KEYS, DocumentKey, Key};
 use super::layers::{Layers, Origin, unknown};
 use super::value::{Complaint, Kind, Listed, Value, address, command, programs};
+use super::{groups, neighbours};
 use crate::settings::quoted;
 
 /// The document's times are at most a day long, too.
@@ -126,6 +126,7 @@ fn of_kind(key: &Key, value: &DeValue<'_>) -> Result<Value, Complaint> {
         Kind::Programs => return texts(key, value).map(|names| Value::Programs(programs(names.into_iter()))),
         Kind::Command => return command(texts(key, value)?.into_iter().map(str::to_owned).collect()),
         Kind::Groups => return groups::of_toml(value).map(Value::Groups),
+        Kind::Neighbours => return neighbours::of_toml(value).map(Value::Neighbours),
         _ => value.is_str(),
     };
     if is_right {
@@ -144,7 +145,7 @@ fn texts<'a>(key: &Key, value: &'a DeValue<'_>) -> Result<Vec<&'a str>, Complain
     texts.ok_or_else(|| wrong("holds something that is no text"))
 }
 
-fn servers(value: &DeValue<'_>) -> Result<Vec<Listed>, Complaint> {
+pub(super) fn servers(value: &DeValue<'_>) -> Result<Vec<Listed>, Complaint> {
     let wrong = |what: &str| (what.to_owned(), format!("write it like {}", Kind::Servers.example()));
     let list = value.as_array().ok_or_else(|| wrong(&format!("is {}", kind_of(value))))?;
     let tables = list.iter().map(|server| server.get_ref().as_table());

@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::file;
 use super::groups::GroupEntry;
 use super::keys::{self, Fallback, KEYS, Key};
+use super::neighbours::NeighbourEntry;
 use super::value::{Complaint, Listed, Value};
 use crate::output::failure::Mistake;
 use crate::settings::quoted;
@@ -225,6 +226,10 @@ impl Layers {
 
     pub(super) fn groups(&self, name: &str) -> Option<&[GroupEntry]> {
         if let Some(Value::Groups(groups)) = self.value(name) { Some(groups) } else { None }
+    }
+
+    pub(super) fn neighbours(&self, name: &str) -> Option<&[NeighbourEntry]> {
+        if let Some(Value::Neighbours(neighbours)) = self.value(name) { Some(neighbours) } else { None }
     }
 
     pub(super) fn servers(&self, name: &str) -> Option<&[Listed]> {

@@ -10,6 +10,7 @@ use primus_core::handover;
 use primus_core::lease::LEASE_MIN_US;
 use primus_core::ledger::Limits;
 use primus_core::load::{BadWeights, Score, Weights};
+use primus_core::loan::office;
 use primus_core::machine::Delay;
 use primus_core::rank::RankBy;
 use primus_server::Plan;
@@ -73,7 +74,28 @@ pub(super) fn plan(layers: &Layers, plan: Plan) -> Option<Plan> {
             age_ms: us("farm.results_age")? / 1000,
             waiting: layers.number("farm.queue_max")?,
         },
+        lending: lending(layers)?,
         ..plan
+    })
+}
+
+/// When a farm asks for workers, and when it lends them.
+fn lending(layers: &Layers) -> Option<office::Rules> {
+    let ms = |name| layers.time(name).map(|time| us(time) / 1000);
+    let count = |name| layers.number(name).and_then(|number| u32::try_from(number).ok());
+    Some(office::Rules {
+        saturated_at: layers.number("lending.saturated_at")?,
+        saturated_ms: ms("lending.saturated_for")?,
+        calm_below: layers.number("lending.calm_below")?,
+        calm_ms: ms("lending.calm_for")?,
+        tasks_per_worker: layers.number("lending.tasks_per_worker")?,
+        loan_ms: ms("lending.loan")?,
+        recall_ms: ms("lending.recall")?,
+        stay_ms: ms("lending.stay")?,
+        reserve: count("lending.reserve")?,
+        lent_max: count("lending.lent_max")?,
+        order: if layers.text("lending.order")? == "idle" { office::Order::Idle } else { office::Order::Listed },
+        ..office::Rules::default()
     })
 }
 
@@ -124,6 +146,7 @@ pub(super) fn check(layers: &mut Layers, insecure: bool) {
         layers.complain_about("election.rank", message, "leave election.rank out, or choose bully");
     }
     check_weights(layers);
+    check_marks(layers);
     let least = Duration::from_micros(LEASE_MIN_US);
     if let Some(lease) = layers.time("guard.lease").filter(|lease| *lease < least) {
         let message =
@@ -137,6 +160,18 @@ pub(super) fn check(layers: &mut Layers, insecure: bool) {
             let hint = "listen on 127.0.0.1, or add --insecure if you trust the network";
             layers.complain_about(name, message, hint);
         }
+    }
+}
+
+/// A farm that were saturated and calm at once would ask for workers and send them home without end.
+fn check_marks(layers: &mut Layers) {
+    let [calm, saturated] = ["lending.calm_below", "lending.saturated_at"];
+    let (Some(low), Some(high)) = (layers.number(calm), layers.number(saturated)) else { return };
+    if low > high {
+        let name = if layers.is_written(calm) { calm } else { saturated };
+        let message =
+            format!("{calm} is {low}, but {saturated} is {high}: a farm could be saturated and calm at once");
+        layers.complain_about(name, message, format!("make {calm} at most {saturated}"));
     }
 }
 

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use primus_core::election::Algorithm;
 use primus_core::ledger::Limits;
+use primus_core::loan::office;
 use primus_core::rank::RankBy;
 use primus_server::groups::GroupPlan;
+use primus_server::plan::Neighbour;
 
 use super::layers::Override;
 use super::*;
@@ -260,6 +262,133 @@ fn every_mistake_in_a_group_says_what_to_do() {
     }
     let found = mistakes(&format!("{NATIVE}[groups]\nname = \"a\""));
     assert_eq!(found, "14: groups is a table; write [[groups]] above each group\n");
+}
+
+const NEIGHBOURS: &str = r#"
+[[neighbours]]
+name = "south"
+servers = [
+    { id = 1, address = "127.0.0.1:7560", api = "127.0.0.1:7561" },
+    { id = 2, address = "127.0.0.1:7570" },
+]
+
+[[neighbours]]
+name = "west"
+servers = [{ id = 1, address = "127.0.0.1:7660" }]
+"#;
+
+#[test]
+fn neighbours_are_configured_one_by_one_and_asked_in_that_order() {
+    let plan = settled(&format!("{NATIVE}{NEIGHBOURS}")).plan;
+    let facts = |neighbour: &Neighbour| (neighbour.name.clone(), neighbour.servers.len());
+    let found: Vec<_> = plan.neighbours.iter().map(facts).collect();
+    assert_eq!(found, [("south".to_owned(), 2), ("west".to_owned(), 1)]);
+    assert_eq!(plan.neighbours[0].servers[&NodeId(2)].to_string(), "127.0.0.1:7570");
+    let variable = [("PRIMUS_NEIGHBOURS", "east=1@127.0.0.1:7760+3@127.0.0.1:7770")];
+    let plan = configured(&format!("{NATIVE}{NEIGHBOURS}"), &variable, &[]).settle().unwrap().plan;
+    assert_eq!(plan.neighbours.iter().map(facts).collect::<Vec<_>>(), [("east".to_owned(), 2)]);
+}
+
+#[test]
+fn every_mistake_in_a_neighbour_says_what_to_do() {
+    let one = "servers = [{ id = 1, address = \"127.0.0.1:9\" }]";
+    for (lines, expected) in [
+        (one.to_owned(), "holds a farm without a name; write name = \"south\", for example"),
+        (format!("name = 7\n{one}"), "holds a farm whose name is a number; write it as a text in quotes"),
+        (
+            format!("name = \"w@s\"\n{one}"),
+            "holds a farm whose name is 'w@s'; use up to 40 letters, digits, - and _, ",
+        ),
+        (format!("name = \"s\"\nsevers = 1\n{one}"), "holds a farm with 'severs'; did you mean servers?"),
+        (
+            format!("name = \"s\"\ncolour = \"red\"\n{one}"),
+            "holds a farm with 'colour'; the nearest is name; a neighbour has name and servers",
+        ),
+        ("name = \"s\"".to_owned(), "holds 's', which has no servers; list all of them, as that farm itself does"),
+        ("name = \"s\"\nservers = []".to_owned(), "holds 's', which has no servers; "),
+        ("name = \"s\"\nservers = 1".to_owned(), "holds 's', whose list of servers is a number; "),
+        (
+            "name = \"s\"\nservers = [{ id = 1 }]".to_owned(),
+            "holds 's', whose list of servers holds server 1 without an address; say where it listens",
+        ),
+        (
+            "name = \"s\"\nservers = [{ id = 1, address = \"[::1]:1\" }, { id = 1, address = \"[::1]:2\" }]"
+                .to_owned(),
+            "holds 's', which has two servers with the id 1; give each its own",
+        ),
+        (
+            "name = \"s\"\nservers = [{ id = 1, address = \"[::1]:1\" }, { id = 2, address = \"[::1]:1\" }]"
+                .to_owned(),
+            "names [::1]:1 twice; say of each server once where it is",
+        ),
+        (
+            format!("name = \"north\"\n{one}"),
+            "holds 'north', which is this farm itself; name other farms only, or mend",
+        ),
+        (
+            format!("name = \"s\"\n{}", one.replace(":9", ":7460")),
+            "holds 's', with 127.0.0.1:7460, where a server of this farm listens; say where that farm's own servers are",
+        ),
+        (
+            format!("name = \"s\"\n{one}\n[[neighbours]]\nname = \"s\"\n{}", one.replace(":9", ":8")),
+            "holds two farms called 's'; give each its own name",
+        ),
+        (
+            format!("name = \"s\"\n{one}\n[[neighbours]]\nname = \"t\"\n{one}"),
+            "names 127.0.0.1:9 twice; say of each server once where it is",
+        ),
+    ] {
+        let found = mistakes(&format!("{NATIVE}[[neighbours]]\n{lines}"));
+        assert!(
+            found.starts_with(&format!("14: neighbours {expected}")),
+            "{lines}\n  gives {found}  not {expected}"
+        );
+        assert_eq!(found.lines().count(), 1, "{lines}\n  gives {found}");
+    }
+    let found = mistakes(&format!("{NATIVE}[neighbours]\nname = \"a\""));
+    assert_eq!(found, "14: neighbours is a table; write [[neighbours]] above each of them\n");
+    let many: String = (1..=65)
+        .map(|n| format!("[[neighbours]]\nname = \"f{n}\"\n{}\n", one.replace(":9", &format!(":{n}"))))
+        .collect();
+    assert_eq!(mistakes(&format!("{NATIVE}{many}")), "14: neighbours holds 65 farms; leave it at 64\n");
+}
+
+#[test]
+fn when_a_farm_borrows_and_lends_is_configured() {
+    let lending = "[lending]\nsaturated_at = 5\nsaturated_for = \"100ms\"\ncalm_below = 2\ncalm_for = \"300ms\"\n\
+                   tasks_per_worker = 4\nloan = \"5s\"\nrecall = \"2s\"\nstay = \"1500ms\"\nreserve = 1\nlent_max = 7\norder = \"idle\"";
+    let expected = office::Rules {
+        saturated_at: 5,
+        saturated_ms: 100,
+        calm_below: 2,
+        calm_ms: 300,
+        tasks_per_worker: 4,
+        loan_ms: 5000,
+        recall_ms: 2000,
+        stay_ms: 1500,
+        reserve: 1,
+        lent_max: 7,
+        order: office::Order::Idle,
+        ..office::Rules::default()
+    };
+    assert_eq!(settled(&format!("{NATIVE}{lending}")).plan.lending, expected);
+    let variable = [("PRIMUS_LENDING_LENT_MAX", "0")];
+    assert_eq!(configured(NATIVE, &variable, &[]).settle().unwrap().plan.lending.lent_max, 0);
+    let found = mistakes(&format!("{NATIVE}[lending]\ncalm_below = 11"));
+    assert_eq!(
+        found,
+        "15: lending.calm_below is 11, but lending.saturated_at is 10: a farm could be saturated and calm at once; \
+         make lending.calm_below at most lending.saturated_at\n"
+    );
+}
+
+#[test]
+fn a_worker_whose_name_could_be_another_farms_is_refused() {
+    let found = mistakes(&format!("{NATIVE}[worker]\nname = \"w1@south\"\nslots = 1"));
+    assert_eq!(
+        found,
+        "15: worker.name is 'w1@south'; use up to 40 letters, digits, - and _, a letter or digit first\n"
+    );
 }
 
 /// What is wrong, with a file that is otherwise fine.

@@ -9,6 +9,7 @@ use primus_node::load::Source;
 use serde_json::{Value as Json, json};
 
 use super::groups::{self, GroupEntry};
+use super::neighbours::{self, NeighbourEntry};
 use crate::settings::names::check_name;
 use crate::settings::{length, quoted};
 
@@ -39,6 +40,8 @@ pub(crate) enum Kind {
     Command,
     /// A list of groups that elect a leader each.
     Groups,
+    /// A list of farms, with their servers.
+    Neighbours,
 }
 
 /// A value that is right by itself.
@@ -55,6 +58,7 @@ pub(crate) enum Value {
     Programs(Vec<String>),
     Command(Vec<String>),
     Groups(Vec<GroupEntry>),
+    Neighbours(Vec<NeighbourEntry>),
 }
 
 /// A server in a list.
@@ -92,6 +96,7 @@ impl Kind {
             Self::Command if text.trim().is_empty() => Ok(Value::Command(Vec::new())),
             Self::Command => command(text.split_whitespace().map(str::to_owned).collect()),
             Self::Groups => groups::of_text(text).map(Value::Groups),
+            Self::Neighbours => neighbours::of_text(text).map(Value::Neighbours),
         }
     }
 
@@ -111,6 +116,7 @@ impl Kind {
             Self::Programs => "PROGRAM,…",
             Self::Command => "COMMAND",
             Self::Groups => "NAME=ALGORITHM:RANK@ID+ID,…",
+            Self::Neighbours => "NAME=ID@ADDRESS+ID@ADDRESS,…",
         }
     }
 
@@ -131,6 +137,7 @@ impl Kind {
             Self::Programs => "write programs as they are submitted, or * for all".to_owned(),
             Self::Command => "give a program, by name or path, and then its arguments one by one".to_owned(),
             Self::Groups => "write it like router=bully:address,bd=ring@1+3".to_owned(),
+            Self::Neighbours => "write it like south=1@127.0.0.1:7560+2@127.0.0.1:7570".to_owned(),
         }
     }
 
@@ -143,6 +150,9 @@ impl Kind {
             Self::Programs => return "[\"make\", \"/usr/bin/env\"]".to_owned(),
             Self::Command => return "[\"/usr/local/bin/notify\", \"--all\"]".to_owned(),
             Self::Groups => return "[{ name = \"router\", algorithm = \"bully\", rank = \"address\" }]".to_owned(),
+            Self::Neighbours => {
+                return "[{ name = \"south\", servers = [{ id = 1, address = \"127.0.0.1:7560\" }] }]".to_owned();
+            }
             Self::Choice(words) => words[0],
             Self::Time => "25ms",
             Self::Address => "127.0.0.1:7460",
@@ -203,7 +213,7 @@ fn servers(text: &str) -> Result<Vec<Listed>, Complaint> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(listed).collect()
 }
 
-fn listed(text: &str) -> Result<Listed, Complaint> {
+pub(super) fn listed(text: &str) -> Result<Listed, Complaint> {
     let wrong = || (format!("holds {}", quoted(text)), Kind::Servers.rule());
     let (id, places) = text.split_once('@').ok_or_else(wrong)?;
     let id = id.parse().ok().filter(|id| *id > 0).ok_or_else(wrong)?;
@@ -221,6 +231,7 @@ impl Value {
             Self::Servers(servers) => servers.iter().map(Listed::json).collect(),
             Self::Programs(words) | Self::Command(words) => json!(words),
             Self::Groups(groups) => groups.iter().map(GroupEntry::json).collect(),
+            Self::Neighbours(neighbours) => neighbours.iter().map(NeighbourEntry::json).collect(),
             _ => Json::from(self.to_string()),
         }
     }
@@ -241,19 +252,18 @@ impl fmt::Display for Value {
             Self::Time(time) => f.write_str(&time_text(*time)),
             Self::Address(address) => address.fmt(f),
             Self::Source(source) => source.fmt(f),
-            Self::Servers(servers) => {
-                let texts: Vec<String> = servers.iter().map(ToString::to_string).collect();
-                f.write_str(&texts.join(","))
-            }
+            Self::Servers(servers) => f.write_str(&joined(servers)),
             Self::Size(bytes) => f.write_str(&size_text(*bytes)),
             Self::Programs(programs) => f.write_str(&programs.join(",")),
             Self::Command(words) => f.write_str(&words.join(" ")),
-            Self::Groups(groups) => {
-                let texts: Vec<String> = groups.iter().map(ToString::to_string).collect();
-                f.write_str(&texts.join(","))
-            }
+            Self::Groups(groups) => f.write_str(&joined(groups)),
+            Self::Neighbours(neighbours) => f.write_str(&joined(neighbours)),
         }
     }
+}
+
+fn joined(parts: &[impl ToString]) -> String {
+    parts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 impl fmt::Display for Listed {
@@ -333,6 +343,20 @@ mod tests {
             (Kind::Groups, "a b", None),
             (Kind::Groups, "a@0", None),
             (Kind::Groups, "a@", None),
+            (Kind::Neighbours, "", Some("")),
+            (
+                Kind::Neighbours,
+                "south=1@[::1]:1 + 2@[::1]:2, w=1@[::1]:3",
+                Some("south=1@[::1]:1+2@[::1]:2,w=1@[::1]:3"),
+            ),
+            (Kind::Neighbours, "south=1@[::1]:1/[::1]:2", Some("south=1@[::1]:1")),
+            (Kind::Neighbours, "south", None),
+            (Kind::Neighbours, "south=", None),
+            (Kind::Neighbours, "south=[::1]:1", None),
+            (Kind::Neighbours, "so@uth=1@[::1]:1", None),
+            (Kind::Neighbours, "s=1@[::1]:1,s=1@[::1]:2", None),
+            (Kind::Neighbours, "s=1@[::1]:1+1@[::1]:2", None),
+            (Kind::Neighbours, "s=1@[::1]:1,w=1@[::1]:1", None),
         ] {
             assert_eq!(kind.read(text).ok().map(|value| value.to_string()).as_deref(), expected, "{kind:?} {text}");
         }
