@@ -417,6 +417,14 @@ impl Office {
     }
 }
 
+impl Neighbour {
+    /// Has it said that it has, or had, borrowed this one?
+    #[must_use]
+    pub fn has_had(&self, loan: LoanId) -> bool {
+        self.arrived.contains(&loan)
+    }
+}
+
 impl Desk {
     fn new(term: u64, loans: Loans, neighbours: usize) -> Self {
         let numbers = (1..=neighbours as u64).map(NodeId);
