@@ -10,6 +10,8 @@ mod facts;
 mod groups;
 mod import;
 mod jobs;
+mod loan_facts;
+mod loans;
 mod metrics;
 mod output;
 mod proxy;

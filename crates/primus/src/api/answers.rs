@@ -162,6 +162,10 @@ impl Problem {
         Self { status: StatusCode::FORBIDDEN, code: "not_allowed", message: message.into(), hint }
     }
 
+    pub(crate) fn not_now(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::CONFLICT, code, message: message.into(), hint }
+    }
+
     pub(crate) fn full(message: impl Into<String>, hint: &'static str) -> Self {
         Self { status: StatusCode::TOO_MANY_REQUESTS, code: "queue_full", message: message.into(), hint }
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use primus_core::farm::foreman::{Foreman, Standing};
-use primus_core::ledger::{Attempt, Counts, Job, JobId, Outcome, State, Tail, TaskId, Verdict, Work};
+use primus_core::ledger::loans::home_of;
+use primus_core::ledger::{Attempt, Counts, Job, JobId, Loans, Outcome, State, Tail, TaskId, Verdict, Work};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -301,6 +302,7 @@ fn explanation(foreman: &Foreman, id: TaskId) -> Option<(&'static str, String)> 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct WorkerFacts {
     name: String,
+    /// Whose it is, and whom it works for.
     home: String,
     farm: String,
     slots: u32,
@@ -316,17 +318,17 @@ pub(crate) struct WorkerFacts {
 pub(super) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
     let running: std::collections::BTreeMap<&str, u64> = foreman.crews().collect();
     let mut all: std::collections::BTreeMap<String, WorkerFacts> = std::collections::BTreeMap::new();
-    let facts = |name: &str, slots: u32| WorkerFacts {
-        name: name.to_owned(),
-        home: farm.to_owned(),
-        farm: farm.to_owned(),
-        slots,
-        running: None,
-        alive: false,
-        registered: false,
-        draining: false,
-        score: None,
+    let loans = foreman.ledger().loans();
+    let facts = |name: &str, slots: u32| {
+        let (home, farm) = allegiance(loans, name, farm);
+        let (running, score) = (None, None);
+        let (alive, registered, draining) = (false, false, false);
+        WorkerFacts { name: name.to_owned(), home, farm, slots, running, alive, registered, draining, score }
     };
+    // One that is lent is still one of ours, also if nobody sees it at the moment.
+    for lent in loans.lent().values() {
+        all.insert(lent.worker.clone(), facts(&lent.worker, lent.slots.into()));
+    }
     for (name, registration) in foreman.ledger().workers() {
         let draining = registration.is_draining;
         let known = WorkerFacts { registered: true, draining, ..facts(name, registration.slots.into()) };
@@ -339,4 +341,13 @@ pub(super) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
         entry.score = Some(f64::from(score.hundredths()) / 100.0);
     }
     all.into_values().collect()
+}
+
+/// Whose worker this is, and which farm it works for, as agreed on.
+fn allegiance(loans: &Loans, name: &str, farm: &str) -> (String, String) {
+    let home = home_of(name).map_or(farm, |(_, home)| home);
+    let lent = loans.loan_of(name).and_then(|loan| loans.lent().get(&loan));
+    let is_ours = home == farm || loans.borrowed().contains_key(name);
+    let works_for = lent.map_or(if is_ours { farm } else { home }, |lent| lent.to.as_str());
+    (home.to_owned(), works_for.to_owned())
 }

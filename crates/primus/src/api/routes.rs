@@ -20,6 +20,7 @@ use primus_core::NodeId;
 use primus_core::election::Algorithm;
 use primus_core::farm::foreman::Foreman;
 use primus_core::load::Score;
+use primus_core::loan::office::Rules as Lending;
 use primus_core::rank::RankBy;
 use primus_node::cuts::Cuts;
 use primus_node::events::Event;
@@ -34,7 +35,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answers::{Crew, LeaderAnswer, Problem, StatusAnswer, in_one_body};
 use super::proxy::{ANSWER_TIME, HERE, NOT_TAKEN, PASSED_ON, Proxy};
-use super::{bodies, explain, facts, groups, import, jobs, metrics, output, sessions, tasks, workers};
+use super::{bodies, explain, facts, groups, import, jobs, loans, metrics, output, sessions, tasks, workers};
 
 /// The longest value, and the longest key.
 pub(super) const VALUE_LEN_MAX: usize = 256 * 1024;
@@ -65,6 +66,8 @@ pub(crate) struct Context {
     pub(crate) queue_max: u64,
     /// How long a lease lasts that this server grants.
     pub(crate) lease_us: u64,
+    /// When this farm borrows and lends.
+    pub(crate) lending: Lending,
     /// May links be cut and loads be overridden?
     pub(crate) has_chaos: bool,
 }
@@ -104,7 +107,7 @@ impl Context {
             .with_state(self)
     }
 
-    /// What only the leader can answer, because it is about tasks.
+    /// What only the leader can answer, because it is about tasks and those who run them.
     fn task_routes(self) -> Router<Self> {
         Router::new()
             .route("/v1/jobs", get(jobs::list).post(jobs::submit))
@@ -122,6 +125,12 @@ impl Context {
             .route("/v1/sessions/{id}", post(sessions::ask))
             .route("/v1/workers", get(workers::list))
             .route("/v1/workers/{name}/drain", post(workers::drain))
+            .route("/v1/farms", get(loans::neighbourhood))
+            .route("/v1/loans", get(loans::list).post(loans::lend))
+            .route("/v1/loans/recall", post(loans::recall_some))
+            .route("/v1/loans/{id}", get(loans::one))
+            .route("/v1/loans/{id}/explain", get(loans::explain))
+            .route("/v1/loans/{id}/recall", post(loans::recall_one))
             .layer(from_fn_with_state(self, at_the_leader))
     }
 

@@ -149,6 +149,7 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
         algorithm: settings.plan.algorithm,
         rank: settings.plan.rank,
         lease_us: settings.plan.lease_us,
+        lending: settings.plan.lending,
         queue_max: settings.plan.limits.waiting,
         has_chaos: settings.chaos,
     };

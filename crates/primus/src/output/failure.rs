@@ -154,8 +154,8 @@ impl Failure {
         let exit = match (status, code.as_str()) {
             (400 | 413, _) => 2,
             (403, _) => 5,
-            // Too much is queued.
-            (429, _) => 4,
+            // Too much is queued, or it does not fit to how things are at the moment.
+            (409 | 429, _) => 4,
             // Whoever repeats this blindly may do it twice, so it must not look like "not now".
             (503, "unknown_outcome" | "not_transferred" | "dead") => 1,
             (503, _) => 4,

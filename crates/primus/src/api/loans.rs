@@ -1,0 +1,293 @@
+//! `/v1/farms` and `/v1/loans`: the farm and its neighbours, which workers are away from home, and what an operator changes
+//! about that.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::Request;
+use primus_core::farm::foreman::Foreman;
+use primus_core::ledger::loans::LOANS_MAX;
+use primus_core::ledger::{Effect, Entry, Lend, LoanId, Loans, Why};
+use primus_core::loan::Office;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::answers::Problem;
+use super::bodies;
+use super::loan_facts::{LoanFacts, farms, loans};
+use super::routes::Context;
+
+const ORDER_LEN_MAX: usize = 1024;
+/// For how long an operator lends at most.
+const LOAN_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+const SEE_FARMS: &str = "primus farms lists the neighbours";
+
+/// This farm and its neighbours.
+pub(super) async fn neighbourhood(State(context): State<Context>) -> Result<Json<Value>, Problem> {
+    let farm = context.farm.clone();
+    let look = move |foreman: &Foreman, office: &Office| {
+        farms(&farm, foreman.ledger(), foreman.situation(now_ms()).as_ref(), office)
+    };
+    let items = context.handle.farm.look_at_loans(look).await?;
+    Ok(Json(json!({ "items": items, "next": null })))
+}
+
+/// All loans.
+pub(super) async fn list(State(context): State<Context>) -> Result<Json<Value>, Problem> {
+    let items = all(&context).await?;
+    Ok(Json(json!({ "items": items, "next": null })))
+}
+
+/// One of them.
+pub(super) async fn one(
+    State(context): State<Context>,
+    Path(id): Path<String>,
+) -> Result<Json<LoanFacts>, Problem> {
+    find(&context, &id).await.map(Json)
+}
+
+/// One of them, in words.
+pub(super) async fn explain(
+    State(context): State<Context>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let facts = find(&context, &id).await?;
+    let explanation = facts.explanation(now_ms(), context.lending.recall_ms);
+    Ok(Json(json!({ "loan": facts, "explanation": explanation })))
+}
+
+async fn all(context: &Context) -> Result<Vec<LoanFacts>, Problem> {
+    let farm = context.farm.clone();
+    let look = move |foreman: &Foreman, office: &Office| loans(&farm, foreman.ledger(), office);
+    Ok(context.handle.farm.look_at_loans(look).await?)
+}
+
+async fn find(context: &Context, id: &str) -> Result<LoanFacts, Problem> {
+    let name = Name::parse(id, &context.farm)?.to_string();
+    let found = all(context).await?.into_iter().find(|facts| facts.id == name);
+    found
+        .ok_or_else(|| Problem::not_found(format!("there is no loan {name}"), "primus loans lists those that last"))
+}
+
+/// What a loan is called: an own one, or another lender's.
+#[derive(Debug, PartialEq, Eq)]
+enum Name<'a> {
+    Own(LoanId),
+    Of(LoanId, &'a str),
+}
+
+impl<'a> Name<'a> {
+    fn parse(text: &'a str, farm: &str) -> Result<Self, Problem> {
+        let (number, lender) = text.split_once('@').map_or((text, None), |(number, lender)| (number, Some(lender)));
+        let loan = number.parse().ok().filter(|number| *number > 0).map(LoanId);
+        let lender = lender.filter(|lender| *lender != farm);
+        let wrong = || Problem::usage(format!("'{text}' is no loan"), "a loan is 3, or 3@south if south lends it");
+        let loan = loan.filter(|_| lender.is_none_or(|lender| !lender.is_empty())).ok_or_else(wrong)?;
+        Ok(lender.map_or(Self::Own(loan), |lender| Self::Of(loan, lender)))
+    }
+}
+
+impl std::fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Own(loan) => loan.fmt(f),
+            Self::Of(loan, lender) => write!(f, "{loan}@{lender}"),
+        }
+    }
+}
+
+/// An operator lends workers.
+#[derive(Deserialize)]
+struct LendOrder {
+    to: String,
+    count: u32,
+    for_ms: Option<u64>,
+}
+
+/// Lends idle workers to a neighbour: as many as were asked for, or all that are idle.
+pub(super) async fn lend(State(context): State<Context>, request: Request<Body>) -> Result<Json<Value>, Problem> {
+    let order: LendOrder = order(request, "send {\"to\":\"south\",\"count\":2}").await?;
+    let for_ms = order.for_ms.unwrap_or(context.lending.loan_ms);
+    order.check(for_ms)?;
+    let (to, asked, lent_max) = (order.to.clone(), order.count, context.lending.lent_max);
+    let look = move |foreman: &Foreman, office: &Office| order.choose(foreman, office, lent_max);
+    let workers = context.handle.farm.look_at_loans(look).await??;
+    let lend = |worker| Entry::Lend(Lend { worker, to: to.clone(), for_ms, why: Why::Operator });
+    let effects = context.handle.farm.enter(workers.into_iter().map(lend).collect()).await?;
+    let items = of_effects(&context, &effects).await?;
+    // Another leader, or another order, may have been faster.
+    if items.is_empty() {
+        Err(none_idle())
+    } else {
+        Ok(Json(json!({ "asked": asked, "items": items, "next": null })))
+    }
+}
+
+impl LendOrder {
+    fn check(&self, for_ms: u64) -> Result<(), Problem> {
+        if !(1..=LOANS_MAX).contains(&(self.count as usize)) {
+            return Err(Problem::usage(format!("{} workers cannot be lent", self.count), "lend 1 to 1024"));
+        }
+        if for_ms == 0 || Duration::from_millis(for_ms) > LOAN_TIME_MAX {
+            return Err(Problem::usage("nobody is lent for so long", "lend for 1ms to 24h"));
+        }
+        Ok(())
+    }
+
+    /// Which workers go. What an operator wants outweighs the reserve, but not the most that may be lent.
+    fn choose(&self, foreman: &Foreman, office: &Office, lent_max: u32) -> Result<Vec<String>, Problem> {
+        let Some((_, heard)) = office.neighbours().find(|(name, _)| *name == self.to) else {
+            return Err(no_neighbour(&self.to));
+        };
+        if heard.is_none() {
+            let message = format!("{} has not been heard lately, so nobody is sent there", self.to);
+            return Err(Problem::not_now("not_heard", message, "primus farms says who is heard"));
+        }
+        let room = (lent_max as usize).saturating_sub(foreman.ledger().loans().lent().len());
+        if room == 0 {
+            let message = format!("{lent_max} workers are lent, and no more may be");
+            return Err(Problem::not_now("all_lent", message, "recall some, or raise lending.lent_max"));
+        }
+        let idle = foreman.situation(now_ms()).map(|situation| situation.idle).unwrap_or_default();
+        let chosen: Vec<String> =
+            idle.into_iter().map(|(worker, _)| worker).take(room.min(self.count as usize)).collect();
+        if chosen.is_empty() { Err(none_idle()) } else { Ok(chosen) }
+    }
+}
+
+/// Which loans are to end.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Recalled {
+    Loan(u64),
+    Worker(String),
+    Farm(String),
+    All(bool),
+}
+
+/// Calls a worker home.
+pub(super) async fn recall_one(
+    State(context): State<Context>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    match Name::parse(&id, &context.farm)? {
+        Name::Own(LoanId(loan)) => recall(&context, Recalled::Loan(loan)).await,
+        Name::Of(_, lender) => {
+            let message = format!("only {lender} can recall loan {id}: the worker is its own");
+            Err(Problem::usage(message, "ask there, with --farm or --api; it calls the loan by its number alone"))
+        }
+    }
+}
+
+/// Calls the worker of this name home, all that are with one farm, or all.
+pub(super) async fn recall_some(
+    State(context): State<Context>,
+    request: Request<Body>,
+) -> Result<Json<Value>, Problem> {
+    let which: Recalled =
+        order(request, "send {\"worker\":\"w1\"}, {\"farm\":\"south\"} or {\"all\":true}").await?;
+    recall(&context, which).await
+}
+
+/// Whoever is called home twice comes home once.
+async fn recall(context: &Context, which: Recalled) -> Result<Json<Value>, Problem> {
+    let look = move |foreman: &Foreman, office: &Office| which.find(foreman.ledger().loans(), office);
+    let found = context.handle.farm.look_at_loans(look).await??;
+    if !found.is_empty() {
+        context.handle.farm.enter(found.iter().map(|loan| Entry::Recall(*loan)).collect()).await?;
+    }
+    let names: BTreeSet<String> = found.iter().map(ToString::to_string).collect();
+    let mut items = all(context).await?;
+    items.retain(|facts| names.contains(&facts.id));
+    Ok(Json(json!({ "recalled": found.len(), "items": items, "next": null })))
+}
+
+impl Recalled {
+    fn find(&self, loans: &Loans, office: &Office) -> Result<Vec<LoanId>, Problem> {
+        const SEE_LOANS: &str = "primus loans lists those that last";
+        match self {
+            Self::Loan(loan) if loans.lent().contains_key(&LoanId(*loan)) => Ok(vec![LoanId(*loan)]),
+            Self::Loan(loan) => Err(Problem::not_found(format!("there is no loan {loan}"), SEE_LOANS)),
+            Self::Worker(worker) => {
+                let message = || format!("no worker '{worker}' is lent");
+                Ok(vec![loans.loan_of(worker).ok_or_else(|| Problem::not_found(message(), SEE_LOANS))?])
+            }
+            Self::Farm(farm) => {
+                let lent: Vec<LoanId> =
+                    loans.lent().iter().filter(|(_, lent)| lent.to == *farm).map(|(loan, _)| *loan).collect();
+                // One that is a neighbour no more may still have some.
+                if lent.is_empty() && office.number_of(farm).is_none() { Err(no_neighbour(farm)) } else { Ok(lent) }
+            }
+            Self::All(true) => Ok(loans.lent().keys().copied().collect()),
+            Self::All(false) => Err(Problem::usage("this recalls nobody", "send {\"all\":true}")),
+        }
+    }
+}
+
+/// The loans that have just begun.
+async fn of_effects(context: &Context, effects: &[Effect]) -> Result<Vec<LoanFacts>, Problem> {
+    let begun = |effect: &Effect| if let Effect::Lent(loan) = effect { Some(loan.to_string()) } else { None };
+    let begun: BTreeSet<String> = effects.iter().filter_map(begun).collect();
+    let mut items = all(context).await?;
+    items.retain(|facts| begun.contains(&facts.id));
+    Ok(items)
+}
+
+async fn order<T: DeserializeOwned>(request: Request<Body>, hint: &'static str) -> Result<T, Problem> {
+    let body = bodies::read(request, ORDER_LEN_MAX).await?;
+    serde_json::from_slice(&body).map_err(|_| Problem::usage("this is no order", hint))
+}
+
+fn no_neighbour(name: &str) -> Problem {
+    Problem::usage(format!("there is no neighbour '{name}'"), SEE_FARMS)
+}
+
+fn none_idle() -> Problem {
+    Problem::not_now("none_idle", "no worker is idle", "try again when one has nothing to do")
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loans_are_named_by_their_lender_if_that_is_another_farm() {
+        for (text, expected) in [
+            ("3", Some("3")),
+            ("3@north", Some("3")),
+            ("3@south", Some("3@south")),
+            ("0", None),
+            ("", None),
+            ("x", None),
+            ("3@", None),
+            ("@south", None),
+        ] {
+            let name = Name::parse(text, "north").ok().map(|name| name.to_string());
+            assert_eq!(name.as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn orders_beyond_reason_are_refused() {
+        let order = |count| LendOrder { to: "south".to_owned(), count, for_ms: None };
+        for (count, for_ms, is_good) in [
+            (1, 1, true),
+            (1024, 24 * 3600 * 1000, true),
+            (0, 1, false),
+            (1025, 1, false),
+            (1, 0, false),
+            (1, 24 * 3600 * 1000 + 1, false),
+        ] {
+            assert_eq!(order(count).check(for_ms).is_ok(), is_good, "{count} {for_ms}");
+        }
+    }
+}
