@@ -6,6 +6,7 @@ mod cluster;
 mod configuration;
 mod guide;
 mod lead;
+mod loans;
 mod mistakes;
 mod replay;
 mod ring;
@@ -28,6 +29,7 @@ pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, Status
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
 pub(crate) use guide::guide;
 pub(crate) use lead::{CompanionArgs, LeadArgs, LeadRank, Restart};
+pub(crate) use loans::{LendArgs, RecallArgs};
 pub(crate) use ring::{
     RealRing, RealRingArgs, RingFile, RingNodeArgs, RingRunArgs, RingSetupArgs, RingStartArgs, Transport,
 };
@@ -90,7 +92,7 @@ pub(crate) enum Command {
     /// Show a task
     #[command(after_help = guide::TASK)]
     Task(TaskArgs),
-    /// Say in one sentence why a task does not run yet, or how it ended; or why a server leads
+    /// Say why a task does not run yet, or how it ended; why a server leads; or where a lent worker is, and why
     #[command(after_help = guide::EXPLAIN)]
     Explain(ExplainArgs),
     /// Show what a task printed
@@ -120,6 +122,18 @@ pub(crate) enum Command {
     /// Show who leads further groups
     #[command(after_help = guide::GROUPS)]
     Groups(Place),
+    /// Show the farm and its neighbours
+    #[command(after_help = guide::FARMS)]
+    Farms(Place),
+    /// Show which workers are away from home
+    #[command(after_help = guide::LOANS)]
+    Loans(Place),
+    /// Lend idle workers to a neighbour
+    #[command(after_help = guide::LEND)]
+    Lend(LendArgs),
+    /// Call workers home that are lent
+    #[command(after_help = guide::RECALL)]
+    Recall(RecallArgs),
     /// Keep small values that all servers agree on
     #[command(after_help = guide::KV)]
     Kv(KvArgs),

@@ -12,6 +12,7 @@ mod groups;
 mod kv;
 mod lead;
 mod leader;
+mod loans;
 mod logs;
 mod operate;
 mod own_farm;
@@ -84,6 +85,10 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Status(args)) => status::run(args, cli.output),
         Some(Command::Leader(place)) => leader::run(place, cli.output),
         Some(Command::Groups(place)) => groups::run(place, cli.output),
+        Some(Command::Farms(place)) => loans::farms(place, cli.output),
+        Some(Command::Loans(place)) => loans::loans(place, cli.output),
+        Some(Command::Lend(args)) => loans::lend(args, cli.output),
+        Some(Command::Recall(args)) => loans::recall(args, cli.output),
         Some(Command::Kv(args)) => kv::run(args, cli.output),
         Some(Command::Events(args)) => events::run(args, cli.output),
         Some(Command::Elect(place)) => operate::elect(place, cli.output),

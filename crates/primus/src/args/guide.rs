@@ -20,7 +20,8 @@ use:
   jobs        list jobs
   tasks       list tasks
   task        show a task
-  explain     say in one sentence why a task does not run yet and for how long, or how it ended; or why a server leads
+  explain     say why a task does not run yet and for how long, or how it ended; why a server leads; or where a lent
+              worker is, and why
   logs        show what a task printed
   wait        wait until jobs or tasks have ended
   cancel      end jobs or tasks that are not wanted any more
@@ -43,6 +44,10 @@ operate:
   resign      let the leader step down
   transfer    let another server lead
   drain       give a worker nothing new
+  farms       show the farm and its neighbours
+  loans       show which workers are away from home
+  lend        lend idle workers to a neighbour
+  recall      call workers home that are lent
   bench       measure how fast primus is here
 
 `primus COMMAND --help` explains a command and ends with examples.";
@@ -167,7 +172,8 @@ Of the leader it says who that is, since when and why, and what would change it.
 Examples:
   primus explain 12.7
   primus explain leader
-  primus explain leader -o json";
+  primus explain leader -o json
+  primus explain loan 3";
 
 pub(super) const LOGS: &str = "\
 Examples:
@@ -322,6 +328,40 @@ partition have a leader each. Shown is what the server knows that answers; --api
 Examples:
   primus groups
   primus groups -o json";
+
+pub(super) const FARMS: &str = "\
+Of a neighbour that has not been heard lately nothing is known. LENT and BORROWED are workers: those that this farm has lent to
+it and borrowed from it; in the first line, altogether.
+
+Examples:
+  primus farms
+  primus farms --farm north -o json";
+
+pub(super) const LOANS: &str = "\
+A loan is named by the number that its lender gave it: 3 is one of this farm's own workers, 3@south is one of south's. Its
+state is going, away, returning, recalled, overdue (it should be back by now) or missing (nobody has seen it lately).
+
+Examples:
+  primus loans
+  primus loans -o json";
+
+pub(super) const LEND: &str = "\
+A worker that an operator has lent stays although the other farm is calm: until its time is over, or somebody recalls it. If no
+worker is idle, or the neighbour is not heard, it ends with exit code 4.
+
+Examples:
+  primus lend --to south 2
+  primus lend --to south 1 --for 10s --farm north";
+
+pub(super) const RECALL: &str = "\
+What a worker runs may take as long to end as lending.recall says; then it is stopped, and runs again. Only the farm that has
+lent a worker can recall it.
+
+Examples:
+  primus recall 3
+  primus recall --worker n1
+  primus recall --from south
+  primus recall --all";
 
 pub(super) const EVENTS: &str = "\
 Every server has its own history, with its own numbers.

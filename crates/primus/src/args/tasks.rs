@@ -122,9 +122,12 @@ pub(crate) struct TaskArgs {
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct ExplainArgs {
-    /// A task, such as 12.7, or leader; 12 alone is the first task of job 12
+    /// A task, such as 12.7, leader, or loan; 12 alone is the first task of job 12
     #[arg(value_name = "ID", allow_negative_numbers = true)]
     pub(crate) id: String,
+    /// Which loan, such as 3
+    #[arg(value_name = "LOAN", allow_negative_numbers = true)]
+    pub(crate) loan: Option<String>,
     #[command(flatten)]
     pub(crate) place: Place,
 }

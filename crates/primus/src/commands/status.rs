@@ -21,7 +21,7 @@ const COLUMNS: [&str; 11] =
 /// The columns that are shown as they come.
 const FIELDS: [&str; 8] = ["score", "cpu", "memory", "tasks", "applied", "lag", "address", "api"];
 
-const WORKER_COLUMNS: [&str; 6] = ["WORKER", "SLOTS", "RUNNING", "ALIVE", "DRAINED", "SCORE"];
+const WORKER_COLUMNS: [&str; 7] = ["WORKER", "FARM", "SLOTS", "RUNNING", "ALIVE", "DRAINED", "SCORE"];
 
 /// Shows it once, or again and again.
 pub(super) fn run(args: &StatusArgs, format: Format) -> Result<Verdict, Failure> {
@@ -71,14 +71,15 @@ fn crew(status: &Value) -> String {
     if workers.is_empty() && queued + running == 0 {
         return String::new();
     }
-    let rows: Vec<[String; 6]> = workers.iter().map(worker_row).collect();
+    let rows: Vec<[String; 7]> = workers.iter().map(worker_row).collect();
     format!("\n{}\n{queued} queued, {running} running\n", table(&WORKER_COLUMNS, &rows))
 }
 
-fn worker_row(worker: &Value) -> [String; 6] {
+fn worker_row(worker: &Value) -> [String; 7] {
     let yes_or_no = |value: &Value| if value == true { "yes" } else { "no" }.to_string();
     [
         plain(&worker["name"]),
+        plain(&worker["farm"]),
         plain(&worker["slots"]),
         plain(&worker["running"]),
         yes_or_no(&worker["alive"]),
@@ -121,11 +122,11 @@ SERVER  ROLE    ALIVE  SCORE  CPU  MEMORY  TASKS  APPLIED  LAG  ADDRESS  API
         assert_eq!(text(&status), expected);
         let full = full_disks(&[json!({"id": 1, "disk_full": false}), json!({"id": 2, "disk_full": true})]);
         assert_eq!(full, "\nthe disk of server 2 is full: make room\n");
-        let crowd = json!({"workers": [{"name": "w1", "slots": 2, "running": 1, "alive": true, "draining": false,
+        let crowd = json!({"workers": [{"name": "w1", "farm": "north", "slots": 2, "running": 1, "alive": true, "draining": false,
             "score": 3.5}], "queued": 7, "running": 1});
         let expected = "
-WORKER  SLOTS  RUNNING  ALIVE  DRAINED  SCORE
-w1      2      1        yes    no       3.5
+WORKER  FARM   SLOTS  RUNNING  ALIVE  DRAINED  SCORE
+w1      north  2      1        yes    no       3.5
 
 7 queued, 1 running
 ";
