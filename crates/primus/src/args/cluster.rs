@@ -17,6 +17,10 @@ pub(crate) struct Place {
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct UpArgs {
+    /// How many farms, each with its own servers and workers: neighbours that lend each other workers [default: 1, or as
+    /// many as --dir holds]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) farms: Option<String>,
     /// How many servers [default: 3, or as many as --dir holds]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) servers: Option<String>,
@@ -38,7 +42,7 @@ pub(crate) struct UpArgs {
     /// A further group in which the servers, all or those after @, elect a leader without a quorum; may be repeated
     #[arg(long = "group", value_name = "NAME[=ALGORITHM[:RANK]][@ID+ID]", allow_hyphen_values = true)]
     pub(crate) groups: Vec<String>,
-    /// The name of the farm [default: local, or as --dir says]
+    /// The name of the farm, or of the first [default: local, north if there are several, or as --dir says]
     #[arg(long, value_name = "NAME")]
     pub(crate) farm: Option<String>,
     /// End after this long [default: when interrupted]

@@ -107,12 +107,14 @@ Examples:
 
 pub(super) const UP: &str = "\
 It prints who leads and stays until it is interrupted; then it stops all servers and workers. None of them survives it.
-Two servers tolerate no loss: neither is a majority. The workers run whatever they are given.
+Two servers tolerate no loss: neither is a majority. The workers run whatever they are given. Several farms are neighbours:
+each borrows idle workers of the others when it has too much to do; --farm NAME says which one a command means.
 
 Examples:
   primus up
   primus up --workers 4 --slots 2
   primus up --servers 5 --rank id
+  primus up --farms 2 --servers 3 --workers 4
   primus up --algorithm ring
   primus up --group router=bully:address --group scrapper=ring
   primus up --dir ./farm
@@ -625,6 +627,7 @@ pub(crate) fn guide() -> String {
   primus simulate bully --nodes 1,2,3,4,5 --crash 5 --seeds 10000
                                                     ten thousand elections, judged
   primus up                                         a farm of real processes, here
+  primus up --farms 2                               two, which lend each other workers
   primus run -- echo hello                          a command, somewhere in it
   primus chaos kill leader                          and what it is good for
   primus --help                                     all commands

@@ -1,4 +1,4 @@
-//! `primus up`: a farm of real processes on this host, until it is interrupted.
+//! `primus up`: a farm of real processes on this host, or several that are neighbours, until it is interrupted.
 //!
 //! Servers and workers are children of this process and end with it, however it ends: each asks the kernel to be killed when its
 //! parent dies. That promise is kept for the thread that started them, so everything here happens on the main thread.
@@ -6,6 +6,7 @@
 mod fleet;
 mod home;
 mod ports;
+mod several;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +26,6 @@ use crate::output::failure::Failure;
 use crate::output::screen::{self, FAINT, STRONG, styled};
 use crate::settings::length;
 use fleet::Fleet;
-use home::Home;
 
 /// How long a farm may take to have a leader.
 const LEADER_TIME: Duration = Duration::from_secs(30);
@@ -36,10 +36,18 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Somebody else may take a free port before our server does.
 const STARTS_MAX: usize = 5;
 
-/// What scripts see when a leader is there.
+/// What scripts see when every farm has a leader: the first farm, and all of them if there are several.
 #[derive(Serialize)]
 struct Ready<'a> {
     ready: bool,
+    #[serde(flatten)]
+    first: ReadyFarm<'a>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    farms: &'a [ReadyFarm<'a>],
+}
+
+#[derive(Clone, Serialize)]
+struct ReadyFarm<'a> {
     farm: &'a str,
     leader: u64,
     dir: String,
@@ -50,7 +58,7 @@ struct Ready<'a> {
 
 /// How a start went.
 enum Start {
-    Leader(u64),
+    Leaders(Vec<u64>),
     Died(Failure),
     Interrupted,
 }
@@ -58,7 +66,7 @@ enum Start {
 /// Has somebody asked us to end?
 struct Stop(Arc<AtomicBool>);
 
-/// Starts the farm, and ends with it.
+/// Starts the farms, and ends with them.
 pub(super) fn run(args: &UpArgs, format: Format) -> Result<Verdict, Failure> {
     refuse_to_draw(format)?;
     let for_time = args.for_time.as_deref().map(|text| length("--for", text)).transpose()?;
@@ -68,33 +76,62 @@ pub(super) fn run(args: &UpArgs, format: Format) -> Result<Verdict, Failure> {
         end_with(parent, Signal::TERM)?;
     }
     farms::tidy()?;
-    let home = Home::open(args)?;
-    let mut fleet = Fleet::new(&home, args)?;
-    if home.servers == 2 {
+    let homes = several::homes(args)?;
+    let mut fleets = homes.iter().map(|home| Fleet::new(home, args)).collect::<Result<Vec<_>, _>>()?;
+    if homes.iter().any(|home| home.servers == 2) {
         screen::complain("warning: two servers tolerate no loss; if one dies, nobody leads");
     }
-    let Some(leader) = start(&mut fleet, &stop)? else { return Ok(Verdict::Held) };
-    announce(&fleet.farm, leader, format)?;
-    stay(&mut fleet, &stop, for_time)?;
+    let Some(leaders) = start(&mut fleets, &stop)? else { return Ok(Verdict::Held) };
+    announce(&fleets, &leaders, format)?;
+    stay(&mut fleets, &stop, for_time)?;
+    // All at once, so that nobody waits for the others' ends.
+    fleets.iter().for_each(Fleet::ask_to_end);
     Ok(Verdict::Held)
 }
 
-/// Starts all servers and waits for a leader; none if it was interrupted.
-fn start(fleet: &mut Fleet<'_>, stop: &Stop) -> Result<Option<u64>, Failure> {
+/// Starts all servers and waits for a leader of each farm; none if it was interrupted.
+fn start(fleets: &mut [Fleet<'_>], stop: &Stop) -> Result<Option<Vec<u64>>, Failure> {
     for _ in 1..STARTS_MAX {
-        fleet.start()?;
-        match wait_for_leader(fleet, stop)? {
-            Start::Leader(leader) => return Ok(Some(leader)),
+        launch(fleets)?;
+        match wait_for_leaders(fleets, stop)? {
+            Start::Leaders(leaders) => return Ok(Some(leaders)),
             Start::Interrupted => return Ok(None),
             Start::Died(failure) => {
-                fleet.stop();
-                if fleet.ports_are_free() {
+                fleets.iter_mut().for_each(Fleet::stop);
+                if fleets.iter().all(Fleet::ports_are_free) {
                     return Err(failure);
                 }
             }
         }
     }
     Err(Failure::failed("ports", "other programs keep taking the ports that were free", "try again"))
+}
+
+/// Starts all nodes. Whoever is told of a neighbour must be told where that listens, so all ports are chosen first.
+fn launch(fleets: &mut [Fleet<'_>]) -> Result<(), Failure> {
+    let mut free = ports::free(fleets.iter().map(Fleet::ports).sum())?;
+    for fleet in fleets.iter_mut() {
+        let rest = free.split_off(fleet.ports());
+        fleet.take_ports(&std::mem::replace(&mut free, rest));
+    }
+    let all: Vec<String> = fleets.iter().map(Fleet::as_neighbour).collect();
+    for (place, fleet) in fleets.iter_mut().enumerate() {
+        let others = all.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, text)| text.as_str());
+        fleet.start(others.collect())?;
+    }
+    Ok(())
+}
+
+/// All have started at once, so they can be waited for one after the other.
+fn wait_for_leaders(fleets: &mut [Fleet<'_>], stop: &Stop) -> Result<Start, Failure> {
+    let mut leaders = Vec::new();
+    for fleet in fleets {
+        match wait_for_leader(fleet, stop)? {
+            Start::Leaders(leader) => leaders.extend(leader),
+            other => return Ok(other),
+        }
+    }
+    Ok(Start::Leaders(leaders))
 }
 
 fn wait_for_leader(fleet: &mut Fleet<'_>, stop: &Stop) -> Result<Start, Failure> {
@@ -113,7 +150,7 @@ fn wait_for_leader(fleet: &mut Fleet<'_>, stop: &Stop) -> Result<Start, Failure>
             let agree =
                 views.len() == fleet.farm.servers.len() && views.iter().all(|view| view["leader"] == leader);
             if (agree && workers_are_here(fleet)) || since.elapsed() > AGREEMENT_TIME {
-                return Ok(Start::Leader(leader));
+                return Ok(Start::Leaders(vec![leader]));
             }
         }
         thread::sleep(PAUSE / 5);
@@ -134,35 +171,83 @@ fn workers_are_here(fleet: &Fleet<'_>) -> bool {
 }
 
 /// Looks after the servers until somebody asks for the end or the time is over.
-fn stay(fleet: &mut Fleet<'_>, stop: &Stop, for_time: Option<Duration>) -> Result<(), Failure> {
+fn stay(fleets: &mut [Fleet<'_>], stop: &Stop, for_time: Option<Duration>) -> Result<(), Failure> {
     let started = Instant::now();
+    let is_only = fleets.len() == 1;
     while !stop.is_asked() && for_time.is_none_or(|length| started.elapsed() < length) {
-        for death in fleet.reap() {
-            screen::complain(&death.sentence());
+        for fleet in fleets.iter_mut() {
+            for death in fleet.reap() {
+                screen::complain(&death.sentence(&choice(&fleet.farm, is_only)));
+            }
+            fleet.serve_requests()?;
         }
-        fleet.serve_requests()?;
         thread::sleep(PAUSE);
     }
     Ok(())
 }
 
-fn announce(farm: &Farm, leader: u64, format: Format) -> Result<(), Failure> {
-    let ready = Ready {
-        ready: true,
-        farm: &farm.name,
-        leader,
-        dir: farm.dir.to_string_lossy().into_owned(),
-        api: &farm.api,
-        servers: &farm.servers,
-        workers: &farm.workers,
-    };
-    show(format, || text(farm, leader), &ready)?;
+fn announce(fleets: &[Fleet<'_>], leaders: &[u64], format: Format) -> Result<(), Failure> {
+    let farms: Vec<(&Farm, u64)> = fleets.iter().map(|fleet| &fleet.farm).zip(leaders.iter().copied()).collect();
+    let all: Vec<ReadyFarm<'_>> = farms.iter().map(|(farm, leader)| ReadyFarm::new(farm, *leader)).collect();
+    let first = all.first().cloned().expect("there is a farm");
+    let ready = Ready { ready: true, first, farms: if all.len() > 1 { &all } else { &[] } };
+    show(format, || text(&farms), &ready)?;
     Ok(())
 }
 
-fn text(farm: &Farm, leader: u64) -> String {
+impl<'a> ReadyFarm<'a> {
+    fn new(farm: &'a Farm, leader: u64) -> Self {
+        Self {
+            farm: &farm.name,
+            leader,
+            dir: farm.dir.to_string_lossy().into_owned(),
+            api: &farm.api,
+            servers: &farm.servers,
+            workers: &farm.workers,
+        }
+    }
+}
+
+/// What chooses this farm, if there are others.
+fn choice(farm: &Farm, is_only: bool) -> String {
+    if is_only { String::new() } else { format!(" --farm {}", farm.name) }
+}
+
+fn text(farms: &[(&Farm, u64)]) -> String {
+    let listed: String = farms.iter().map(|(farm, leader)| farm_text(farm, *leader)).collect();
     let is_only = Farm::all().is_ok_and(|farms| farms.len() <= 1);
-    let choice = if is_only { String::new() } else { format!(" --farm {}", farm.name) };
+    let hints = match farms {
+        [(farm, leader)] => only_hints(&choice(farm, is_only), *leader),
+        several => neighbour_hints(several),
+    };
+    format!("{listed}In another terminal:\n{hints}\nCtrl-C ends it all.\n")
+}
+
+fn only_hints(choice: &str, leader: u64) -> String {
+    format!(
+        "  primus run{choice} -- echo hello
+  primus status --watch{choice}
+  primus kv put colour blue{choice}
+  primus chaos kill leader{choice}
+  primus chaos restart {leader}{choice}
+"
+    )
+}
+
+/// How to see workers go to another farm and come back.
+fn neighbour_hints(farms: &[(&Farm, u64)]) -> String {
+    let [first, second] = [0, 1].map(|place| farms.get(place).map_or("", |(farm, _)| farm.name.as_str()));
+    format!(
+        "  primus submit --farm {first} --array 1-200 -- sleep 0.2
+  primus loans --farm {first}
+  primus farms --farm {second}
+  primus status --watch --farm {first}
+  primus chaos kill leader --farm {first}
+"
+    )
+}
+
+fn farm_text(farm: &Farm, leader: u64) -> String {
     let fate = if farm.temporary { "removed at the end" } else { "kept" };
     let servers: String = farm.servers.iter().map(|server| server_line(server, leader)).collect();
     let workers: String = farm.workers.iter().map(worker_line).collect();
@@ -177,14 +262,6 @@ fn text(farm: &Farm, leader: u64) -> String {
 {servers}
 data: {dir} {fate}
 
-In another terminal:
-  primus run{choice} -- echo hello
-  primus status --watch{choice}
-  primus kv put colour blue{choice}
-  primus chaos kill leader{choice}
-  primus chaos restart {leader}{choice}
-
-Ctrl-C ends it all.
 "
     )
 }

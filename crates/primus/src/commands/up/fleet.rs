@@ -40,6 +40,8 @@ pub(super) struct Fleet<'a> {
     election: String,
     /// And about further elections.
     groups: String,
+    /// And about other farms.
+    neighbours: String,
     /// In the order of the farm's servers, then of its workers; none for a dead one.
     children: Vec<Option<Child>>,
 }
@@ -69,22 +71,31 @@ impl<'a> Fleet<'a> {
             temporary: home.temporary,
             api: Vec::new(),
             servers: (1..=home.servers).map(server).collect(),
-            workers: (1..=home.workers).map(|n| StartedWorker { name: format!("w{n}"), pid: None }).collect(),
+            workers: (1..=home.workers).map(|number| worker(home.initial, number)).collect(),
         };
         farm.announce()?;
         let children = (0..farm.servers.len() + farm.workers.len()).map(|_| None).collect();
-        Ok(Self { farm, home, election: election(args), groups, children })
+        Ok(Self { farm, home, election: election(args), groups, neighbours: String::new(), children })
     }
 
-    /// Starts all servers on free ports, then all workers.
-    pub(super) fn start(&mut self) -> Result<(), Failure> {
+    /// How many ports its servers need.
+    pub(super) fn ports(&self) -> usize {
+        self.farm.servers.len() * 2
+    }
+
+    /// Its servers will listen on these.
+    pub(super) fn take_ports(&mut self, free: &[u16]) {
         // Ports ascend with ids, so that a rank by address means the same after every start.
-        let free = ports::free(self.farm.servers.len() * 2)?;
         for (server, pair) in self.farm.servers.iter_mut().zip(free.chunks(2)) {
             server.address = format!("127.0.0.1:{}", pair[0]);
             server.api = format!("http://127.0.0.1:{}", pair[1]);
         }
         self.farm.api = self.farm.servers.iter().map(|server| server.api.clone()).collect();
+    }
+
+    /// Starts all servers, then all workers. These are its neighbours, as files say it.
+    pub(super) fn start(&mut self, neighbours: String) -> Result<(), Failure> {
+        self.neighbours = neighbours;
         self.write_configuration().map_err(|error| self.storage(&error))?;
         for place in 0..self.children.len() {
             // What an earlier farm was asked is not asked of this one.
@@ -132,8 +143,8 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Stops all nodes: politely, then not.
-    pub(super) fn stop(&mut self) {
+    /// Asks all nodes to end.
+    pub(super) fn ask_to_end(&self) {
         for child in self.children.iter().flatten() {
             if let Some(pid) = farms::process(child.id()) {
                 _ = kill_process(pid, Signal::TERM);
@@ -141,6 +152,11 @@ impl<'a> Fleet<'a> {
                 _ = kill_process(pid, Signal::CONT);
             }
         }
+    }
+
+    /// Stops all nodes: politely, then not.
+    pub(super) fn stop(&mut self) {
+        self.ask_to_end();
         let until = Instant::now() + END_TIME;
         let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
         let mut children: Vec<&mut Child> = self.children.iter_mut().flatten().collect();
@@ -220,8 +236,9 @@ impl<'a> Fleet<'a> {
         }
         command.arg("--parent").arg(std::process::id().to_string());
         // Which node it is says its file; a variable would say the same to all of them.
-        let is_common =
-            |key: &Key| ["election.", "guard.", "load."].iter().any(|section| key.name.starts_with(section));
+        let is_common = |key: &Key| {
+            ["election.", "guard.", "lending.", "load."].iter().any(|section| key.name.starts_with(section))
+        };
         let is_own = |key: &&Key| !is_common(key);
         KEYS.iter().filter(is_own).for_each(|key| _ = command.env_remove(key.variable()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -236,13 +253,19 @@ impl<'a> Fleet<'a> {
 
     fn server_config(&self, id: u64) -> String {
         format!(
-            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n{}\n[election]\n{}{}",
+            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n{}\n[election]\n{}{}{}",
             quoted(&self.farm.name),
             quoted(&self.home.dir.join(format!("server-{id}")).to_string_lossy()),
             self.cluster_config(),
             self.election,
             self.groups,
+            self.neighbours,
         )
+    }
+
+    /// What the files of other farms say of this one.
+    pub(super) fn as_neighbour(&self) -> String {
+        format!("\n[[neighbours]]\nname = {}\n{}", quoted(&self.farm.name), self.servers_list())
     }
 
     fn workers_config(&self) -> String {
@@ -255,12 +278,16 @@ impl<'a> Fleet<'a> {
     }
 
     fn cluster_config(&self) -> String {
+        format!("[cluster]\n{}", self.servers_list())
+    }
+
+    fn servers_list(&self) -> String {
         let server = |server: &Started| {
             let (address, api) = (quoted(&server.address), quoted(server.api.trim_start_matches("http://")));
             format!("  {{ id = {}, address = {address}, api = {api} }},\n", server.id)
         };
         let servers: String = self.farm.servers.iter().map(server).collect();
-        format!("[cluster]\nservers = [\n{servers}]\n")
+        format!("servers = [\n{servers}]\n")
     }
 
     fn storage(&self, error: &io::Error) -> Failure {
@@ -277,9 +304,9 @@ impl Drop for Fleet<'_> {
 }
 
 impl Death {
-    /// What happened, and what to do.
-    pub(super) fn sentence(&self) -> String {
-        format!("{}; primus chaos restart {} starts it again", self.cause(), self.target)
+    /// What happened, and what to do; `choice` says in which farm, if there are several.
+    pub(super) fn sentence(&self, choice: &str) -> String {
+        format!("{}; primus chaos restart {}{choice} starts it again", self.cause(), self.target)
     }
 
     /// The farm could not start because of it.
@@ -291,6 +318,10 @@ impl Death {
         let last_words = self.last_words.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
         format!("{} has ended ({}){last_words}", self.who, self.status)
     }
+}
+
+fn worker(initial: char, number: u64) -> StartedWorker {
+    StartedWorker { name: format!("{initial}{number}"), pid: None }
 }
 
 /// Kills it, if it still runs, and waits for its end.

@@ -28,6 +28,8 @@ pub(super) struct Home {
     pub(super) servers: u64,
     pub(super) workers: u64,
     pub(super) slots: u64,
+    /// How the names of its workers begin.
+    pub(super) initial: char,
     pub(super) dir: PathBuf,
     pub(super) temporary: bool,
     /// Holds the lock on the folder.
@@ -63,7 +65,7 @@ struct Wanted<'a> {
 
 impl Home {
     /// Opens or creates the folder that these arguments mean.
-    pub(super) fn open(args: &UpArgs) -> Result<Self, Failure> {
+    pub(super) fn open(args: &UpArgs, initial: char) -> Result<Self, Failure> {
         let within = |flag: &str, text: &Option<String>, least: u64, most: u64| {
             text.as_deref().map(|text| number(flag, text, least, most)).transpose()
         };
@@ -83,14 +85,14 @@ impl Home {
         let dir = args.dir.as_ref().map_or_else(temporary_folder, PathBuf::from);
         private_folder(&dir)?;
         let dir = fs::canonicalize(&dir).map_err(|error| unusable(&dir, &error))?;
-        let opened = Self::enter(&dir, wanted, temporary);
+        let opened = Self::enter(&dir, wanted, temporary, initial);
         if opened.is_err() && temporary {
             _ = fs::remove_dir_all(&dir);
         }
         opened
     }
 
-    fn enter(dir: &Path, wanted: Wanted<'_>, temporary: bool) -> Result<Self, Failure> {
+    fn enter(dir: &Path, wanted: Wanted<'_>, temporary: bool, initial: char) -> Result<Self, Failure> {
         let mut memory = lock(dir)?;
         let known = recall(&mut memory, dir)?;
         let now = match &known {
@@ -106,7 +108,8 @@ impl Home {
             remember(&mut memory, &now).map_err(|error| unusable(dir, &error))?;
         }
         let Memory { farm, servers, workers, slots } = now;
-        Ok(Self { name: farm, servers, workers, slots, dir: dir.to_path_buf(), temporary, _memory: memory })
+        let dir = dir.to_path_buf();
+        Ok(Self { name: farm, servers, workers, slots, initial, dir, temporary, _memory: memory })
     }
 }
 
@@ -201,6 +204,7 @@ mod tests {
     #[test]
     fn a_folder_remembers_its_farm() {
         let args = |name: Option<&str>, servers: Option<&str>, dir: &Path| UpArgs {
+            farms: None,
             servers: servers.map(str::to_string),
             workers: None,
             slots: None,
@@ -213,22 +217,22 @@ mod tests {
             parent: None,
         };
         let dir = temporary_folder();
-        let home = Home::open(&args(Some("north"), Some("5"), &dir)).unwrap();
-        assert!(Home::open(&args(None, None, &dir)).unwrap_err().words().contains("another primus up"));
+        let home = Home::open(&args(Some("north"), Some("5"), &dir), 'w').unwrap();
+        assert!(Home::open(&args(None, None, &dir), 'w').unwrap_err().words().contains("another primus up"));
         drop(home);
-        let home = Home::open(&args(None, None, &dir)).unwrap();
+        let home = Home::open(&args(None, None, &dir), 'w').unwrap();
         assert_eq!((home.name.as_str(), home.servers, home.workers), ("north", 5, 2));
         drop(home);
         let more = UpArgs { workers: Some("7".to_string()), ..args(None, None, &dir) };
-        assert_eq!(Home::open(&more).unwrap().workers, 7);
-        assert_eq!(Home::open(&args(None, None, &dir)).unwrap().workers, 7);
-        assert!(Home::open(&args(Some("south"), None, &dir)).is_err());
-        assert!(Home::open(&args(None, Some("3"), &dir)).is_err());
+        assert_eq!(Home::open(&more, 'w').unwrap().workers, 7);
+        assert_eq!(Home::open(&args(None, None, &dir), 'w').unwrap().workers, 7);
+        assert!(Home::open(&args(Some("south"), None, &dir), 'w').is_err());
+        assert!(Home::open(&args(None, Some("3"), &dir), 'w').is_err());
         fs::write(dir.join(MEMORY), "nonsense").unwrap();
-        assert!(Home::open(&args(None, None, &dir)).unwrap_err().words().contains("damaged"));
+        assert!(Home::open(&args(None, None, &dir), 'w').unwrap_err().words().contains("damaged"));
         fs::remove_file(dir.join(MEMORY)).unwrap();
         fs::write(dir.join("mine"), "").unwrap();
-        assert!(Home::open(&args(None, None, &dir)).unwrap_err().words().contains("not empty"));
+        assert!(Home::open(&args(None, None, &dir), 'w').unwrap_err().words().contains("not empty"));
         fs::remove_dir_all(dir).unwrap();
     }
 }
