@@ -10,6 +10,8 @@ use std::process::{Child, Command, Stdio};
 use common::namespace::inside;
 use common::place::{Farm, Place};
 use common::{eventually, http, is_running};
+use jiff::Timestamp;
+use primus_node::clock::now_us;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -197,7 +199,7 @@ fn the_death_of_a_leader_does_not_disturb_a_group() {
 fn a_server_can_guard_by_itself() {
     let place = Place::new();
     let farm = place.up("--servers 3 --workers 0");
-    let leads = become_servers(&place, farm);
+    let leads = become_servers(&place, farm, "", |_| FOREVER.to_owned());
     let running =
         |leads: &[Lead<'_>]| leads.iter().position(|lead| lead.mark().is_some_and(|(_, pid)| is_running(pid)));
     let first = eventually("one to run it", || running(&leads));
@@ -217,26 +219,71 @@ fn a_leader_that_gives_way_to_a_better_one_ends_its_command_first() {
     let beats = place.dir.join("beats");
     let start = |id: u64| {
         let api = farm.ready["servers"][id as usize - 1]["api"].as_str().unwrap();
-        let script =
-            format!("exec {} bench beat --server {id} --file {}", env!("CARGO_BIN_EXE_primus"), beats.display());
-        Lead::start(&place, &format!("s{id}"), &format!("--api {api}"), &script)
+        Lead::start(&place, &format!("s{id}"), &format!("--api {api}"), &beat(id, &beats))
     };
     let _leads: Vec<Lead<'_>> = (1..=3).map(start).collect();
-    let runs_beside = |server: u64, after: u64| {
-        eventually("the command to run beside the leader", || {
-            let (term, _, found) = *spans(&beats).last()?;
-            (found == server && term > after).then_some(term)
-        })
-    };
-    let first = runs_beside(3, 0);
+    let first = runs_beside(&beats, 3, 0);
     place.json("chaos kill 3");
-    let second = runs_beside(2, first);
+    let second = runs_beside(&beats, 2, first);
     place.json("chaos restart 3");
-    runs_beside(3, second);
+    runs_beside(&beats, 3, second);
+    none_overlaps(&spans(&beats));
+    assert!(place.primus("events").stdout.contains("rank"), "{}", place.primus("events").stdout);
+}
+
+/// Only loads shall move this leader, however busy the host is; their files are where the servers were started.
+const BY_LOAD: &str = "handover_margin = 30\nhandover_dwell = \"300ms\"\nleast_tenure = \"300ms\"\n\
+                       silence_min = \"5s\"\n[load]\nsource = \"file:load-ID\"\n";
+
+#[test]
+fn a_leader_that_hands_over_because_of_its_load_ends_its_command_first() {
+    let place = Place::new();
+    let set_load = |id: u64, points: &str| fs::write(place.dir.join(format!("load-{id}")), points).unwrap();
+    (1..=3).for_each(|id| set_load(id, "20"));
+    let farm = place.up("--servers 3 --workers 0");
+    let (api, beats) = (farm.api.clone(), place.dir.join("beats"));
+    let _leads = become_servers(&place, farm, BY_LOAD, |id| beat(id, &beats));
+    let (term, _, old) = eventually("one to run it", || spans(&beats).pop());
+    let new = old % 3 + 1;
+    set_load(new, "0");
+    set_load(old, "95");
+    runs_beside(&beats, new, term);
     let spans = spans(&beats);
+    assert_eq!(spans.len(), 2, "it has moved once: {spans:?}");
+    none_overlaps(&spans);
+    for api in api {
+        let change = eventually("the change to be told", || {
+            let is_handover = |event: &Value| event["kind"] == "leader_changed" && event["reason"] == "load";
+            http::events(api).ok()?.into_iter().rfind(is_handover)
+        });
+        assert_eq!((&change["previous"], &change["leader"]), (&old.into(), &new.into()), "{change}");
+        assert!(spans[0].1.1 < end_of(&change), "it ran on though the leader had changed: {spans:?}, {change}");
+    }
+}
+
+/// The end of the millisecond in which this happened, on the clock of beats.
+fn end_of(event: &Value) -> u64 {
+    let time: Timestamp = event["time"].as_str().and_then(|time| time.parse().ok()).expect("it has a time");
+    let ago_us = Timestamp::now().as_microsecond() - time.as_microsecond() - 1000;
+    now_us().checked_add_signed(-ago_us).expect("the host ran by then")
+}
+
+/// A command that writes down that it is alive, and beside which server.
+fn beat(server: u64, beats: &Path) -> String {
+    format!("exec {} bench beat --server {server} --file {}", env!("CARGO_BIN_EXE_primus"), beats.display())
+}
+
+/// Waits until the last one to run is beside this server, in a later term; in which?
+fn runs_beside(beats: &Path, server: u64, after: u64) -> u64 {
+    eventually("the command to run beside the leader", || {
+        let (term, _, found) = *spans(beats).last()?;
+        (found == server && term > after).then_some(term)
+    })
+}
+
+fn none_overlaps(spans: &[(u64, (u64, u64), u64)]) {
     let overlaps = spans.windows(2).filter(|pair| pair[0].1.1 >= pair[1].1.0).count();
     assert_eq!(overlaps, 0, "{spans:?}");
-    assert!(place.primus("events").stdout.contains("rank"), "{}", place.primus("events").stdout);
 }
 
 /// Each term's first and last beat, and the server beside which it ran.
@@ -251,8 +298,13 @@ fn spans(beats: &Path) -> Vec<(u64, (u64, u64), u64)> {
     spans.into_iter().map(|(term, (span, server))| (term, span, server)).collect()
 }
 
-/// Ends the farm, and starts its servers again, each with a command beside it.
-fn become_servers<'a>(place: &'a Place, farm: Farm<'_>) -> Vec<Lead<'a>> {
+/// Ends the farm, and starts its servers again, each with a command beside it. More of their configuration may name an ID.
+fn become_servers<'a>(
+    place: &'a Place,
+    farm: Farm<'_>,
+    more: &str,
+    script: impl Fn(u64) -> String,
+) -> Vec<Lead<'a>> {
     let dir = PathBuf::from(farm.ready["dir"].as_str().expect("a path"));
     let files =
         (1..=3).map(|id| (id, fs::read_to_string(dir.join(format!("server-{id}.toml"))).expect("up wrote it")));
@@ -264,9 +316,9 @@ fn become_servers<'a>(place: &'a Place, farm: Farm<'_>) -> Vec<Lead<'a>> {
         fs::create_dir_all(&folder).expect("there is room");
         let file = folder.join("server.toml");
         // Where `up` kept it is gone.
-        fs::write(&file, text.replace(&dir.display().to_string(), &kept.display().to_string()))
-            .expect("there is room");
-        Lead::start(place, &format!("s{id}"), &format!("--config {}", file.display()), FOREVER)
+        let text = text.replace(&dir.display().to_string(), &kept.display().to_string());
+        fs::write(&file, text + &more.replace("ID", &id.to_string())).expect("there is room");
+        Lead::start(place, &format!("s{id}"), &format!("--config {}", file.display()), &script(*id))
     };
     files.iter().map(start).collect()
 }
