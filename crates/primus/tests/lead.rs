@@ -15,22 +15,24 @@ use primus_node::clock::now_us;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// Two ran at once for no moment at all, says the bench, and somebody took over each time.
-fn never_overlaps(words: &str, runs: usize) {
+/// Two ran at once for no moment at all, says the bench, and somebody took over each time. Whom did it hit?
+fn never_overlaps(words: &str, runs: usize) -> Value {
     let place = Place::new();
     let figures = place.json(&format!("bench lead {words} --runs {runs}"));
     assert_eq!(figures["overlap_ms"], 0.0, "{figures}");
     assert_eq!(figures["runs"].as_array().expect("a list").len(), runs, "{figures}");
+    figures["victims"].clone()
 }
 
 #[test]
 fn a_killed_host_is_replaced_and_never_overlaps() {
-    never_overlaps("--fault kill", 3);
+    assert_eq!(never_overlaps("--fault kill", 3), json!(["server", "lead", "both"]));
 }
 
 #[test]
 fn a_frozen_host_is_replaced_and_never_overlaps() {
-    never_overlaps("--fault freeze", 3);
+    assert_eq!(never_overlaps("--fault freeze", 3), json!(["server", "lead", "both"]));
+    assert_eq!(never_overlaps("--fault freeze --lease 300ms", 3), json!(["server", "lead", "both"]));
 }
 
 #[test]
@@ -41,6 +43,8 @@ fn a_leader_that_is_cut_off_is_replaced_and_never_overlaps() {
 #[test]
 fn a_leader_that_steps_down_ends_its_command_first() {
     never_overlaps("--fault release", 3);
+    never_overlaps("--fault release --manner stubborn", 1);
+    never_overlaps("--fault release --manner setsid", 1);
 }
 
 #[test]
@@ -51,12 +55,26 @@ fn a_killed_companion_leaves_nothing_running() {
 #[test]
 fn a_command_that_does_not_want_to_end_is_killed_in_time() {
     never_overlaps("--fault freeze --victim lead --manner stubborn --lease 500ms", 2);
+    never_overlaps("--fault kill --victim server --manner stubborn --lease 500ms", 1);
 }
 
 #[test]
 fn what_a_command_has_started_is_found_wherever_it_went() {
     never_overlaps("--fault freeze --victim both --manner setsid", 2);
     never_overlaps("--fault kill --victim lead --manner forks", 2);
+    never_overlaps("--fault kill --victim lead --manner setsid", 1);
+}
+
+#[test]
+fn a_lease_of_300_ms_is_the_shortest() {
+    let place = Place::new();
+    assert_eq!(place.primus("config show --set guard.lease=300ms").code, Some(0));
+    let ran = place.primus("config show --set guard.lease=299ms");
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        ran.stderr.contains("guard.lease is 299ms") && ran.stderr.contains("make it 300ms at least"),
+        "{ran:?}"
+    );
 }
 
 /// A `primus lead` with a command that leaves its mark.
@@ -213,6 +231,68 @@ fn a_server_can_guard_by_itself() {
 }
 
 #[test]
+fn a_server_that_guards_by_itself_and_is_frozen_never_overlaps() {
+    let place = Place::new();
+    let farm = place.up("--servers 3 --workers 0");
+    let beats = place.dir.join("beats");
+    let leads = become_servers(&place, farm, "", |id| beat(id, &beats));
+    let (term, _, first) = eventually("one to run it", || spans(&beats).pop());
+    let frozen = &leads[usize::try_from(first).unwrap() - 1];
+    frozen.signal(Signal::STOP);
+    let (next, ..) = eventually("another one to run it", || spans(&beats).pop().filter(|span| span.0 > term));
+    frozen.signal(Signal::CONT);
+    eventually("the frozen one to know", || frozen.said().contains("does not hold leader any more").then_some(()));
+    let spans = spans(&beats);
+    none_overlaps(&spans);
+    assert!(spans.iter().any(|span| span.0 == next && span.2 != first), "{spans:?}");
+}
+
+/// The term stays the same, so only processes tell the old command from the new one.
+#[test]
+fn when_a_companion_is_killed_its_command_is_dead_before_it_starts_again() {
+    let place = Place::new();
+    let _farm = place.up("--servers 1 --workers 0");
+    let beats = place.dir.join("beats");
+    let script = format!("{} --manner setsid", beat(1, &beats));
+    let lead = Lead::start(&place, "kept", "--group cron", &script);
+    for _ in 0..5 {
+        let old = eventually("the command and its child to run", || living(&beats));
+        kill_process(companion_of(&lead), Signal::KILL).unwrap();
+        let new = eventually("them to run again", || living(&beats).filter(|new| new[0].0 > old[0].0));
+        let died_us = processes(&beats)[&old[0].1].1.max(processes(&beats)[&old[1].1].1);
+        assert!(died_us < new[0].0, "{old:?} ended at {died_us}, {new:?} began before: {}", lead.said());
+    }
+}
+
+/// The companion is the only child of `primus lead`.
+fn companion_of(lead: &Lead<'_>) -> Pid {
+    let pid = lead.child.id();
+    eventually("the companion", || {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
+    })
+}
+
+/// The last two processes that began to beat, with the time of their first beats, if they live.
+fn living(beats: &Path) -> Option<Vec<(u64, u64)>> {
+    let mut started: Vec<(u64, u64)> =
+        processes(beats).into_iter().map(|(process, (first_us, _))| (first_us, process)).collect();
+    started.sort_unstable();
+    let last = started.split_off(started.len().checked_sub(2)?);
+    last.iter().all(|(_, process)| is_running(*process)).then_some(last)
+}
+
+/// Each process's first and last beat.
+fn processes(beats: &Path) -> BTreeMap<u64, (u64, u64)> {
+    let mut processes: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for [us, _, _, process] in lines(beats) {
+        let span = processes.entry(process).or_insert((us, us));
+        *span = (span.0.min(us), span.1.max(us));
+    }
+    processes
+}
+
+#[test]
 fn a_leader_that_gives_way_to_a_better_one_ends_its_command_first() {
     let place = Place::new();
     let farm = place.up("--servers 3 --workers 0 --rank id");
@@ -289,13 +369,18 @@ fn none_overlaps(spans: &[(u64, (u64, u64), u64)]) {
 /// Each term's first and last beat, and the server beside which it ran.
 fn spans(beats: &Path) -> Vec<(u64, (u64, u64), u64)> {
     let mut spans: BTreeMap<u64, ((u64, u64), u64)> = BTreeMap::new();
-    for line in fs::read_to_string(beats).unwrap_or_default().lines() {
-        let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-        let &[us, term, server, _] = numbers.as_slice() else { continue };
+    for [us, term, server, _] in lines(beats) {
         let span = spans.entry(term).or_insert(((us, us), server));
         span.0 = (span.0.0.min(us), span.0.1.max(us));
     }
     spans.into_iter().map(|(term, (span, server))| (term, span, server)).collect()
+}
+
+/// What is written down: when, in which term, beside which server, by which process.
+fn lines(beats: &Path) -> Vec<[u64; 4]> {
+    let text = fs::read_to_string(beats).unwrap_or_default();
+    let numbers = |line: &str| line.split(' ').filter_map(|word| word.parse().ok()).collect::<Vec<u64>>();
+    text.lines().filter_map(|line| numbers(line).try_into().ok()).collect()
 }
 
 /// Ends the farm, and starts its servers again, each with a command beside it. More of their configuration may name an ID.
