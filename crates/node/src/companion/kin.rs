@@ -94,14 +94,34 @@ fn is_alive_in(session: Pid, pid: Pid) -> Option<bool> {
 
 /// Is it dead, and in which session is it?
 fn session_of(pid: Pid) -> Option<(bool, Pid)> {
-    let status = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    session_in(&fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?)
+}
+
+/// The same, from what the system says of it. What vanishes at this very moment is in session -1, which is none.
+fn session_in(status: &str) -> Option<(bool, Pid)> {
     // The name of a program may contain anything, so look behind it.
     let mut words = status.rsplit_once(") ")?.1.split(' ');
     let is_dead = matches!(words.next()?, "Z" | "X");
-    Some((is_dead, Pid::from_raw(words.nth(2)?.parse().ok()?)?))
+    let session = words.nth(2)?.parse().ok().filter(|session| *session > 0)?;
+    Some((is_dead, Pid::from_raw(session)?))
 }
 
 fn kill(pid: Pid) {
     // It may have gone by itself.
     _ = kill_process(pid, Signal::KILL);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_vanishes_while_one_looks_is_in_no_session() {
+        let found = |status| session_in(status).map(|(is_dead, session)| (is_dead, session.as_raw_nonzero().get()));
+        assert_eq!(found("7 (a) b) S 1 7 5 0 -1"), Some((false, 5)));
+        assert_eq!(found("7 (sh) Z 1 7 5 0 -1"), Some((true, 5)));
+        assert_eq!(found("7 (sh) X 0 -1 -1 0 -1"), None);
+        assert_eq!(found("2 (kthreadd) S 0 0 0 0 -1"), None);
+        assert_eq!(found(""), None);
+    }
 }
