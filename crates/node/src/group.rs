@@ -114,7 +114,7 @@ impl Group {
     fn join(self) -> Result<Seat, Unguarded> {
         self.check()?;
         let (tell, ends) = mpsc::unbounded_channel();
-        let (standing, seen) = watch::channel(Standing::Waits);
+        let (standing, seen) = watch::channel(Standing::Waits { last_term: 0 });
         let margin_us = self.handle.asker.lease_us / MARGIN_PARTS;
         let asker = Arc::clone(&self.handle.asker);
         asker.run(Keeper::new(self.handle, new_session(), self.candidacy, standing, ends).run());
@@ -153,21 +153,30 @@ struct Seat {
 
 impl Seat {
     async fn granted(&mut self) -> Result<Turn, Unguarded> {
-        let last_term = self.last_term;
-        let is_news = |standing: &Standing| match standing {
-            Standing::Holds { term, .. } => *term > last_term,
-            Standing::Refused(_) => true,
-            Standing::Waits => false,
-        };
-        let standing = self.standing.wait_for(is_news).await.map_err(|_| Unguarded::Ended)?.clone();
-        match standing {
-            Standing::Holds { term, .. } => {
-                self.last_term = term;
-                Ok(Turn { term, margin_us: self.margin_us, standing: self.standing.clone() })
+        loop {
+            match self.next_standing().await? {
+                Standing::Holds { term, .. } => {
+                    self.last_term = term;
+                    return Ok(Turn { term, margin_us: self.margin_us, standing: self.standing.clone() });
+                }
+                // It was over before anything ran. Only this seat can say so: the keeper does not know what has begun.
+                Standing::Waits { last_term } => {
+                    self.last_term = last_term;
+                    self.end();
+                }
+                Standing::Refused(objection) => return Err(Unguarded::Refused(objection)),
             }
-            Standing::Refused(objection) => Err(Unguarded::Refused(objection)),
-            Standing::Waits => Err(Unguarded::Ended),
         }
+    }
+
+    /// How it stands, once there is a turn that this seat has not heard of.
+    async fn next_standing(&mut self) -> Result<Standing, Unguarded> {
+        let known = self.last_term;
+        let is_news = |standing: &Standing| match standing {
+            Standing::Holds { term, .. } | Standing::Waits { last_term: term } => *term > known,
+            Standing::Refused(_) => true,
+        };
+        self.standing.wait_for(is_news).await.map(|standing| standing.clone()).map_err(|_| Unguarded::Ended)
     }
 
     fn end(&self) {
@@ -218,4 +227,26 @@ async fn while_held<F: Future>(turn: &Turn, work: F) -> Option<F::Output> {
         work.as_mut().poll(context).map(Some)
     };
     poll_fn(step).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_turn_that_is_over_before_it_began_is_given_back() {
+        let (tell, mut ends) = mpsc::unbounded_channel();
+        let (standing, seen) = watch::channel(Standing::Waits { last_term: 0 });
+        let mut seat = Seat { tell, standing: seen, last_term: 0, margin_us: 0 };
+        standing.send_replace(Standing::Holds { term: 5, until_us: u64::MAX });
+        standing.send_replace(Standing::Waits { last_term: 5 });
+        tokio::select! {
+            biased;
+            _ = seat.granted() => panic!("there is no turn"),
+            ended = ends.recv() => assert_eq!(ended, Some(5)),
+        }
+        standing.send_replace(Standing::Holds { term: 7, until_us: u64::MAX });
+        assert_eq!(seat.granted().await.map(|turn| turn.term()), Ok(7));
+        assert!(ends.is_empty(), "each turn ends once");
+    }
 }

@@ -24,8 +24,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// How it stands with a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It is not its turn, or not any more.
-    Waits,
+    /// It is not its turn, or not any more: its last one had this term, or it had none and this is zero. The owner, who sees
+    /// only the latest standing, learns so of a turn that was over before it had begun, and that has to end, too.
+    Waits { last_term: u64 },
     /// It holds the group under this term until then.
     Holds { term: u64, until_us: u64 },
     /// It never will.
@@ -111,7 +112,7 @@ impl Keeper {
             self.is_orphan = true;
             self.leave();
         }
-        self.standing.send_replace(Standing::Waits);
+        self.wait();
         self.tell(Command::Ended(self.candidacy.group.clone()));
     }
 
@@ -177,9 +178,20 @@ impl Keeper {
                     _ => false,
                 });
             }
-            Notice::Recalled(_) | Notice::Lost(_) => _ = self.standing.send_replace(Standing::Waits),
+            Notice::Recalled(_) | Notice::Lost(_) => self.wait(),
             Notice::Refused(_, objection) => _ = self.standing.send_replace(Standing::Refused(objection)),
         }
+    }
+
+    /// The turn is over, if there is one.
+    fn wait(&self) {
+        self.standing.send_if_modified(|standing| match *standing {
+            Standing::Holds { term, .. } => {
+                *standing = Standing::Waits { last_term: term };
+                true
+            }
+            _ => false,
+        });
     }
 }
 
