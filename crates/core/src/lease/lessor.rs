@@ -26,6 +26,9 @@ pub const CANDIDACIES_MAX: usize = 200_000;
 const ASKED_MAX: usize = 16;
 /// A lease is cut into so many ticks: so exactly are its ends seen.
 const TICKS_PER_LEASE: u64 = 20;
+/// For this part of a lease a new leader keeps what follows leadership for whoever is beside it, and may not have asked yet:
+/// otherwise it would begin elsewhere, only to be asked back at once.
+const KEPT_PARTS: u64 = 4;
 /// Whoever was not heard for this many leases is forgotten.
 const FORGOTTEN_LEASES: u64 = 10;
 
@@ -85,6 +88,8 @@ pub struct Tick;
 /// What a leader knows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Office {
+    /// When it began.
+    since_us: u64,
     /// As the log says.
     held: BTreeMap<String, Group>,
     /// Who wants which group.
@@ -204,7 +209,7 @@ impl Lessor {
 
     /// Whatever the last leader promised ends within one lease from now.
     fn lead(&mut self, groups: &Groups, out: &mut Outbox<Self>) {
-        let mut office = Office { held: groups.held().clone(), ..Office::default() };
+        let mut office = Office { since_us: self.now_us, held: groups.held().clone(), ..Office::default() };
         for (name, group) in &office.held {
             for (session, holding) in &group.holders {
                 let wait_us = stretched(holding.lease_us);
@@ -555,7 +560,10 @@ impl Office {
                 .get(*session)
                 .is_some_and(|guest| guest.question.is_some() || now_us < guest.seen_us + lease_us)
         };
-        let free = wanted.candidates.keys().filter(is_free).filter(is_present).copied().collect();
+        let is_kept = is_following && now_us < self.since_us + lease_us / KEPT_PARTS;
+        let is_beside = |session: &&Session| self.guests.get(*session).is_some_and(|guest| guest.at == leader);
+        let free = wanted.candidates.keys().filter(is_free).filter(is_present);
+        let free = free.filter(|session| !is_kept || is_beside(session)).copied().collect();
         let mut ranked = self.ranked(leader, wanted, free);
         ranked.truncate(room);
         ranked

@@ -255,6 +255,8 @@ fn candidates_are_ranked() {
         let mut stage = Stage::new();
         let rules = GroupRules { rank, holders: 1 };
         stage.join(9, 9, rules);
+        // Time enough to get it, though it is not beside the leader.
+        stage.pass(LEASE_US);
         for (guard, at, points) in [(1, 2, 50), (2, 2, 10), (3, 1, 90)] {
             stage.join(guard, at, rules);
             stage.tell(guard, score(points));
@@ -281,6 +283,17 @@ fn what_follows_leadership_is_asked_back_for_whoever_is_beside_the_leader() {
     assert_eq!(stage.heard(), ["2: granted cron #2"]);
     stage.pass(3 * LEASE_US);
     assert_eq!(stage.heard(), Vec::<String>::new());
+}
+
+#[test]
+fn what_follows_leadership_does_not_begin_elsewhere_only_because_somebody_there_asked_first() {
+    let mut stage = Stage::new();
+    stage.join(1, 2, BESIDE);
+    stage.want(1, "other", ONE);
+    stage.pass(TICK_US);
+    assert_eq!(stage.heard(), ["1: granted other #1"], "only what follows leadership is kept");
+    stage.join(2, 1, BESIDE);
+    assert_eq!(stage.heard(), ["2: granted cron #2"]);
 }
 
 #[test]
