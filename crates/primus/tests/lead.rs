@@ -323,21 +323,24 @@ fn a_leader_that_hands_over_because_of_its_load_ends_its_command_first() {
     let farm = place.up("--servers 3 --workers 0");
     let (api, beats) = (farm.api.clone(), place.dir.join("beats"));
     let _leads = become_servers(&place, farm, BY_LOAD, |id| beat(id, &beats));
-    let (term, _, old) = eventually("one to run it", || spans(&beats).pop());
+    let old = eventually("a leader", || http::ask(api[0], "GET", "/v1/leader", "").ok()?.1["leader"].as_u64());
+    let term = runs_beside(&beats, old, 0);
     let new = old % 3 + 1;
     set_load(new, "0");
     set_load(old, "95");
     runs_beside(&beats, new, term);
     let spans = spans(&beats);
-    assert_eq!(spans.len(), 2, "it has moved once: {spans:?}");
     none_overlaps(&spans);
+    // On a busy host a transfer may come to nothing at first; then the command goes on where it was.
+    let before = &spans[spans.len() - 2];
+    assert!(spans[..spans.len() - 1].iter().all(|span| span.2 == old), "it has moved once: {spans:?}");
     for api in api {
         let change = eventually("the change to be told", || {
             let is_handover = |event: &Value| event["kind"] == "leader_changed" && event["reason"] == "load";
             http::events(api).ok()?.into_iter().rfind(is_handover)
         });
         assert_eq!((&change["previous"], &change["leader"]), (&old.into(), &new.into()), "{change}");
-        assert!(spans[0].1.1 < end_of(&change), "it ran on though the leader had changed: {spans:?}, {change}");
+        assert!(before.1.1 < end_of(&change), "it ran on though the leader had changed: {spans:?}, {change}");
     }
 }
 
