@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc as blocking};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -182,6 +183,14 @@ impl<S: Durable> Disk<S> {
         match self.done.recv().await {
             Some(done) => done,
             None => std::future::pending().await,
+        }
+    }
+
+    /// The next word of the disk, for whoever waits for several things.
+    pub(crate) fn poll_done(&mut self, context: &mut Context<'_>) -> Poll<Result<Token, S::Error>> {
+        match self.done.poll_recv(context) {
+            Poll::Ready(Some(done)) => Poll::Ready(done),
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
     }
 

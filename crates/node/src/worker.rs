@@ -1,48 +1,51 @@
-//! A running worker: the loop in which its machine meets servers, a disk, an executor and a clock.
+//! A running worker: the loop in which its machines meet servers, disks, executors and a clock.
 //!
-//! It keeps a link to every server, so that whoever begins to lead can say so at once; it serves the leader of the newest
-//! term. The same loop that does all this tells the executor that the worker is well: if it hangs, what runs is killed.
+//! A worker serves its own farm ([`service`]) and, while it is lent, another one in the same way; whom it takes work from is
+//! for its allegiance to say. It keeps its links to its own farm meanwhile, and those to the other one until that has recorded
+//! all results. The same loop that does all this tells the executors that the worker is well: if it hangs, what runs is
+//! killed.
 
+mod abroad;
+mod files;
 mod identity;
 mod links;
+mod service;
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
+use std::iter;
 use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use primus_core::NodeId;
-use primus_core::farm::Message;
-use primus_core::farm::worker::{Command, Notice, REPORTS_MAX, Timer, Worker};
+use primus_core::farm::worker;
+use primus_core::ledger::LoanId;
+use primus_core::ledger::loans::name_here;
 use primus_core::load::Score;
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
-use primus_wire::work::{self, FromWorker, Part, ToWorker};
+use primus_core::loan::allegiance::{Command, Notice, Place, Record, Timer};
+use primus_core::loan::{Allegiance, Word};
+use primus_core::machine::{Input, Machine, Outbox, Output, Token};
+use primus_core::planted::Planted;
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use self::links::{LinkEvent, Links};
-use crate::disk::{self, Disk};
-use crate::executor::{self, Ended, Executor, Kinds};
+use self::abroad::{Farm, Opened};
+use self::service::{Call, Service, Setting};
+use crate::executor::{self, Kinds};
 use crate::load::Meter;
-use crate::meters::Meters;
-use crate::outputs;
 use crate::results::{OpenError, Results, WriteError};
 use crate::timers::{Timers, drawn};
 
-/// How often a worker shows that it is alive.
-const BEAT: Delay = Delay::exactly_ms(500);
-/// How often the executor is told that the worker is well.
+/// How often the executors are told that the worker is well.
 const RENEW: Duration = Duration::from_millis(100);
-/// A pause of its own after which a worker does not know what others think of it. Leaders wait a little longer.
-const PAUSE: Duration = Duration::from_secs(1);
 const COMPANIONS_MAX: usize = 4;
-/// How many inputs are taken before timers are looked at, at most.
-const INPUTS_MAX: usize = 1024;
+/// With how many farms a worker may have to do at once: for one it works, others may not have recorded its results yet.
+const FARMS_MAX: usize = 16;
 
 /// What a worker is told when it starts.
 #[derive(Debug)]
@@ -70,6 +73,14 @@ pub enum Happening {
     LostLeader(NodeId),
     /// This server does not want it, for this reason.
     Refused(NodeId, String),
+    /// It is lent to this farm, under this loan, and works for it from now on.
+    Lent(String, LoanId),
+    /// It is with its own farm again, after this loan.
+    Home(LoanId),
+    /// It cannot work for this farm, for this reason.
+    CannotGo(String, String),
+    /// This server of another farm does not want it, for this reason.
+    RefusedAbroad(String, NodeId, String),
 }
 
 /// Why a worker ended.
@@ -108,36 +119,23 @@ pub async fn run(
     happenings: mpsc::UnboundedSender<Happening>,
 ) -> Result<(), WorkerError> {
     let directory = config.executor.directory.clone();
-    let (results, records) = Results::open(&directory)?;
-    let store =
-        identity::of(&directory).map_err(|source| WorkerError::Directory { dir: directory.clone(), source })?;
-    let mut settings = config.executor;
-    settings.companions = companions_for(config.slots);
-    let (executor, ended) = Executor::start(settings, kinds).map_err(WorkerError::Executor)?;
+    let own = Results::open(&directory)?;
+    let unusable = |source| WorkerError::Directory { dir: directory.clone(), source };
+    let store = identity::of(&directory).map_err(unusable)?;
+    let epoch = abroad::epoch(&directory).map_err(unusable)?;
+    let visited = abroad::visited(&directory).map_err(unusable)?;
     let (loads, measured) = mpsc::unbounded_channel();
     if let Some(meter) = config.load {
         meter.watch(move |load| loads.send(load.score).is_ok());
     }
-    let (links, link_events) = Links::start(config.cluster, &config.name, &config.servers, store);
-    let meters = Arc::<Meters>::default();
-    let running = Running {
-        worker: Worker::new(config.name, config.slots, BEAT, records),
-        outbox: Outbox::new(),
-        executor,
-        disk: disk::start(results, Arc::clone(&meters)),
-        meters,
-        is_full: false,
-        outputs: directory.join(executor::Settings::OUTPUTS),
-        links,
-        leads: BTreeMap::new(),
-        newest: 0,
-        serves: None,
-        timers: Timers::default(),
-        awake: Instant::now(),
-        said: BTreeMap::new(),
-        happenings,
-    };
-    running.turn(Inputs { link_events, ended, measured }).await
+    let mut executor = config.executor;
+    executor.companions = companions_for(config.slots);
+    let (name, slots) = (config.name, config.slots);
+    let own_farm = Farm { name: config.cluster, servers: config.servers };
+    let trade = Trade { own_farm, name, slots, executor, kinds, store, happenings };
+    let mut running = Running::new(trade, own, epoch, measured)?;
+    running.take_up_visited(visited)?;
+    running.turn().await
 }
 
 /// One for each slot, but no more than there are cores to run them; a few are always enough.
@@ -146,237 +144,343 @@ fn companions_for(slots: u16) -> usize {
     usize::from(slots).min(cores).clamp(1, COMPANIONS_MAX)
 }
 
-struct Inputs {
-    link_events: mpsc::Receiver<LinkEvent>,
-    ended: mpsc::UnboundedReceiver<Ended>,
-    measured: mpsc::UnboundedReceiver<Score>,
+/// What is the same whomever a worker works for.
+struct Trade {
+    own_farm: Farm,
+    name: String,
+    slots: u16,
+    executor: executor::Settings,
+    kinds: Kinds,
+    store: [u8; 16],
+    happenings: mpsc::UnboundedSender<Happening>,
 }
 
-/// What can wake a worker.
+impl Trade {
+    fn at_home(&self) -> Setting {
+        self.setting(&self.own_farm, self.name.clone(), self.executor.clone(), worker::Allegiance::Own)
+    }
+
+    /// Another farm knows the worker under another name, and what is done for it has a folder of its own.
+    fn abroad(&self, farm: &Farm, allegiance: worker::Allegiance) -> Setting {
+        let name = name_here(&self.name, &self.own_farm.name);
+        let mut executor = self.executor.clone();
+        executor.worker.clone_from(&name);
+        executor.directory = abroad::folder(&self.executor.directory, &farm.name);
+        self.setting(farm, name, executor, allegiance)
+    }
+
+    fn setting(
+        &self,
+        farm: &Farm,
+        name: String,
+        executor: executor::Settings,
+        allegiance: worker::Allegiance,
+    ) -> Setting {
+        Setting {
+            farm: farm.name.clone(),
+            name,
+            slots: self.slots,
+            servers: farm.servers.clone(),
+            executor,
+            kinds: self.kinds.clone(),
+            store: self.store,
+            allegiance,
+            happenings: self.happenings.clone(),
+        }
+    }
+}
+
+/// What can wake a worker, beside what happens at its services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
-    Machine(Timer),
+    Allegiance(Timer),
     Renew,
+}
+
+/// It is written down that the worker follows a call, and there is a folder for the farm that it is called to.
+struct Ready {
+    token: Token,
+    written: io::Result<()>,
+    farm: Farm,
+    /// Nothing if it serves that farm already.
+    opened: Option<Result<Opened, OpenError>>,
 }
 
 /// The loop's state.
 struct Running {
-    worker: Worker,
-    outbox: Outbox<Worker>,
-    executor: Executor,
-    disk: Disk<Results>,
-    meters: Arc<Meters>,
-    /// Was there no room on the disk when it was last looked at?
-    is_full: bool,
-    outputs: PathBuf,
-    links: Links,
-    /// The servers that lead, as they say themselves, and in which terms.
-    leads: BTreeMap<NodeId, u64>,
-    /// The newest term that any of them named.
-    newest: u64,
-    /// The leader that the worker was last told to serve.
-    serves: Option<(NodeId, u64)>,
+    trade: Trade,
+    home: Service,
+    /// The other farm that it works for, and those that have not recorded all results yet.
+    abroad: BTreeMap<String, Service>,
+    /// The one that it works for.
+    away: Option<String>,
+    allegiance: Allegiance,
+    outbox: Outbox<Allegiance>,
     timers: Timers<Alarm>,
-    /// When it last looked at the clock, which it does several times a second.
-    awake: Instant,
-    /// What was said to servers in this turn.
-    said: BTreeMap<NodeId, Vec<Message>>,
-    happenings: mpsc::UnboundedSender<Happening>,
+    /// What the allegiance was told last.
+    home_leader: Option<NodeId>,
+    is_idle: bool,
+    /// Where the farm is that the worker is being called to.
+    called_to: BTreeMap<NodeId, SocketAddr>,
+    /// What is ready for the farm that it goes to.
+    prepared: Option<(Farm, Result<Opened, OpenError>)>,
+    /// The loan under which it should work for a farm, and cannot.
+    stranded: Option<LoanId>,
+    readied: mpsc::UnboundedReceiver<Ready>,
+    ready: mpsc::UnboundedSender<Ready>,
+    measured: mpsc::UnboundedReceiver<Score>,
 }
 
 impl Running {
-    async fn turn(mut self, mut inputs: Inputs) -> Result<(), WorkerError> {
-        self.timers.set(Alarm::Renew, Instant::now() + RENEW);
-        loop {
-            let due = self.timers.next().unwrap_or_else(|| Instant::now() + RENEW);
-            tokio::select! {
-                biased;
-                done = self.disk.done() => self.step(Input::Persisted(done?)),
-                ended = inputs.ended.recv() => self.on_ended(ended.ok_or(WorkerError::NoCompanion)?),
-                Some(event) = inputs.link_events.recv() => self.on_link(event),
-                Some(score) = inputs.measured.recv() => self.step(Input::Command(Command::Load(score))),
-                () = sleep_until(due) => {}
-            }
-            self.look_at_clock();
-            self.take_inputs(&mut inputs)?;
-            self.fire_timers();
-            self.look_for_room();
-            self.flush();
-            // The links have this thread, too.
-            yield_now().await;
-        }
+    fn new(
+        trade: Trade,
+        own: Opened,
+        epoch: LoanId,
+        measured: mpsc::UnboundedReceiver<Score>,
+    ) -> Result<Self, WorkerError> {
+        let home = Service::start(trade.at_home(), own)?;
+        let (ready, readied) = mpsc::unbounded_channel();
+        Ok(Self {
+            trade,
+            home,
+            abroad: BTreeMap::new(),
+            away: None,
+            allegiance: Allegiance::new(epoch, Planted::NONE),
+            outbox: Outbox::new(),
+            timers: Timers::default(),
+            home_leader: None,
+            is_idle: true,
+            called_to: BTreeMap::new(),
+            prepared: None,
+            stranded: None,
+            readied,
+            ready,
+            measured,
+        })
     }
 
-    /// Takes what has arrived, but not for ever.
-    fn take_inputs(&mut self, inputs: &mut Inputs) -> Result<(), WorkerError> {
-        for _ in 0..INPUTS_MAX {
-            if let Some(done) = self.disk.try_done() {
-                self.step(Input::Persisted(done?));
-            } else if let Ok(ended) = inputs.ended.try_recv() {
-                self.on_ended(ended);
-            } else if let Ok(event) = inputs.link_events.try_recv() {
-                self.on_link(event);
-            } else {
-                break;
+    /// Farms that have not got all results yet are told of them.
+    fn take_up_visited(&mut self, visited: Vec<Farm>) -> Result<(), WorkerError> {
+        for farm in visited {
+            let opened = Results::open(&abroad::folder(&self.trade.executor.directory, &farm.name))?;
+            if !opened.1.is_empty() {
+                let service = Service::start(self.trade.abroad(&farm, worker::Allegiance::Over), opened)?;
+                self.abroad.insert(farm.name, service);
             }
         }
         Ok(())
     }
 
+    async fn turn(mut self) -> Result<(), WorkerError> {
+        self.timers.set(Alarm::Renew, Instant::now() + RENEW);
+        loop {
+            let due = self.services().filter_map(|service| service.due()).min();
+            let due = due.into_iter().chain(self.timers.next()).min();
+            let due = due.unwrap_or_else(|| Instant::now() + RENEW);
+            let Self { home, abroad, readied, measured, .. } = &mut self;
+            tokio::select! {
+                biased;
+                taken = take_next(home, abroad) => taken?,
+                Some(ready) = readied.recv() => self.on_ready(ready)?,
+                Some(score) = measured.recv() => self.services().for_each(|service| service.measure(score)),
+                () = sleep_until(due) => {}
+            }
+            self.services().try_for_each(Service::take_inputs)?;
+            self.fire_timers();
+            self.services().for_each(Service::look_for_room);
+            self.attend();
+            self.services().for_each(Service::flush);
+            self.part();
+            // The links have this thread, too.
+            yield_now().await;
+        }
+    }
+
+    fn services(&mut self) -> impl Iterator<Item = &mut Service> {
+        iter::once(&mut self.home).chain(self.abroad.values_mut())
+    }
+
     fn fire_timers(&mut self) {
         let now = Instant::now();
+        self.services().for_each(|service| service.fire_timers(now));
         while let Some((_, alarm)) = self.timers.take_due(now) {
             match alarm {
-                Alarm::Machine(timer) => self.step(Input::Timer(timer)),
+                Alarm::Allegiance(timer) => self.decide_now(Input::Timer(timer)),
                 Alarm::Renew => {
-                    self.executor.renew();
+                    self.services().for_each(|service| service.renew());
                     self.timers.set(Alarm::Renew, now + RENEW);
                 }
             }
         }
     }
 
-    /// What would have no place for its result is not begun.
-    fn look_for_room(&mut self) {
-        let is_full = self.meters.disk_full.get();
-        if is_full != self.is_full {
-            self.is_full = is_full;
-            self.step(Input::Command(Command::Room(!is_full)));
+    /// Tells the allegiance what has changed, and what leaders say of loans.
+    fn attend(&mut self) {
+        let leader = self.home.leader();
+        if leader != self.home_leader {
+            self.home_leader = leader;
+            self.decide_now(Input::Command(Command::Home(leader)));
         }
-    }
-
-    /// Whoever was frozen for so long may have been given up: it begins with nothing before a leader has welcomed it again.
-    fn look_at_clock(&mut self) {
-        let now = Instant::now();
-        if now - std::mem::replace(&mut self.awake, now) > PAUSE {
-            self.links.give_up();
-            let leaders = std::mem::take(&mut self.leads);
-            leaders.into_keys().for_each(|leader| self.lose(leader));
+        for call in self.home.take_heard() {
+            self.on_call(call);
         }
-    }
-
-    fn on_ended(&mut self, ended: Ended) {
-        self.step(Input::Command(match ended {
-            Ended::Finished(report) => Command::Ended(report),
-            Ended::Abandoned(held) => Command::Abandoned(held),
-        }));
-    }
-
-    fn on_link(&mut self, event: LinkEvent) {
-        match event {
-            LinkEvent::Up(server, outgoing) => self.links.opened(server, outgoing),
-            LinkEvent::Word(server, _) if self.links.is_given_up(server) => {}
-            LinkEvent::Word(server, word) => self.on_word(server, word),
-            LinkEvent::Down(server) => {
-                self.links.closed(server);
-                self.leads.remove(&server);
-                self.lose(server);
+        for (farm, call) in self.take_heard_abroad() {
+            let is_leader = |service: &Service| service.leader() == Some(call.from);
+            if self.away.as_ref() == Some(&farm) && self.abroad.get(&farm).is_some_and(is_leader) {
+                self.decide_now(Input::Command(Command::Abroad(call.word)));
             }
-            LinkEvent::Refused(server, reason) => self.tell(Happening::Refused(server, reason)),
         }
+        if let Some(loan) = self.stranded.take() {
+            self.decide_now(Input::Command(Command::Abroad(Word::Return { loan, within_ms: 0 })));
+        }
+        self.note_idle();
     }
 
-    fn on_word(&mut self, server: NodeId, word: ToWorker) {
-        match word {
-            ToWorker::Farm(message) => self.step(Input::Message { from: server, message }),
-            ToWorker::Leads(term) => {
-                self.leads.insert(server, term);
-                self.serve_newest();
-            }
-            ToWorker::Follows => {
-                self.leads.remove(&server);
-                self.lose(server);
-            }
-            ToWorker::Output(number, part) => self.read_output(server, number, part),
-            ToWorker::Loan(..) => {}
-        }
-    }
-
-    /// The leader of the newest term is the one to serve. An older one has been deposed, and may not know it yet.
-    fn serve_newest(&mut self) {
-        let Some((server, term)) =
-            self.leads.iter().map(|(server, term)| (*server, *term)).max_by_key(|(_, term)| *term)
-        else {
-            return;
+    fn take_heard_abroad(&mut self) -> Vec<(String, Call)> {
+        let heard = |(farm, service): (&String, &mut Service)| {
+            let farm = farm.clone();
+            service.take_heard().into_iter().map(move |call| (farm.clone(), call))
         };
-        if term < self.newest || self.serves == Some((server, term)) {
-            return;
+        self.abroad.iter_mut().flat_map(heard).collect()
+    }
+
+    /// A leader of its own farm says something. What cannot be followed is said again.
+    fn on_call(&mut self, call: Call) {
+        let Call { from, word, servers } = call;
+        if let Word::Redirect { farm, .. } = &word {
+            let is_known = self.abroad.contains_key(farm);
+            if servers.is_empty() || !is_known && self.abroad.len() >= FARMS_MAX {
+                return;
+            }
+            self.called_to = servers;
         }
-        self.newest = term;
-        self.serves = Some((server, term));
-        self.step(Input::Command(Command::Serve(server)));
-        self.tell(Happening::Serves(server, term));
+        self.decide_now(Input::Message { from, message: word });
     }
 
-    fn lose(&mut self, server: NodeId) {
-        if self.serves.take_if(|(leader, _)| *leader == server).is_some() {
-            self.step(Input::LinkDown(server));
-            self.tell(Happening::LostLeader(server));
+    /// Whether something runs must be known before anything is decided.
+    fn decide_now(&mut self, input: Input<Allegiance>) {
+        self.note_idle();
+        self.decide(input);
+    }
+
+    fn note_idle(&mut self) {
+        let current = self.away.as_ref().map_or(Some(&self.home), |farm| self.abroad.get(farm));
+        let is_idle = current.is_none_or(Service::is_idle);
+        if std::mem::replace(&mut self.is_idle, is_idle) != is_idle {
+            self.decide(Input::Command(Command::Idle(is_idle)));
         }
     }
 
-    fn tell(&self, happening: Happening) {
-        // Nobody has to watch.
-        _ = self.happenings.send(happening);
-    }
-
-    /// Disks may be slow, so others read.
-    fn read_output(&self, server: NodeId, number: u64, part: Part) {
-        let Some(outgoing) = self.links.outgoing(server) else { return };
-        let outputs = self.outputs.clone();
-        tokio::task::spawn_blocking(move || {
-            let len_max = part.len_max as usize;
-            // Whatever the system says, there is no such file for whoever asks.
-            let found = outputs::read(&outputs, part.held, part.stream, part.offset, len_max).unwrap_or(None);
-            let mut buffer = BytesMut::new();
-            work::put(&mut buffer, &FromWorker::Output(number, found.map(Bytes::from)));
-            _ = outgoing.send(buffer.freeze());
-        });
-    }
-
-    fn step(&mut self, input: Input<Worker>) {
-        self.look_at_clock();
+    fn decide(&mut self, input: Input<Allegiance>) {
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.worker.step(input, &mut outbox);
+        self.allegiance.step(input, &mut outbox);
         for output in outbox.drain() {
             self.carry_out(output);
         }
         self.outbox = outbox;
     }
 
-    fn carry_out(&mut self, output: Output<Worker>) {
+    fn carry_out(&mut self, output: Output<Allegiance>) {
         match output {
-            Output::Send { to, message } => self.say(to, message),
-            Output::Persist { token, records } => self.disk.write(token, records),
-            Output::Set { timer, delay } => self.timers.set(Alarm::Machine(timer), Instant::now() + drawn(delay)),
-            Output::Cancel(timer) => self.timers.cancel(Alarm::Machine(timer)),
-            Output::Notify(Notice::Start(assignment)) => self.executor.run(assignment),
-            Output::Notify(Notice::Kill(held)) => self.executor.kill(held),
+            Output::Send { to, message } => self.home.say_where(to, message),
+            Output::Persist { token, records } => self.keep(token, &records),
+            Output::Set { timer, delay } => {
+                self.timers.set(Alarm::Allegiance(timer), Instant::now() + drawn(delay));
+            }
+            Output::Cancel(timer) => self.timers.cancel(Alarm::Allegiance(timer)),
+            Output::Notify(Notice::Go { farm, loan }) => self.go(farm, loan),
+            Output::Notify(Notice::Finish) => self.service_away().into_iter().for_each(|away| away.set_open(false)),
+            Output::Notify(Notice::Stop) => self.service_away().into_iter().for_each(Service::abandon_all),
+            Output::Notify(Notice::ComeHome) => self.come_home(),
             Output::Ignore(_) => {}
-            Output::SendAfter { .. } => unreachable!("a worker waits for its disk itself"),
+            Output::SendAfter { .. } => unreachable!("an allegiance waits for its disk itself"),
         }
     }
 
-    /// What is said in a row in the same way is said in one go.
-    fn say(&mut self, to: NodeId, message: Message) {
-        let said = self.said.entry(to).or_default();
-        match (said.last_mut(), message) {
-            (Some(Message::Ended(all)), Message::Ended(more)) if all.len() + more.len() <= REPORTS_MAX => {
-                all.extend(more);
+    fn service_away(&mut self) -> Option<&mut Service> {
+        self.abroad.get_mut(self.away.as_ref()?)
+    }
+
+    /// Writes down that a call is followed. Disks may be slow, so others do that, and open what the farm needs meanwhile. From
+    /// now on nothing new is begun at home.
+    fn keep(&mut self, token: Token, records: &[Record]) {
+        let Place::Going { farm, .. } = self.allegiance.place() else { return };
+        let farm = Farm { name: farm.clone(), servers: std::mem::take(&mut self.called_to) };
+        self.home.set_open(false);
+        let epoch = records.iter().map(|record| record.epoch).max().unwrap_or_default();
+        let directory = self.trade.executor.directory.clone();
+        let is_open = self.abroad.contains_key(&farm.name);
+        let ready = self.ready.clone();
+        tokio::task::spawn_blocking(move || {
+            let written = abroad::keep_epoch(&directory, epoch);
+            let opened = (!is_open).then(|| abroad::open(&directory, &farm));
+            // Nobody listens when the worker has ended.
+            _ = ready.send(Ready { token, written, farm, opened });
+        });
+    }
+
+    fn on_ready(&mut self, ready: Ready) -> Result<(), WorkerError> {
+        let Ready { token, written, farm, opened } = ready;
+        let dir = self.trade.executor.directory.clone();
+        written.map_err(|source| WorkerError::Directory { dir, source })?;
+        self.prepared = opened.map(|opened| (farm, opened));
+        self.decide_now(Input::Persisted(token));
+        Ok(())
+    }
+
+    fn go(&mut self, farm: String, loan: LoanId) {
+        self.tell(Happening::Lent(farm.clone(), loan));
+        self.away = Some(farm.clone());
+        let lent = worker::Allegiance::Lent(loan);
+        if let Some(service) = self.abroad.get_mut(&farm) {
+            service.set_open(true);
+            return service.stand(lent);
+        }
+        let Some((place, opened)) = self.prepared.take() else { return };
+        let setting = self.trade.abroad(&place, lent);
+        let started = opened.map_err(WorkerError::Open).and_then(|opened| Service::start(setting, opened));
+        match started {
+            Ok(service) => _ = self.abroad.insert(farm, service),
+            Err(error) => {
+                self.tell(Happening::CannotGo(farm, error.to_string()));
+                self.stranded = Some(loan);
             }
-            (_, message) => said.push(message),
         }
     }
 
-    fn flush(&mut self) {
-        while let Some((server, said)) = self.said.pop_first() {
-            let mut buffer = BytesMut::new();
-            said.into_iter().for_each(|message| work::put(&mut buffer, &FromWorker::Farm(message)));
-            let is_read = self.links.outgoing(server).is_none_or(|outgoing| outgoing.send(buffer.freeze()));
-            if !is_read {
-                // Whoever does not read gets another link, and a new hello.
-                self.links.closed(server);
-            }
+    fn come_home(&mut self) {
+        if let Some(service) = self.service_away() {
+            service.stand(worker::Allegiance::Over);
         }
+        self.away = None;
+        self.home.set_open(true);
+        self.tell(Happening::Home(self.allegiance.epoch()));
     }
+
+    /// Whoever has recorded everything is not needed any more.
+    fn part(&mut self) {
+        let place = self.allegiance.place();
+        let is_called_to = |name: &String| matches!(place, Place::Going { farm, .. } if farm == name);
+        let away = self.away.as_ref();
+        self.abroad.retain(|name, service| away == Some(name) || is_called_to(name) || !service.is_settled());
+    }
+
+    fn tell(&self, happening: Happening) {
+        // Nobody has to watch.
+        _ = self.trade.happenings.send(happening);
+    }
+}
+
+/// Waits for the next thing that happens at any of them, and takes it.
+async fn take_next(home: &mut Service, abroad: &mut BTreeMap<String, Service>) -> Result<(), WorkerError> {
+    poll_fn(|context| {
+        let mut services = iter::once(&mut *home).chain(abroad.values_mut());
+        services
+            .find_map(|service| match service.poll(context) {
+                Poll::Ready(taken) => Some(Poll::Ready(taken)),
+                Poll::Pending => None,
+            })
+            .unwrap_or(Poll::Pending)
+    })
+    .await
 }

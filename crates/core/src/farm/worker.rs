@@ -77,7 +77,7 @@ pub enum Command {
     Serve(NodeId),
     /// An attempt has ended.
     Ended(Report),
-    /// An attempt was ended before its time, through no fault of its own, and has no result.
+    /// An attempt was ended before its time, or before it began, through no fault of its own, and has no result.
     Abandoned(Held),
     /// The host's load has been measured.
     Load(Score),
@@ -159,6 +159,11 @@ impl Worker {
     /// What runs now.
     pub fn running(&self) -> impl Iterator<Item = Held> + '_ {
         self.running.keys().copied()
+    }
+
+    /// What it has not come to an end with: what runs, and what waits.
+    pub fn unfinished(&self) -> impl Iterator<Item = Held> + '_ {
+        self.running().chain(self.waiting.iter().map(|assignment| assignment.held))
     }
 
     /// Everything that it has or keeps: what waits, what runs, and results that are not known to be recorded.
@@ -254,8 +259,13 @@ impl Worker {
 
     /// Somebody else may have it. A leader that is not told now will miss it in the next hello.
     fn on_abandoned(&mut self, held: Held, out: &mut Outbox<Self>) {
-        let Some(cpus) = self.running.remove(&held) else { return out.ignore("the end of what does not run") };
-        self.busy -= cpus;
+        let waited = self.waiting.len();
+        self.waiting.retain(|waiting| waiting.held != held);
+        match self.running.remove(&held) {
+            Some(cpus) => self.busy -= cpus,
+            None if self.waiting.len() < waited => {}
+            None => return out.ignore("the end of what does not run"),
+        }
         if let Some(leader) = self.leader {
             out.send(leader, Message::GaveBack(alloc::vec![held]));
         }

@@ -1,11 +1,12 @@
 //! Who a worker is, beyond its name: a random number in its folder, so that two workers of one name are noticed.
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use super::files::replace;
+
 const NAME: &str = "identity";
-const UNFINISHED: &str = "identity.new";
 
 /// The number in this folder; a new one if there is none, or none that is whole.
 pub(super) fn of(directory: &Path) -> io::Result<[u8; 16]> {
@@ -21,11 +22,6 @@ pub(super) fn of(directory: &Path) -> io::Result<[u8; 16]> {
     }
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the system has randomness");
-    let unfinished = directory.join(UNFINISHED);
-    let mut file = File::create(&unfinished)?;
-    file.write_all(&bytes)?;
-    file.sync_all()?;
-    fs::rename(unfinished, path)?;
-    File::open(directory)?.sync_all()?;
+    replace(directory, NAME, &bytes)?;
     Ok(bytes)
 }

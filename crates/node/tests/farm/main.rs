@@ -2,5 +2,6 @@
 //! real commands.
 
 mod changes;
+mod loans;
 mod stage;
 mod work;

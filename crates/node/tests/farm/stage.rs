@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use primus_core::NodeId;
 use primus_core::ledger::{CommandLine, Effect, Entry, Fan, JobId, Outcome, Spec, State, Target, TaskId, Work};
+use primus_core::loan::office;
 use primus_core::rank::RankBy;
 use primus_node::companion;
 use primus_node::executor::{Kinds, Settings};
@@ -20,6 +21,7 @@ use primus_node::node::{self, Config};
 use primus_node::store::{Identity, Store};
 use primus_node::worker::{self, Happening};
 use primus_server::Plan;
+use primus_server::plan::Neighbour;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -76,8 +78,9 @@ struct Server {
     _process: Process,
 }
 
-/// Three servers, and workers as they are started.
+/// Servers and workers as they are started.
 pub(crate) struct Farm {
+    pub(crate) name: String,
     dir: PathBuf,
     addresses: BTreeMap<NodeId, SocketAddr>,
     servers: BTreeMap<u64, Server>,
@@ -85,6 +88,8 @@ pub(crate) struct Farm {
     /// Workers whose names others have by now.
     unwatched: Vec<Process>,
     pub(crate) snapshot_every: u64,
+    pub(crate) neighbours: Vec<Neighbour>,
+    pub(crate) lending: office::Rules,
 }
 
 impl Drop for Farm {
@@ -97,23 +102,36 @@ impl Drop for Farm {
 }
 
 impl Farm {
-    /// Nothing has been started yet.
+    /// Three servers; nothing has been started yet.
     pub(crate) fn new() -> Self {
+        Self::of("test", 3)
+    }
+
+    /// A farm of this name and with so many servers; nothing has been started yet.
+    pub(crate) fn of(name: &str, servers: u64) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("primus-farm-{}-{number}", std::process::id()));
         fs::create_dir_all(&dir).expect("there is room for a directory");
         let bound = || std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let listeners: Vec<_> = (1..=3).map(|id| (NodeId(id), bound())).collect();
+        let listeners: Vec<_> = (1..=servers).map(|id| (NodeId(id), bound())).collect();
         let address = |listener: &std::net::TcpListener| listener.local_addr().expect("it is bound");
         let addresses = listeners.iter().map(|(id, listener)| (*id, address(listener))).collect();
         Self {
+            name: name.to_owned(),
             dir,
             addresses,
             servers: BTreeMap::new(),
             workers: BTreeMap::new(),
             unwatched: Vec::new(),
             snapshot_every: 10_000,
+            neighbours: Vec::new(),
+            lending: office::Rules::default(),
         }
+    }
+
+    /// How another farm knows this one.
+    pub(crate) fn as_neighbour(&self) -> Neighbour {
+        Neighbour { name: self.name.clone(), servers: self.addresses.clone() }
     }
 
     /// Three servers and two workers of one slot each; somebody leads.
@@ -132,7 +150,9 @@ impl Farm {
         let mut plan = Plan::new(NodeId(id), self.addresses.clone());
         plan.rank = RankBy::Id;
         plan.snapshot_every = self.snapshot_every;
-        let config = Config { cluster: "test".to_owned(), plan };
+        plan.neighbours.clone_from(&self.neighbours);
+        plan.lending = self.lending;
+        let config = Config { cluster: self.name.clone(), plan };
         let identity = Identity { cluster: config.cluster.clone(), server: NodeId(id) };
         let opened = Store::open(&self.dir.join(id.to_string()), &identity).expect("the store opens");
         let address = self.addresses[&NodeId(id)];
@@ -161,7 +181,7 @@ impl Farm {
         let mut settings = Settings::new(name, self.dir.join(folder), companion);
         settings.allow.push("*".to_owned());
         let config = worker::Config {
-            cluster: "test".to_owned(),
+            cluster: self.name.clone(),
             name: name.to_owned(),
             slots: 1,
             servers: self.addresses.clone(),

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use primus_core::NodeId;
+use primus_core::ledger::LoanId;
 use primus_node::executor::{Kinds, Settings};
 use primus_node::load::Meter;
 use primus_node::worker::{self, Config, Happening, WorkerError};
@@ -113,6 +114,21 @@ fn note(worker: &str, happening: &Happening) -> Note {
         Happening::Refused(NodeId(server), reason) => {
             let facts = json!({ "kind": "link_refused", "by": server, "reason": reason });
             (Level::Warn, format!("refused by {server}: {reason}"), facts)
+        }
+        Happening::Lent(farm, LoanId(loan)) => {
+            let facts = json!({ "kind": "lent", "to": farm, "loan": loan });
+            (Level::Info, format!("lent to {farm} under loan {loan}"), facts)
+        }
+        Happening::Home(LoanId(loan)) => {
+            (Level::Info, format!("home again after loan {loan}"), json!({ "kind": "home", "loan": loan }))
+        }
+        Happening::CannotGo(farm, reason) => {
+            let facts = json!({ "kind": "cannot_go", "to": farm, "reason": reason });
+            (Level::Warn, format!("cannot work for {farm}: {reason}"), facts)
+        }
+        Happening::RefusedAbroad(farm, NodeId(server), reason) => {
+            let facts = json!({ "kind": "link_refused", "farm": farm, "by": server, "reason": reason });
+            (Level::Warn, format!("refused by {server} of {farm}: {reason}"), facts)
         }
     };
     Note { time: SystemTime::now(), level, who: ("worker", worker.into()), words, facts }
