@@ -19,9 +19,7 @@ pub(super) fn explain(error: &Error, words: &[OsString]) -> Failure {
             found.missing_command()
         }
         ErrorKind::MissingRequiredArgument => found.missing_argument(),
-        ErrorKind::ArgumentConflict => {
-            Failure::usage(format!("{} is given more than once", found.argument()), "give it once")
-        }
+        ErrorKind::ArgumentConflict => found.conflict(),
         ErrorKind::InvalidUtf8 => Failure::usage("an argument is not valid UTF-8", "write it in plain characters"),
         _ => Failure::usage(found.first_line(), found.see_help()),
     }
@@ -65,6 +63,18 @@ impl Found<'_> {
         let flags: Vec<&str> = missing.iter().map(|flag| flag_of(flag)).collect();
         let hint = format!("add {} ({})", missing.join(" "), self.see_help());
         Failure::usage(format!("{} is missing", flags.join(" and ")), hint)
+    }
+
+    fn conflict(&self) -> Failure {
+        let argument = self.argument();
+        let others = self.list(ContextKind::PriorArg);
+        let others: Vec<&str> =
+            others.iter().map(|other| flag_of(other)).filter(|other| *other != argument).collect();
+        if others.is_empty() {
+            return Failure::usage(format!("{argument} is given more than once"), "give it once");
+        }
+        let message = format!("{argument} and {} say different things", others.join(" and "));
+        Failure::usage(message, "leave one out")
     }
 
     fn suggestion(&self, kind: ContextKind) -> String {
