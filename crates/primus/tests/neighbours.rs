@@ -17,6 +17,13 @@ fn items(answer: &Value) -> Vec<Value> {
     answer["items"].as_array().expect("a list").clone()
 }
 
+/// Submits this and gives back the job.
+fn submit(place: &Place, farm: &str, words: &str) -> String {
+    let ran = place.primus(&format!("submit -o json --farm {farm} {words}"));
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    answer["job"].as_str().expect("a job has a name").to_owned()
+}
+
 /// Waits until this farm has heard of that many idle slots next door.
 fn await_idle(place: &Place, farm: &str, other: &str, idle: u64) {
     eventually(&format!("{idle} idle slots in {other}"), || {
@@ -109,8 +116,8 @@ fn what_cannot_be_lent_or_recalled_is_refused_in_one_sentence() {
         ("recall x --farm north", 2, "'x' is no loan; a loan is 3, or 3@south if south lends it"),
         ("recall --worker n1 --farm north", 1, "no worker 'n1' is lent"),
         ("recall --from moon --farm north", 2, "there is no neighbour 'moon'"),
-        ("recall 7 --all --farm north", 2, "--all"),
-        ("recall --farm north", 2, ""),
+        ("recall 7 --all --farm north", 2, "[LOAN] and --all say different things; leave one out"),
+        ("recall --farm north", 2, "who is to come home is missing; name a loan, "),
         ("explain loan 7 --farm north", 1, "there is no loan 7"),
         ("explain loan --farm north", 2, "which loan is missing; write it like primus explain loan 3"),
         ("explain loan x --farm north", 2, "'x' is no loan"),
@@ -119,10 +126,9 @@ fn what_cannot_be_lent_or_recalled_is_refused_in_one_sentence() {
         refused(&place, line, code, words);
     }
     assert_eq!(place.primus("recall --all --farm north").stdout, "nobody is away\n");
-    let task = place.json("submit --farm north -- sleep 60");
+    let job = submit(&place, "north", "-- sleep 60");
     eventually("a task to run", || (place.json("status --farm north")["running"] == 1).then_some(()));
     refused(&place, "lend --to south 1 --farm north", 4, "no worker is idle; try again when one has nothing to do");
-    let job = task["job"].as_str().expect("a job has a name");
     assert_eq!(place.primus(&format!("cancel {job} --farm north")).code, Some(0));
     assert_eq!(farm.end(), "");
 }
@@ -169,8 +175,7 @@ fn an_operator_lends_a_worker_and_calls_it_home() {
     );
     assert!(place.primus("explain loan 1@north --farm south").stdout.starts_with(&expected));
     // Three at once: two of south's own, and the one that it has borrowed.
-    let job =
-        place.json("submit --farm south --array 1-3 -- sleep 0.5")["job"].as_str().expect("a name").to_owned();
+    let job = submit(&place, "south", "--array 1-3 -- sleep 0.5");
     assert_eq!(place.primus(&format!("wait {job} --farm south")).code, Some(0));
     let tasks = items(&place.json(&format!("tasks --job {job} --farm south")));
     assert!(tasks.iter().any(|task| task["worker"] == json!(format!("{worker}@north"))), "{tasks:?}");
@@ -188,8 +193,7 @@ fn a_flooded_farm_gets_workers_and_everybody_comes_home() {
     let place = Place::new();
     let farm = up(&place, "--workers 2");
     await_idle(&place, "north", "south", 2);
-    let job =
-        place.json("submit --farm north --array 1-40 -- sleep 0.2")["job"].as_str().expect("a name").to_owned();
+    let job = submit(&place, "north", "--array 1-40 -- sleep 0.2");
     assert_eq!(place.primus(&format!("wait {job} --farm north")).code, Some(0));
     let tasks = items(&place.json(&format!("tasks --job {job} --limit 100 --farm north")));
     let abroad = tasks.iter().filter(|task| task["worker"].as_str().is_some_and(|name| name.ends_with("@south")));

@@ -20,7 +20,7 @@ pub(crate) struct LendArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-#[group(id = "which", required = true, multiple = false, args = ["loan", "worker", "from", "all"])]
+#[group(id = "which", multiple = false, args = ["loan", "worker", "from", "all"])]
 pub(crate) struct RecallArgs {
     /// A loan, such as 3
     #[arg(value_name = "LOAN", allow_negative_numbers = true)]

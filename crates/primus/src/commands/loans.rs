@@ -61,7 +61,11 @@ pub(super) fn recall(args: &RecallArgs, format: Format) -> Result<Verdict, Failu
         RecallArgs { loan: Some(loan), .. } => (format!("/v1/loans/{}/recall", escaped(&name(loan)?)), json!({})),
         RecallArgs { worker: Some(worker), .. } => (RECALL.to_owned(), json!({ "worker": worker })),
         RecallArgs { from: Some(farm), .. } => (RECALL.to_owned(), json!({ "farm": farm })),
-        _ => (RECALL.to_owned(), json!({ "all": true })),
+        RecallArgs { all: true, .. } => (RECALL.to_owned(), json!({ "all": true })),
+        _ => {
+            let hint = "name a loan, --worker NAME, --from FARM or --all";
+            return Err(Failure::usage("who is to come home is missing", hint));
+        }
     };
     let answer = Caller::find(&args.place)?.post(&path, &body)?;
     show(format, || loans::recalled(&answer), &answer)?;
