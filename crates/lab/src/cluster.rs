@@ -4,7 +4,7 @@
 //! While a run goes on, its safety is checked with every step ([`checks`], one property per file). When the faults have
 //! ended, the servers must agree on a leader, and what clients ask for then must reach everybody.
 //!
-//! [`run`] drives the servers, [`host`] is a server's process and [`disk`] its disk, [`faults`] says what goes wrong. Not
+//! `run` drives the servers, `host` is a server's process and `disk` its disk, `faults` says what goes wrong. Not
 //! here: elections without a quorum ([`crate::simulate`]), and real processes.
 
 pub mod checks;

@@ -7,7 +7,7 @@ use primus_core::NodeId;
 /// Which slot a node is in: by a table where ids are dense, as in a ring of a million, else by search.
 #[derive(Debug)]
 pub enum Index {
-    /// The slot of each id, or [`Self::NOBODY`].
+    /// The slot of each id, or `Self::NOBODY`.
     Dense(Vec<u32>),
     /// The same for ids far apart.
     Sparse(BTreeMap<NodeId, u32>),

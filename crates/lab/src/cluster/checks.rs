@@ -1,7 +1,7 @@
 //! What must be true of every cluster, one property per file: the five of the Raft paper (figure 3), the
 //! step of its proof that a wrong append breaks first, and what clients see.
 //!
-//! A [`Checks`] sees every leadership, every append, every commit and every answer to a client as it happens. It notes the
+//! A `Checks` sees every leadership, every append, every commit and every answer to a client as it happens. It notes the
 //! first violation, and the run ends there.
 
 mod commits_stay;

@@ -1,6 +1,6 @@
 //! What must be true of every farm, one property per file.
 //!
-//! A [`Checks`] sees every commit, everything that is handed out and every start, and notes the first violation; the run ends
+//! A `Checks` sees every commit, everything that is handed out and every start, and notes the first violation; the run ends
 //! there. It keeps a ledger of its own, the truth, to which those of the servers are compared.
 
 mod agreement;

@@ -1,7 +1,7 @@
 //! What must be true of all leases, one property per file; and what must be seen sometimes, lest everything hold for want of
 //! cases.
 //!
-//! A [`Checks`] hears of every grant, renewal and end in real time, and notes the first violation; the run ends there.
+//! A `Checks` hears of every grant, renewal and end in real time, and notes the first violation; the run ends there.
 
 mod held_again;
 mod holders;
