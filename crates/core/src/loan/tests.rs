@@ -325,6 +325,15 @@ fn a_worker_that_was_taken_for_dead_is_called_home() {
     farm.apply(Entry::Leave { worker: "w1".into() });
     farm.apply(Entry::EndLoan(LoanId(1), Ending::Dead));
     assert_eq!(farm.said("w1", 1, true), ["tell w1: return 1"]);
+    farm.apply(Entry::Join { worker: "w1".into(), slots: 1 });
+    farm.idle.push("w1");
+    farm.wait_ms(2000);
+    assert_eq!(farm.hears_ask(2, 1), ["send 1 refusal 2: none_idle"], "it is not there yet");
+    farm.said("w1", 1, false);
+    farm.wait_ms(500);
+    assert_eq!(farm.hears_ask(3, 1), ["send 1 refusal 3: none_idle"], "it has just come");
+    farm.wait_ms(600);
+    assert_eq!(farm.hears_ask(4, 1), ["propose 1"]);
 }
 
 #[test]
@@ -348,6 +357,19 @@ fn owner_first() {
     farm.wait_ms(1000);
     assert!(farm.proposed.contains(&Entry::Recall(LoanId(1))));
     assert!(farm.commit().contains(&"tell w1: return 1".into()));
+}
+
+#[test]
+fn nobody_is_sent_away_while_there_is_too_much_to_do() {
+    let mut farm = Farm::with_workers(&["w1"], |_| ());
+    farm.hears_ask(1, 1);
+    farm.commit();
+    farm.idle.clear();
+    farm.queued = 10;
+    assert!(!farm.wait_ms(500).iter().any(|words| words.starts_with("tell")), "it has not said that it has gone");
+    farm.wait_ms(50);
+    assert_eq!(farm.proposed, [Entry::Recall(LoanId(1))]);
+    assert_eq!(farm.commit(), ["tell w1: return 1"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Desk, Happening, Notice, OVERDUE_MS, Office, PLEDGE, Pledge, Rules, propose};
+use super::{Desk, Happening, Notice, OVERDUE_MS, Office, PLEDGE, Pledge, REPEAT, Rules, propose};
 use crate::NodeId;
 use crate::ledger::{Ending, Entry, Lend, Lent, LoanId, Why};
 use crate::loan::{Content, Objection, Request, Word};
@@ -56,7 +56,7 @@ impl Office {
         let mut overdue = Vec::new();
         for (loan, lent) in desk.loans.lent() {
             let borrower = self.number_of(&lent.to);
-            if is_time && !lent.is_missing {
+            if is_time && !lent.is_missing && !desk.is_held_back(lent) {
                 out.notify(Notice::Tell(lent.worker.clone(), self.order_for(desk, *loan, lent, borrower)));
             }
             if self.is_dead(desk, *loan, lent, borrower) {
@@ -115,7 +115,9 @@ impl Office {
             }
             return;
         }
-        desk.away.remove(&worker);
+        if desk.away.remove(&worker).is_some() {
+            desk.home_since.insert(worker, desk.looks);
+        }
         match loan {
             Some(loan) if loan <= epoch => propose(alloc::vec![Entry::EndLoan(loan, Ending::Home)], out),
             // The call has not reached it, or it will follow it soon.
@@ -148,6 +150,7 @@ impl Desk {
         }
         let may_go = |worker: &&String| {
             !self.home_since.contains_key(*worker)
+                && !self.away.contains_key(*worker)
                 && !self.pledged.contains_key(*worker)
                 && !self.loans.is_lent(worker)
         };
@@ -164,6 +167,11 @@ impl Desk {
         u32::try_from(self.pledged.len()).unwrap_or(u32::MAX)
     }
 
+    /// One that has not gone yet is not sent away while there is too much to do here.
+    fn is_held_back(&self, lent: &Lent) -> bool {
+        self.busy_for > 0 && lent.why == Why::Asked && !lent.is_recalled && !self.away.contains_key(&lent.worker)
+    }
+
     /// Owner first: whoever has too much to do takes its own workers back before it asks others for theirs.
     fn wanted_back(&self, rules: &Rules) -> Vec<Entry> {
         if !self.is_saturated(rules) {
@@ -171,10 +179,10 @@ impl Desk {
         }
         let wanted = usize::try_from(self.situation.queued.div_ceil(rules.tasks_per_worker)).unwrap_or(usize::MAX);
         let coming = self.loans.lent().values().filter(|lent| lent.is_recalled && !lent.is_missing).count();
-        // One that has not even gone yet need not stay away.
         let has_stayed = |lent: &Lent| match self.away.get(&lent.worker) {
             Some((_, since)) => self.has_stayed(*since, rules),
-            None => lent.since_ms.saturating_add(rules.stay_ms) <= self.situation.now_ms,
+            // Nobody has called it for so long that it would have said by now that it has gone.
+            None => self.busy_for > REPEAT,
         };
         let may_return = |lent: &Lent| !lent.is_recalled && lent.why == Why::Asked && has_stayed(lent);
         let away = self.loans.lent().iter().filter(|(_, lent)| may_return(lent));
