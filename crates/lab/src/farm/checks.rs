@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use primus_core::NodeId;
 use primus_core::ledger::{Batch, Effect, Held, Ledger, TaskId};
 
-pub(super) use reruns::Witness;
+pub(crate) use reruns::Witness;
 
 /// A property of a farm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +48,7 @@ pub struct Violation {
 
 /// Everything that is known about a run, for all properties.
 #[derive(Debug, Default)]
-pub(super) struct Checks {
+pub(crate) struct Checks {
     truth: Ledger,
     /// How often somebody wanted a task again that had ended.
     wanted: BTreeMap<TaskId, u64>,
@@ -69,29 +69,31 @@ impl Checks {
     }
 
     /// What is agreed on.
-    pub(super) const fn truth(&self) -> &Ledger {
+    pub(crate) const fn truth(&self) -> &Ledger {
         &self.truth
     }
 
-    /// This is committed.
-    pub(super) fn on_commit(&mut self, batch: &Batch) {
-        for effect in self.truth.apply(batch.clone()) {
+    /// This is committed. Says what came of it.
+    pub(crate) fn on_commit(&mut self, batch: &Batch) -> Vec<Effect> {
+        let effects = self.truth.apply(batch.clone());
+        for effect in &effects {
             if let Effect::Wanted(task) = effect {
-                *self.wanted.entry(task).or_default() += 1;
+                *self.wanted.entry(*task).or_default() += 1;
             }
-            let judgement = self.endings.on_effect(&effect, &self.wanted);
+            let judgement = self.endings.on_effect(effect, &self.wanted);
             self.note(Property::Endings, judgement);
         }
         self.note(Property::Counts, counts::check(&self.truth));
+        effects
     }
 
     /// A server has applied everything that is committed.
-    pub(super) fn on_apply(&mut self, server: NodeId, ledger: &Ledger) {
+    pub(crate) fn on_apply(&mut self, server: NodeId, ledger: &Ledger) {
         self.note(Property::Agreement, agreement::check(server, ledger, &self.truth));
     }
 
     /// A leader that knows this much hands an attempt out; these workers, which it knows, have something.
-    pub(super) fn on_handout(&mut self, server: NodeId, held: Held, ledger: &Ledger, witnesses: &[Witness]) {
+    pub(crate) fn on_handout(&mut self, server: NodeId, held: Held, ledger: &Ledger, witnesses: &[Witness]) {
         self.note(Property::Handouts, handouts::on_handout(server, held, ledger));
         let judgement = self.attempts.on_handout(server, held);
         self.note(Property::Attempts, judgement);
@@ -102,7 +104,7 @@ impl Checks {
     }
 
     /// A worker begins with an attempt.
-    pub(super) fn on_start(&mut self, worker: NodeId, held: Held) {
+    pub(crate) fn on_start(&mut self, worker: NodeId, held: Held) {
         let is_once = self.truth.job(held.task.job).is_some_and(|job| job.spec.is_once);
         let judgement = self.once.on_start(worker, held, is_once, &self.wanted);
         self.note(Property::Once, judgement);
@@ -110,7 +112,7 @@ impl Checks {
 
     /// An attempt begins while another one at the same task runs, its result is kept somewhere, or it has ended already. That
     /// may be if a worker was out of reach; whoever cancels a task and wants it again may have it twice, too.
-    pub(super) fn on_double_start(&mut self, worker: NodeId, held: Held, may_be: bool) {
+    pub(crate) fn on_double_start(&mut self, worker: NodeId, held: Held, may_be: bool) {
         if !may_be && !self.is_wanted_again(held.task) {
             self.note(
                 Property::Reruns,
@@ -120,22 +122,22 @@ impl Checks {
     }
 
     /// Has somebody wanted this task again after it had ended?
-    pub(super) fn is_wanted_again(&self, task: TaskId) -> bool {
+    pub(crate) fn is_wanted_again(&self, task: TaskId) -> bool {
         self.wanted.contains_key(&task)
     }
 
     /// The run is over. Have the results that workers keep been taken?
-    pub(super) fn on_end(&mut self, kept: usize) {
+    pub(crate) fn on_end(&mut self, kept: usize) {
         if self.violation.is_none() {
             self.note(Property::Endings, endings::on_end(&self.truth, kept));
         }
     }
 
-    pub(super) const fn is_violated(&self) -> bool {
+    pub(crate) const fn is_violated(&self) -> bool {
         self.violation.is_some()
     }
 
-    pub(super) fn verdict(self) -> Option<Violation> {
+    pub(crate) fn verdict(self) -> Option<Violation> {
         self.violation
     }
 }

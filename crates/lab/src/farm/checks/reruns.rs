@@ -7,9 +7,9 @@ use super::Judgement;
 
 /// A worker that lives, is linked to the leader and has been welcomed by it in its term; and what it has.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Witness {
-    pub(in super::super) worker: NodeId,
-    pub(in super::super) has: Vec<Held>,
+pub(crate) struct Witness {
+    pub(crate) worker: NodeId,
+    pub(crate) has: Vec<Held>,
 }
 
 pub(super) fn on_handout(server: NodeId, held: Held, ledger: &Ledger, witnesses: &[Witness]) -> Judgement {
