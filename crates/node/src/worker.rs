@@ -1,6 +1,6 @@
 //! A running worker: the loop in which its machines meet servers, disks, executors and a clock.
 //!
-//! A worker serves its own farm ([`service`]) and, while it is lent, another one in the same way; whom it takes work from is
+//! A worker serves its own farm (`service.rs`) and, while it is lent, another one in the same way; whom it takes work from is
 //! for its allegiance to say. It keeps its links to its own farm meanwhile, and those to the other one until that has recorded
 //! all results. The same loop that does all this tells the executors that the worker is well: if it hangs, what runs is
 //! killed.

@@ -1,7 +1,7 @@
 //! What must be true of all farms that lend each other workers, one property per file; and what must be seen sometimes, lest
 //! everything hold for want of cases.
 //!
-//! A [`Checks`] keeps the truth of every farm, with everything that must be true of a single one ([`crate::farm::checks`]), and
+//! A `Checks` keeps the truth of every farm, with everything that must be true of a single one ([`crate::farm::checks`]), and
 //! hears of every worker that goes, comes home and begins with something. It notes the first violation; the run ends there.
 
 mod allegiance;
