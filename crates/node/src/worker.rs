@@ -197,14 +197,15 @@ enum Alarm {
     Renew,
 }
 
-/// It is written down that the worker follows a call, and there is a folder for the farm that it is called to.
+/// It is written down that the worker follows a call, or that it will not.
 struct Ready {
     token: Token,
     written: io::Result<()>,
-    farm: Farm,
-    /// Nothing if it serves that farm already.
-    opened: Option<Result<Opened, OpenError>>,
+    prepared: Option<Prepared>,
 }
+
+/// The farm that a worker is called to, and the folder for it.
+type Prepared = (Farm, Result<Opened, OpenError>);
 
 /// The loop's state.
 struct Running {
@@ -222,8 +223,8 @@ struct Running {
     is_idle: bool,
     /// Where the farm is that the worker is being called to.
     called_to: BTreeMap<NodeId, SocketAddr>,
-    /// What is ready for the farm that it goes to.
-    prepared: Option<(Farm, Result<Opened, OpenError>)>,
+    /// What is ready for the farm that it goes to; nothing if it serves that farm already.
+    prepared: Option<Prepared>,
     /// The loan under which it should work for a farm, and cannot.
     stranded: Option<LoanId>,
     readied: mpsc::UnboundedReceiver<Ready>,
@@ -378,6 +379,8 @@ impl Running {
             self.carry_out(output);
         }
         self.outbox = outbox;
+        let is_home = matches!(self.allegiance.place(), Place::Home | Place::Staying { .. });
+        self.home.set_open(is_home);
     }
 
     fn carry_out(&mut self, output: Output<Allegiance>) {
@@ -401,30 +404,39 @@ impl Running {
         self.abroad.get_mut(self.away.as_ref()?)
     }
 
-    /// Writes down that a call is followed. Disks may be slow, so others do that, and open what the farm needs meanwhile. From
-    /// now on nothing new is begun at home.
+    /// Writes down that a call is followed, or that it will not be. Disks may be slow, so others do that, and open what the farm
+    /// needs meanwhile.
     fn keep(&mut self, token: Token, records: &[Record]) {
-        let Place::Going { farm, .. } = self.allegiance.place() else { return };
-        let farm = Farm { name: farm.clone(), servers: std::mem::take(&mut self.called_to) };
-        self.home.set_open(false);
         let epoch = records.iter().map(|record| record.epoch).max().unwrap_or_default();
         let directory = self.trade.executor.directory.clone();
-        let is_open = self.abroad.contains_key(&farm.name);
+        let farm = self.farm_to_open();
         let ready = self.ready.clone();
         tokio::task::spawn_blocking(move || {
             let written = abroad::keep_epoch(&directory, epoch);
-            let opened = (!is_open).then(|| abroad::open(&directory, &farm));
+            let prepared = farm.map(|farm| {
+                let opened = abroad::open(&directory, &farm);
+                (farm, opened)
+            });
             // Nobody listens when the worker has ended.
-            _ = ready.send(Ready { token, written, farm, opened });
+            _ = ready.send(Ready { token, written, prepared });
         });
     }
 
+    /// The farm that the worker is called to, unless it serves it already.
+    fn farm_to_open(&mut self) -> Option<Farm> {
+        let Place::Going { farm, .. } = self.allegiance.place() else { return None };
+        let farm = Farm { name: farm.clone(), servers: std::mem::take(&mut self.called_to) };
+        (!self.abroad.contains_key(&farm.name)).then_some(farm)
+    }
+
     fn on_ready(&mut self, ready: Ready) -> Result<(), WorkerError> {
-        let Ready { token, written, farm, opened } = ready;
+        let Ready { token, written, prepared } = ready;
         let dir = self.trade.executor.directory.clone();
         written.map_err(|source| WorkerError::Directory { dir, source })?;
-        self.prepared = opened.map(|opened| (farm, opened));
+        self.prepared = prepared;
         self.decide_now(Input::Persisted(token));
+        // If it stays after all, what was opened for the farm must not be in its own way the next time.
+        self.prepared = None;
         Ok(())
     }
 
@@ -453,7 +465,6 @@ impl Running {
             service.stand(worker::Allegiance::Over);
         }
         self.away = None;
-        self.home.set_open(true);
         self.tell(Happening::Home(self.allegiance.epoch()));
     }
 
