@@ -63,6 +63,7 @@ fn assignment(index: u64) -> Assignment {
         number: index,
         timeout_ms: None,
         cpus: 1,
+        is_once: false,
     }
 }
 

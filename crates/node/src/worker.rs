@@ -380,7 +380,7 @@ impl Running {
         }
         self.outbox = outbox;
         let is_home = matches!(self.allegiance.place(), Place::Home | Place::Staying { .. });
-        self.home.set_open(is_home);
+        self.home.leave(!is_home);
     }
 
     fn carry_out(&mut self, output: Output<Allegiance>) {

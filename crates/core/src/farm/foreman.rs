@@ -521,6 +521,7 @@ fn assignment(job: &Job, held: Held) -> Assignment {
         number: job.spec.fan.number(held.task.index),
         timeout_ms: job.spec.timeout_ms,
         cpus: job.spec.slots(),
+        is_once: job.spec.is_once,
     }
 }
 

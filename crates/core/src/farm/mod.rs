@@ -43,7 +43,7 @@ pub enum Message {
     Stop(u64, Vec<Held>),
     /// Leader: these results are recorded, or will never be; forget them.
     Forget(u64, Vec<Held>),
-    /// Worker: there is room for results on my disk, or none; without it I begin with nothing.
+    /// Worker: give me new work, or none: there is no room for results on my disk, or I am about to go.
     Room(bool),
 }
 
@@ -82,6 +82,8 @@ pub struct Assignment {
     pub timeout_ms: Option<u64>,
     /// How many slots it takes.
     pub cpus: u16,
+    /// Must it not start twice? Then nobody else gets it, whatever happens.
+    pub is_once: bool,
 }
 
 impl fmt::Display for Message {

@@ -246,8 +246,20 @@ fn worker() -> Bench<Worker> {
 
 fn run(term: u64, held: Held) -> Message {
     let work = Work::Kind { name: "noop".into(), input: Vec::new() };
-    let assignment = Assignment { held, work, argument: String::new(), number: 1, timeout_ms: None, cpus: 1 };
+    let (argument, number, timeout_ms, cpus, is_once) = (String::new(), 1, None, 1, false);
+    let assignment = Assignment { held, work, argument, number, timeout_ms, cpus, is_once };
     Message::Run(term, alloc::vec![assignment])
+}
+
+/// The same, for what must not start twice.
+fn run_once(term: u64, held: Held) -> Message {
+    match run(term, held) {
+        Message::Run(term, mut assignments) => {
+            assignments.iter_mut().for_each(|assignment| assignment.is_once = true);
+            Message::Run(term, assignments)
+        }
+        other => other,
+    }
 }
 
 #[test]
@@ -322,6 +334,39 @@ fn without_room_for_results_nothing_is_begun() {
     worker.step(Input::LinkDown(NodeId(1)));
     let said = worker.step(Input::Command(worker::Command::Serve(NodeId(2))));
     assert_eq!(said[..2], ["send 2 hello of w1", "send 2 no room"], "every leader is told");
+}
+
+#[test]
+fn whoever_takes_nothing_new_gives_back_what_it_has_not_begun_with() {
+    let mut worker = worker();
+    (1..=3).for_each(|job| _ = worker.hears(NodeId(1), run(1, held(job, 1, job))));
+    let said = worker.step(Input::Command(worker::Command::Open(false)));
+    assert_eq!(said, ["send 1 no room", "send 1 gave back 2.1 (1-2) 3.1 (1-3)"]);
+    assert_eq!(worker.hears(NodeId(1), run(1, held(4, 1, 4))), ["send 1 gave back 4.1 (1-4)"], "it came too late");
+    let ended = worker::Command::Ended(report(held(1, 1, 1)));
+    assert_eq!(worker.step(Input::Command(ended)), ["persist 1 ended 1.1"]);
+    assert!(worker.0.is_idle());
+    worker.step(Input::LinkDown(NodeId(1)));
+    let said = worker.step(Input::Command(worker::Command::Serve(NodeId(2))));
+    assert_eq!(said[..2], ["send 2 hello of w1", "send 2 no room"], "every leader is told");
+    worker.hears(NodeId(2), Message::Welcome(2));
+    assert_eq!(worker.step(Input::Command(worker::Command::Open(true))), ["send 2 room"]);
+    assert_eq!(worker.hears(NodeId(2), run(2, held(5, 1, 5))), ["start 5.1 (1-5)"]);
+}
+
+#[test]
+fn what_must_not_start_twice_is_begun_by_whoever_takes_nothing_new() {
+    let mut worker = worker();
+    worker.hears(NodeId(1), run(1, held(1, 1, 1)));
+    worker.hears(NodeId(1), run_once(1, held(2, 1, 2)));
+    assert_eq!(worker.step(Input::Command(worker::Command::Open(false))), ["send 1 no room"]);
+    worker.step(Input::Command(worker::Command::Room(false)));
+    worker.step(Input::Command(worker::Command::Ended(report(held(1, 1, 1)))));
+    assert!(!worker.0.is_idle(), "it is not left behind, though there is no room for its result yet");
+    let said = worker.step(Input::Command(worker::Command::Room(true)));
+    assert_eq!(said, ["send 1 no room", "start 2.1 (1-2)"], "others are still not taken");
+    worker.step(Input::Command(worker::Command::Ended(report(held(2, 1, 2)))));
+    assert!(worker.0.is_idle());
 }
 
 #[test]

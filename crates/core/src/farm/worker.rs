@@ -35,6 +35,8 @@ pub struct Worker {
     busy: u32,
     /// Is there room for results on the disk?
     has_room: bool,
+    /// Does it take anything new?
+    is_open: bool,
     /// Results that the disk has not been given yet: it gets several at once while there is more to do anyway.
     gathered: Vec<Report>,
     /// Is it to be written when its timer says so?
@@ -81,8 +83,12 @@ pub enum Command {
     Abandoned(Held),
     /// The host's load has been measured.
     Load(Score),
-    /// There is room for results on the disk, or not. A worker that takes nothing new for another reason says so in the same way.
+    /// There is room for results on the disk, or not: then nothing is begun. A worker that is with another farm says so in the same
+    /// way.
     Room(bool),
+    /// Take new work, or none. What has not begun then goes back at once, except what must not start twice: that would be lost,
+    /// so it is begun, too.
+    Open(bool),
     /// It stands otherwise to this farm from now on.
     Allegiance(Allegiance),
 }
@@ -135,6 +141,7 @@ impl Worker {
             running: BTreeMap::new(),
             busy: 0,
             has_room: true,
+            is_open: true,
             gathered: Vec::new(),
             is_gathering: false,
             unwritten: VecDeque::new(),
@@ -150,10 +157,10 @@ impl Worker {
         Self { allegiance, ..self }
     }
 
-    /// Does nothing run here, nor wait for anything but room?
+    /// Does nothing run here, nor wait for anything but room? What must not start twice is not left behind for want of it.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.running.is_empty() && (self.waiting.is_empty() || !self.has_room)
+        self.running.is_empty() && self.waiting.iter().all(|waiting| !self.has_room && !waiting.is_once)
     }
 
     /// What runs now.
@@ -200,6 +207,7 @@ impl Worker {
             Command::Abandoned(held) => self.on_abandoned(held, out),
             Command::Load(score) => self.score = score,
             Command::Room(has_room) => self.on_room(has_room, out),
+            Command::Open(is_open) => self.on_open(is_open, out),
             Command::Allegiance(allegiance) => {
                 self.allegiance = allegiance;
                 if allegiance == Allegiance::Over {
@@ -235,17 +243,46 @@ impl Worker {
         };
         out.send(leader, Message::Hello(hello));
         more.chunks(REPORTS_MAX).for_each(|reports| out.send(leader, Message::Ended(reports.to_vec())));
-        if !self.has_room {
+        if !self.takes_more() {
             out.send(leader, Message::Room(false));
         }
         out.set(Timer::Beat, self.beat);
     }
 
+    const fn takes_more(&self) -> bool {
+        self.has_room && self.is_open
+    }
+
     /// Whoever leads gives what waits here to others, as far as that is allowed.
     fn on_room(&mut self, has_room: bool, out: &mut Outbox<Self>) {
         self.has_room = has_room;
+        self.tell_room(out);
+    }
+
+    /// Its leader hears that first, or it would give what comes back to this worker again.
+    fn on_open(&mut self, is_open: bool, out: &mut Outbox<Self>) {
+        self.is_open = is_open;
+        self.tell_room(out);
+        self.hand_back(out);
+    }
+
+    fn tell_room(&self, out: &mut Outbox<Self>) {
         if let Some(leader) = self.leader {
-            out.send(leader, Message::Room(has_room));
+            out.send(leader, Message::Room(self.takes_more()));
+        }
+    }
+
+    /// Whoever takes nothing new gives back what it has not begun with. A leader that is not told now will miss it in the next
+    /// hello.
+    fn hand_back(&mut self, out: &mut Outbox<Self>) {
+        if self.is_open {
+            return;
+        }
+        let (stays, back): (VecDeque<_>, VecDeque<_>) =
+            core::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.is_once);
+        self.waiting = stays;
+        if let Some(leader) = self.leader.filter(|_| !back.is_empty()) {
+            out.send(leader, Message::GaveBack(back.iter().map(|assignment| assignment.held).collect()));
         }
     }
 
@@ -321,6 +358,7 @@ impl Worker {
             Message::Welcome(_) => self.is_welcome = true,
             Message::Run(_, assignments) => {
                 assignments.into_iter().for_each(|assignment| self.accept(assignment, out));
+                self.hand_back(out);
             }
             Message::GiveBack(_, held) => self.give_back(&held, from, out),
             Message::Stop(_, held) => held.into_iter().for_each(|held| self.stop(held, out)),
@@ -454,6 +492,7 @@ impl fmt::Display for Command {
             Self::Abandoned(held) => write!(f, "abandoned {held}"),
             Self::Load(score) => write!(f, "load {score}"),
             Self::Room(has_room) => f.write_str(if *has_room { "room" } else { "no room" }),
+            Self::Open(is_open) => f.write_str(if *is_open { "open" } else { "take nothing new" }),
             Self::Allegiance(Allegiance::Own) => f.write_str("one of its own"),
             Self::Allegiance(Allegiance::Lent(loan)) => write!(f, "lent under {loan}"),
             Self::Allegiance(Allegiance::Over) => f.write_str("lent no more"),

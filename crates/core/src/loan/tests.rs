@@ -745,17 +745,18 @@ fn a_worker_that_has_gone_home_takes_nothing() {
     let run = |sequence| {
         let task = crate::ledger::TaskId { job: crate::ledger::JobId(1), index: sequence };
         let held = crate::ledger::Held { task, attempt: crate::ledger::Attempt { term: 1, sequence } };
-        let work = crate::ledger::Work::Kind { name: "noop".into(), input: Vec::new() };
+        let (work, argument) =
+            (crate::ledger::Work::Kind { name: "noop".into(), input: Vec::new() }, String::new());
         let assignment =
-            crate::farm::Assignment { held, work, argument: String::new(), number: 1, timeout_ms: None, cpus: 1 };
+            crate::farm::Assignment { held, work, argument, number: 1, timeout_ms: None, cpus: 1, is_once: false };
         Input::Message { from: leader, message: crate::farm::Message::Run(1, alloc::vec![assignment]) }
     };
     step(Input::Command(worker::Command::Serve(leader)));
     step(Input::Message { from: leader, message: crate::farm::Message::Welcome(1) });
-    step(Input::Command(worker::Command::Room(false)));
+    step(Input::Command(worker::Command::Open(false)));
     assert_eq!(step(run(1)), (0, true), "it takes nothing new");
     step(Input::Command(worker::Command::Allegiance(worker::Allegiance::Over)));
     assert_eq!(step(run(2)), (0, true));
     step(Input::Message { from: leader, message: crate::farm::Message::Welcome(1) });
-    assert_eq!(step(Input::Command(worker::Command::Room(true))), (0, true), "nothing is left");
+    assert_eq!(step(Input::Command(worker::Command::Open(true))), (0, true), "nothing is left");
 }

@@ -224,7 +224,7 @@ impl<O: Audience> Run<'_, O> {
         let current = Member { worker: id, farm };
         match notice {
             allegiance::Notice::Go { farm, loan } => self.go(id, &farm, loan),
-            allegiance::Notice::Finish => self.step_duty(current, Input::Command(worker::Command::Room(false))),
+            allegiance::Notice::Finish => self.step_duty(current, Input::Command(worker::Command::Open(false))),
             allegiance::Notice::Stop => self.stop(current),
             allegiance::Notice::ComeHome => self.come_home(id),
         }
@@ -242,7 +242,7 @@ impl<O: Audience> Run<'_, O> {
         match self.duty(member) {
             Some(duty) => {
                 duty.is_over = false;
-                self.step_duty(member, Input::Command(worker::Command::Room(true)));
+                self.step_duty(member, Input::Command(worker::Command::Open(true)));
                 self.step_duty(member, Input::Command(worker::Command::Allegiance(standing)));
             }
             None => self.begin_duty(member, standing),
@@ -251,9 +251,10 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn stop(&mut self, current: Member) {
-        let running: Vec<Held> = self.duty(current).into_iter().flat_map(|duty| duty.running.clone()).collect();
-        self.checks.seen.stops += running.len() as u64;
-        for held in running {
+        let duty = self.duty(current).into_iter();
+        let unfinished: Vec<Held> = duty.flat_map(|duty| duty.machine.unfinished().collect::<Vec<_>>()).collect();
+        self.checks.seen.stops += unfinished.len() as u64;
+        for held in unfinished {
             self.duty(current).into_iter().for_each(|duty| _ = duty.running.remove(&held));
             self.step_duty(current, Input::Command(worker::Command::Abandoned(held)));
         }

@@ -63,9 +63,9 @@ pub(super) struct Service {
     ended: mpsc::UnboundedReceiver<Ended>,
     disk: Disk<Results>,
     meters: Arc<Meters>,
-    /// Is it to take anything new, as far as it is up to the worker?
-    is_open: bool,
-    /// Was there room on the disk, and was it open, when its machine was last told?
+    /// Is the worker with another farm, so that nothing is begun here?
+    is_left: bool,
+    /// Could anything be begun when its machine was last told?
     has_room: bool,
     outputs: PathBuf,
     links: Links,
@@ -119,7 +119,7 @@ impl Service {
             ended,
             disk: disk::start(results, Arc::clone(&meters)),
             meters,
-            is_open: true,
+            is_left: false,
             has_room: true,
             outputs,
             links,
@@ -155,10 +155,15 @@ impl Service {
         std::mem::take(&mut self.heard)
     }
 
-    /// From now on the worker takes new work from this farm, or none.
-    pub(super) fn set_open(&mut self, is_open: bool) {
-        self.is_open = is_open;
+    /// From now on the worker is with another farm and begins with nothing here, or it is back.
+    pub(super) fn leave(&mut self, is_left: bool) {
+        self.is_left = is_left;
         self.look_for_room();
+    }
+
+    /// From now on the worker takes new work from this farm, or it takes none and ends what it has.
+    pub(super) fn set_open(&mut self, is_open: bool) {
+        self.step(Input::Command(Command::Open(is_open)));
     }
 
     /// It stands otherwise to this farm from now on.
@@ -235,7 +240,7 @@ impl Service {
 
     /// What would have no place for its result is not begun.
     pub(super) fn look_for_room(&mut self) {
-        let has_room = self.is_open && !self.meters.disk_full.get();
+        let has_room = !self.is_left && !self.meters.disk_full.get();
         if has_room != self.has_room {
             self.has_room = has_room;
             self.step(Input::Command(Command::Room(has_room)));

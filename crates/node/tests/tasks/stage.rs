@@ -132,7 +132,7 @@ pub(crate) fn command(arguments: &[&str]) -> CommandLine {
 /// The fifth attempt of term 7 at task 3.`index`.
 pub(crate) fn assignment(index: u64, work: Work) -> Assignment {
     let argument = format!("argument {index}");
-    Assignment { held: held(index), work, argument, number: index, timeout_ms: None, cpus: 1 }
+    Assignment { held: held(index), work, argument, number: index, timeout_ms: None, cpus: 1, is_once: false }
 }
 
 pub(crate) fn held(index: u64) -> Held {
