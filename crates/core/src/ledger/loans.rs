@@ -149,6 +149,12 @@ impl Loans {
         &self.borrowed
     }
 
+    /// Is everybody at home?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lent.is_empty() && self.borrowed.is_empty()
+    }
+
     /// Under which loan a worker of ours is lent.
     #[must_use]
     pub fn loan_of(&self, worker: &str) -> Option<LoanId> {

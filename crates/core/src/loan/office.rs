@@ -299,8 +299,10 @@ impl Office {
         self.desk.as_ref().is_some_and(|desk| desk.is_saturated(&self.rules))
     }
 
+    /// One without neighbours has something to do only if there were some once, and somebody of theirs or ours is still away from
+    /// home.
     fn lead(&mut self, term: u64, loans: Loans, out: &mut Outbox<Self>) {
-        if self.neighbours.is_empty() {
+        if self.neighbours.is_empty() && loans.is_empty() {
             return;
         }
         self.desk = Some(Desk::new(term, loans, self.neighbours.len()));
@@ -414,6 +416,9 @@ impl Office {
         }
         self.offer(&lent, out);
         self.look_after_lent(true, out);
+        if self.neighbours.is_empty() && self.desk.as_ref().is_some_and(|desk| desk.loans.is_empty()) {
+            self.follow(out);
+        }
     }
 }
 

@@ -345,6 +345,22 @@ fn a_worker_that_was_given_back_is_called_home() {
 }
 
 #[test]
+fn whoever_is_with_a_farm_that_is_no_neighbour_any_more_is_called_home() {
+    let mut farm = Farm::lends(|_| ());
+    farm.office = Office::new(Rules::default(), Vec::new());
+    farm.lead(8);
+    assert_eq!(farm.wait_ms(500), ["tell w1: return 1"]);
+    farm.said("w1", 1, false);
+    assert_eq!(farm.proposed, [Entry::EndLoan(LoanId(1), Ending::Home)]);
+    farm.commit();
+    assert_eq!((farm.lent(), farm.wait_ms(500)), (0, Vec::new()), "nothing is left to look after");
+    let mut farm = Farm::borrows(Why::Operator);
+    farm.office = Office::new(Rules::default(), Vec::new());
+    farm.lead(8);
+    assert_eq!(farm.wait_ms(500), ["tell w1@south: return 5"]);
+}
+
+#[test]
 fn owner_first() {
     let mut farm = Farm::lends(|_| ());
     farm.queued = 25;

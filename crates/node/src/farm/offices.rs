@@ -98,7 +98,8 @@ impl Offices {
     }
 
     pub(super) fn lead(&mut self, term: u64, loans: &Loans) {
-        self.is_leading = self.neighbours.known().next().is_some();
+        // Whoever has no neighbours any more may still have lent to one, or borrowed.
+        self.is_leading = self.neighbours.known().next().is_some() || !loans.is_empty();
         if self.is_leading {
             self.neighbours.lead();
             self.count(loans);
@@ -150,12 +151,11 @@ impl Offices {
             return;
         }
         effects.iter().for_each(|effect| self.tell_effect(effect, loans));
-        let has_loans = !loans.lent().is_empty() || !loans.borrowed().is_empty();
         let concerns_loans = |effect: &Effect| match effect {
             Effect::Lent(_) | Effect::Recalled(_) | Effect::LoanEnded { .. } => true,
             Effect::Borrowed(_) | Effect::GivenBack(..) => true,
             // Who is missing has changed.
-            Effect::Left(_) | Effect::Workers => has_loans,
+            Effect::Left(_) | Effect::Workers => !loans.is_empty(),
             _ => false,
         };
         if effects.iter().any(concerns_loans) {
