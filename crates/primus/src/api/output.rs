@@ -69,6 +69,8 @@ struct Piece {
     bytes: Bytes,
     is_last: bool,
     total: Option<u64>,
+    /// The worker that may have what is missing before this piece, and is not here.
+    elsewhere: Option<String>,
 }
 
 /// Where an output is.
@@ -142,13 +144,14 @@ impl Reader {
         };
         let total = tail.total;
         let tail_at = total.saturating_sub(tail.bytes.len() as u64);
-        let piece = Piece { total: Some(total), ..self.empty(Some(held.attempt.to_string()), offset) };
+        let mut piece = Piece { total: Some(total), ..self.empty(Some(held.attempt.to_string()), offset) };
         if offset >= total {
             return Ok(Piece { is_last: true, ..piece });
         }
         if offset < tail_at {
             match self.fetch(&outcome.worker, held, offset).await {
                 Ok(Some(bytes)) if !bytes.is_empty() => return Ok(Piece { bytes, ..piece }),
+                Err(Unable::NoWorker) => piece.elsewhere = Some(outcome.worker),
                 // The rest was too much, or the file is gone: the end is in the result.
                 _ => {}
             }
@@ -167,7 +170,7 @@ impl Reader {
     }
 
     const fn empty(&self, attempt: Option<String>, offset: u64) -> Piece {
-        Piece { attempt, offset, bytes: Bytes::new(), is_last: false, total: None }
+        Piece { attempt, offset, bytes: Bytes::new(), is_last: false, total: None, elsewhere: None }
     }
 
     /// All pieces until the task has ended.
@@ -216,11 +219,13 @@ impl IntoResponse for Piece {
         let mut response = ([(CONTENT_TYPE, BYTES)], self.bytes).into_response();
         let attempt = self.attempt.map(|attempt| ("x-primus-attempt", attempt));
         let total = self.total.map(|total| ("x-primus-total", total.to_string()));
+        let elsewhere = self.elsewhere.map(|worker| ("x-primus-elsewhere", worker));
         let fields = [
             Some(("x-primus-offset", self.offset.to_string())),
             Some(("x-primus-last", self.is_last.to_string())),
             attempt,
             total,
+            elsewhere,
         ];
         for (name, value) in fields.into_iter().flatten() {
             if let Ok(value) = HeaderValue::from_str(&value) {

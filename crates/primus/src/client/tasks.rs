@@ -46,6 +46,8 @@ pub(crate) struct Piece {
     pub(crate) is_last: bool,
     /// How much the attempt printed, once that is known.
     pub(crate) total: Option<u64>,
+    /// The worker that may have what is missing before this piece, and is not here.
+    pub(crate) elsewhere: Option<String>,
 }
 
 /// What somebody wants to read of a task's output.
@@ -199,8 +201,9 @@ impl Piece {
             return Ok(Err(strange_answer()));
         };
         let attempt = response.field("x-primus-attempt").map(str::to_owned);
+        let elsewhere = response.field("x-primus-elsewhere").map(str::to_owned);
         let is_last = response.field("x-primus-last") == Some("true");
-        Ok(Ok(Self { attempt, offset, is_last, total, bytes: response.bytes()? }))
+        Ok(Ok(Self { attempt, offset, is_last, total, elsewhere, bytes: response.bytes()? }))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
+use primus_core::ledger::loans::home_of;
 use serde_json::{Value, json};
 
 use super::{Verdict, refuse_to_draw};
@@ -105,14 +106,15 @@ impl Follower {
 
     /// Shows a piece. Is anybody still reading?
     fn take(&mut self, piece: Piece) -> Result<bool, Failure> {
-        let Piece { attempt, offset, bytes, .. } = piece;
+        let Piece { attempt, offset, bytes, elsewhere, .. } = piece;
         if attempt.is_some() && self.reading.attempt.is_some() && attempt != self.reading.attempt {
             screen::complain(&format!("task {} has begun again", self.reading.task));
             self.reading.offset = 0;
         }
         if offset > self.reading.offset {
             let missing = offset - self.reading.offset;
-            screen::complain(&format!("{missing} bytes of task {} are not kept", self.reading.task));
+            let place = whereabouts(elsewhere.as_deref());
+            screen::complain(&format!("{missing} bytes of task {} are {place}", self.reading.task));
         }
         self.reading.attempt = attempt.or(self.reading.attempt.take());
         self.reading.offset = offset + bytes.len() as u64;
@@ -137,5 +139,29 @@ impl Follower {
             return;
         };
         screen::complain(&format!("{missing} further bytes of task {} are not kept", self.reading.task));
+    }
+}
+
+/// Where those bytes of an output are that cannot be shown.
+fn whereabouts(worker: Option<&str>) -> String {
+    match worker.map(|worker| (worker, home_of(worker))) {
+        None => "not kept".to_owned(),
+        Some((worker, None)) => format!("with worker {worker}, which is not here"),
+        Some((_, Some((worker, home)))) => {
+            format!("with worker {worker} of {home}, which is not here any more: look into its folder, under away")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_said_where_the_rest_is() {
+        assert_eq!(whereabouts(None), "not kept");
+        assert_eq!(whereabouts(Some("w1")), "with worker w1, which is not here");
+        let words = "with worker w1 of north, which is not here any more: look into its folder, under away";
+        assert_eq!(whereabouts(Some("w1@north")), words);
     }
 }
