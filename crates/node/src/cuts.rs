@@ -2,7 +2,8 @@
 //!
 //! What servers say to each other is dropped, for the log sends it again. A worker's link is different: on it nothing is ever
 //! lost but all that comes after. So either everything on it waits until it is mended, which is what TCP makes of a network that
-//! drops packets, or it is closed, and whoever calls is turned away.
+//! drops packets, or it is closed, and whoever calls is turned away. What leaders of two farms say to each other is dropped, too:
+//! they say it again and again.
 
 use std::collections::BTreeSet;
 
@@ -18,6 +19,8 @@ pub struct Cuts {
     pub held: BTreeSet<String>,
     /// The links of these workers are closed, and are not opened again.
     pub closed: BTreeSet<String>,
+    /// Nothing is said to the servers of these farms, nor heard of them. The links stay, and so do those of their workers.
+    pub farms: BTreeSet<String>,
 }
 
 /// A worker's link, as far as cuts concern it.

@@ -140,13 +140,13 @@ impl<T: Words> Links<T> {
         peers: &BTreeMap<NodeId, SocketAddr>,
         stores: BTreeMap<NodeId, [u8; 16]>,
         doors: Doors,
+        cuts: watch::Sender<Cuts>,
     ) -> (Self, mpsc::UnboundedReceiver<LinkEvent<T>>) {
         let (events, received) = mpsc::unbounded_channel();
-        let (cuts, cuts_seen) = watch::channel(Cuts::default());
         let shared = Arc::new(Shared {
             identity,
             events,
-            cuts: cuts_seen,
+            cuts: cuts.subscribe(),
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
             stores: RwLock::new(stores),
             strangers: Strangers::new(STRANGERS_MAX),

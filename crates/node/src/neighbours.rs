@@ -15,10 +15,11 @@ use primus_wire::native::{self, Answer, FarmHello, Hello};
 use primus_wire::work::{self, FARM_WORD_LEN_MAX, Reader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::cuts::Cuts;
 use crate::dialling::{BACKOFF_MAX, BACKOFF_MIN, REFUSED_TIME, dial};
 use crate::links::Identity;
 use crate::outgoing::{self, Outgoing, WRITE_TIME};
@@ -64,6 +65,7 @@ pub(crate) struct Neighbours {
     /// From them.
     accepted: BTreeMap<Place, ([u8; 16], Task)>,
     events: mpsc::Sender<NeighbourEvent>,
+    cuts: watch::Receiver<Cuts>,
 }
 
 /// Ends with whoever has it.
@@ -77,10 +79,14 @@ impl Drop for Task {
 }
 
 impl Neighbours {
-    pub(crate) fn new(identity: Identity, known: Vec<Neighbour>) -> (Self, mpsc::Receiver<NeighbourEvent>) {
+    pub(crate) fn new(
+        identity: Identity,
+        known: Vec<Neighbour>,
+        cuts: watch::Receiver<Cuts>,
+    ) -> (Self, mpsc::Receiver<NeighbourEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
         let (dialled, up, beats, accepted) = <_>::default();
-        (Self { identity, known, dialled, up, beats, accepted, events }, received)
+        (Self { identity, known, dialled, up, beats, accepted, events, cuts }, received)
     }
 
     /// Who they are, with their numbers.
@@ -124,8 +130,15 @@ impl Neighbours {
         if !self.dialled.contains_key(&place) {
             return;
         }
-        self.beats.get(&place.0).into_iter().for_each(|beat| _ = outgoing.send(beat.clone()));
+        let beat = self.beats.get(&place.0).filter(|_| !self.is_cut(place.0));
+        beat.into_iter().for_each(|beat| _ = outgoing.send(beat.clone()));
         self.up.insert(place, outgoing);
+    }
+
+    /// Are the links of this neighbour cut on purpose?
+    pub(crate) fn is_cut(&self, neighbour: NodeId) -> bool {
+        let cuts = self.cuts.borrow();
+        self.known().any(|(number, known)| number == neighbour && cuts.farms.contains(&known.name))
     }
 
     pub(crate) fn closed(&mut self, place: Place) {
@@ -137,8 +150,10 @@ impl Neighbours {
         let mut buffer = BytesMut::new();
         work::put(&mut buffer, message);
         let bytes = buffer.freeze();
-        // Whoever does not read is dialled again.
-        self.up.retain(|(neighbour, _), outgoing| *neighbour != to || outgoing.send(bytes.clone()));
+        if !self.is_cut(to) {
+            // Whoever does not read is dialled again.
+            self.up.retain(|(neighbour, _), outgoing| *neighbour != to || outgoing.send(bytes.clone()));
+        }
         if matches!(message.content, Content::Beat(_)) {
             self.beats.insert(to, bytes);
         }

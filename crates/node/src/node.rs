@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
+use crate::cuts::Cuts;
 use crate::disk::{self, Disk};
 use crate::elections::{self, Elections};
 use crate::entering::Entering;
@@ -182,8 +183,10 @@ impl Running {
         let stores = opened.store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store)).collect();
         let history = Arc::<History>::default();
         let meters = Arc::<Meters>::default();
-        let farm = farm::start(identity.clone(), &config.plan, requests, Arc::clone(&history), Arc::clone(&meters));
-        let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.doors);
+        let (cut, cuts) = watch::channel(Cuts::default());
+        let witnesses = (Arc::clone(&history), Arc::clone(&meters));
+        let farm = farm::start(identity.clone(), &config.plan, cuts, requests, witnesses);
+        let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.doors, cut);
         let links = Arc::new(links);
         let elections =
             elections::start(&config.plan, Arc::clone(&links), Arc::clone(&history), Arc::clone(&meters));

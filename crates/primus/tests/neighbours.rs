@@ -116,6 +116,8 @@ fn what_cannot_be_lent_or_recalled_is_refused_in_one_sentence() {
         ("recall x --farm north", 2, "'x' is no loan; a loan is 3, or 3@south if south lends it"),
         ("recall --worker n1 --farm north", 1, "no worker 'n1' is lent"),
         ("recall --from moon --farm north", 2, "there is no neighbour 'moon'"),
+        ("chaos partition --from-farm moon --farm north", 2, "there is no neighbour 'moon'"),
+        ("chaos partition --farm north", 2, "<GROUPS>"),
         ("recall 7 --all --farm north", 2, "[LOAN] and --all say different things; leave one out"),
         ("recall --farm north", 2, "who is to come home is missing; name a loan, "),
         ("explain loan 7 --farm north", 1, "there is no loan 7"),
@@ -185,6 +187,42 @@ fn an_operator_lends_a_worker_and_calls_it_home() {
     assert_eq!(works_for("north", &worker), (json!("north"), json!("north")));
     let events = place.primus("events --farm north").stdout;
     assert!(events.contains(&format!("{worker} is home again from south (loan 1)")), "{events}");
+    assert_eq!(farm.end(), "");
+}
+
+/// Neither hears the other, and the worker that north has lent is with south alone.
+#[test]
+fn farms_are_cut_off_from_each_other_and_mended() {
+    let place = Place::new();
+    let farm = up(&place, "--workers 1");
+    await_idle(&place, "north", "south", 1);
+    place.json("lend --to south 1 --for 3s --farm north");
+    eventually("the worker to arrive", || {
+        items(&place.json("loans --farm south")).into_iter().find(|loan| loan["state"] == "away")
+    });
+    assert_eq!(place.primus("drain s1 --farm south").code, Some(0));
+    let job = submit(&place, "south", "-- seq 2000");
+    assert_eq!(place.primus(&format!("wait {job} --farm south")).code, Some(0));
+    let cut = place.primus("chaos partition --close 'n1|1' --from-farm south --farm north");
+    assert_eq!((cut.code, cut.stdout.as_str()), (Some(0), "links are cut: n1|1, from south\n"), "{cut:?}");
+    for (here, there) in [("north", "south"), ("south", "north")] {
+        eventually("the other farm to be out of hearing", || {
+            let farms = items(&place.json(&format!("farms --farm {here}")));
+            farms.iter().find(|found| found["farm"] == there && found["heard"] == false).map(|_| ())
+        });
+    }
+    eventually("the loan to be overdue", || {
+        let events = place.primus("events --farm north").stdout;
+        events.contains("n1 should be back from south by now (loan 1)").then_some(())
+    });
+    assert_eq!(items(&place.json("loans --farm north"))[0]["state"], "missing", "nobody says that it is dead");
+    assert_eq!(items(&place.json("loans --farm south")).len(), 1, "it stays while its home is out of reach");
+    assert_eq!(place.primus("chaos heal --farm north").code, Some(0));
+    await_all_home(&place);
+    let ran = place.primus(&format!("logs {job} --farm south"));
+    assert!(ran.stdout.ends_with("\n2000\n"), "{ran:?}");
+    let words = "are with worker n1 of north, which is not here any more: look into its folder, under away\n";
+    assert!(ran.stderr.ends_with(words), "{ran:?}");
     assert_eq!(farm.end(), "");
 }
 

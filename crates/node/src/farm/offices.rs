@@ -11,9 +11,10 @@ use primus_core::loan::{Office, Word};
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_server::Plan;
 use primus_wire::work::ToWorker;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::cuts::Cuts;
 use crate::events::{Guest, History, Kind, Loan};
 use crate::links::Identity;
 use crate::meters::Meters;
@@ -46,10 +47,15 @@ pub(super) struct Offices {
 }
 
 impl Offices {
-    pub(super) fn new(identity: Identity, plan: &Plan, history: Arc<History>, meters: Arc<Meters>) -> Self {
+    pub(super) fn new(
+        identity: Identity,
+        plan: &Plan,
+        cuts: watch::Receiver<Cuts>,
+        (history, meters): (Arc<History>, Arc<Meters>),
+    ) -> Self {
         let names = plan.neighbours.iter().map(|neighbour| neighbour.name.clone());
         let office = Office::new(plan.lending, names.collect());
-        let (neighbours, events) = Neighbours::new(identity, plan.neighbours.clone());
+        let (neighbours, events) = Neighbours::new(identity, plan.neighbours.clone(), cuts);
         Self {
             office,
             outbox: Outbox::new(),
@@ -85,6 +91,7 @@ impl Offices {
         match event {
             NeighbourEvent::Up(place, outgoing) => self.neighbours.opened(place, outgoing),
             NeighbourEvent::Down(place) => self.neighbours.closed(place),
+            NeighbourEvent::Word(from, _) if self.neighbours.is_cut(from) => {}
             NeighbourEvent::Word(from, message) => self.step(Input::Message { from, message }),
             NeighbourEvent::Refused(reason) => self.tell_strange(Kind::LinkRefused { reason }),
         }

@@ -22,7 +22,7 @@ use primus_server::plan::Neighbour;
 use primus_server::record::{self, Assembly, Draft};
 use primus_wire::work::{FromWorker, Part, ToWorker};
 use tokio::runtime::Builder;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
@@ -32,6 +32,7 @@ use super::offices::Offices;
 use super::starts::Starts;
 use super::waiters::Waiters;
 use super::{Ask, FarmHandle, Told, Wish};
+use crate::cuts::Cuts;
 use crate::events::{History, Kind};
 use crate::handle::{Reply, Request, Unable};
 use crate::links::{Doors, Identity};
@@ -72,9 +73,9 @@ pub(crate) struct Ends {
 pub(crate) fn start(
     identity: Identity,
     plan: &Plan,
+    cuts: watch::Receiver<Cuts>,
     requests: mpsc::UnboundedSender<Request>,
-    history: Arc<History>,
-    meters: Arc<Meters>,
+    (history, meters): (Arc<History>, Arc<Meters>),
 ) -> Ends {
     let (rules, limits) = (Rules { assignment: plan.assignment, ..Rules::default() }, plan.limits);
     let (told_sender, told) = mpsc::unbounded_channel();
@@ -87,7 +88,7 @@ pub(crate) fn start(
     let noted = Arc::clone(&starts);
     let lease = lessor::Rules { lease_us: plan.lease_us, planted: Planted::NONE };
     let leases = Leases::new(identity.server, lease, requests.clone(), Arc::clone(&meters));
-    let offices = Offices::new(identity.clone(), plan, Arc::clone(&history), Arc::clone(&meters));
+    let offices = Offices::new(identity.clone(), plan, cuts, (Arc::clone(&history), Arc::clone(&meters)));
     let running = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {

@@ -242,7 +242,7 @@ async fn order<T: DeserializeOwned>(request: Request<Body>, hint: &'static str) 
     serde_json::from_slice(&body).map_err(|_| Problem::usage("this is no order", hint))
 }
 
-fn no_neighbour(name: &str) -> Problem {
+pub(super) fn no_neighbour(name: &str) -> Problem {
     Problem::usage(format!("there is no neighbour '{name}'"), SEE_FARMS)
 }
 

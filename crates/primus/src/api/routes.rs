@@ -66,8 +66,9 @@ pub(crate) struct Context {
     pub(crate) queue_max: u64,
     /// How long a lease lasts that this server grants.
     pub(crate) lease_us: u64,
-    /// When this farm borrows and lends.
+    /// When this farm borrows and lends, and with whom.
     pub(crate) lending: Lending,
+    pub(crate) neighbours: Arc<BTreeSet<String>>,
     /// May links be cut and loads be overridden?
     pub(crate) has_chaos: bool,
 }
@@ -463,17 +464,29 @@ struct Cut {
     /// and those whose links are closed.
     #[serde(default)]
     closed: BTreeSet<String>,
+    /// Farms whose servers are not talked to.
+    #[serde(default)]
+    farms: BTreeSet<String>,
 }
 
 async fn cut(State(context): State<Context>, request: Request<Body>) -> Response {
     let order = order::<Cut>(&context, request, "the peers are missing", "send {\"peers\":[1,2]}");
-    match order.await {
-        Ok(Cut { peers, held, closed }) => {
+    match order.await.and_then(|cut| cut.check(&context.neighbours)) {
+        Ok(Cut { peers, held, closed, farms }) => {
             let peers = peers.into_iter().map(NodeId).collect();
-            context.handle.ask(Ask::Cut(Cuts { peers, held, closed }));
+            context.handle.ask(Ask::Cut(Cuts { peers, held, closed, farms }));
             Json(json!({ "cut": true })).into_response()
         }
         Err(problem) => problem.into_response(),
+    }
+}
+
+impl Cut {
+    fn check(self, neighbours: &BTreeSet<String>) -> Result<Self, Problem> {
+        match self.farms.difference(neighbours).next() {
+            Some(stranger) => Err(loans::no_neighbour(stranger)),
+            None => Ok(self),
+        }
     }
 }
 

@@ -173,11 +173,15 @@ pub(crate) enum Chaos {
         /// A server's id, leader, or a worker's name
         target: String,
     },
-    /// Cut the links between groups of servers and workers
+    /// Cut the links between groups of servers and workers, and those between farms
     #[command(after_help = guide::CHAOS_PARTITION)]
     Partition {
         /// The groups, such as '1,2|3' or 'w1|1,2,3'
-        groups: String,
+        #[arg(required_unless_present = "from_farm")]
+        groups: Option<String>,
+        /// Cut the servers off from those of this neighbour, too; may be repeated
+        #[arg(long, value_name = "NAME")]
+        from_farm: Vec<String>,
         /// Close the workers' links and turn them away, instead of letting nothing pass
         #[arg(long)]
         close: bool,

@@ -415,12 +415,14 @@ Examples:
 
 pub(super) const CHAOS_PARTITION: &str = "\
 Whoever is not named keeps all links. Between two servers packets are dropped; on a worker's link everything waits until it
-is mended, or with --close the link is closed, and the worker is turned away whenever it calls.
+is mended, or with --close the link is closed, and the worker is turned away whenever it calls. With --from-farm the servers
+neither hear nor answer those of a neighbour; its workers that are here, such as n1@north, are cut off like others.
 
 Examples:
   primus chaos partition '1,2|3'
   primus chaos partition 'w1|1,2,3'
-  primus chaos partition --close '1,w1|2,3'";
+  primus chaos partition --close '1,w1|2,3'
+  primus chaos partition --farm south --from-farm north 'n1@north|1,2,3'";
 
 pub(super) const CHAOS_HEAL: &str = "\
 Examples:

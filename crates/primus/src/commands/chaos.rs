@@ -7,6 +7,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use primus_core::ledger::loans::home_of;
 use rustix::process::{Signal, kill_process};
 use serde::Serialize;
 use serde_json::json;
@@ -99,7 +100,7 @@ pub(super) fn run(args: &ChaosArgs, format: Format) -> Result<Verdict, Failure> 
         Chaos::Freeze { target } => signal(&farm, target, "freeze", "is frozen", Signal::STOP),
         Chaos::Thaw { target } => signal(&farm, target, "thaw", "goes on", Signal::CONT),
         Chaos::Restart { target } => restart(&farm, target),
-        Chaos::Partition { groups, close } => partition(&farm, groups, *close),
+        Chaos::Partition { groups, close, from_farm } => cut_off(&farm, groups.as_deref(), *close, from_farm),
         Chaos::Heal => heal(&farm),
         Chaos::Load { target, score } => load(&farm, target, score),
     }?;
@@ -166,22 +167,40 @@ struct Group {
     workers: BTreeSet<String>,
 }
 
+/// Whose links every server cuts.
+#[derive(Debug, Default)]
+struct Cuts<'a> {
+    /// Each server's own.
+    groups: BTreeMap<u64, Group>,
+    /// Are workers' links closed? Otherwise nothing passes on them.
+    is_closed: bool,
+    /// Those of other farms.
+    farms: &'a [String],
+}
+
 pub(super) fn partition(farm: &Farm, text: &str, is_closed: bool) -> Result<Done, Failure> {
-    let groups = groups(farm, text)?;
-    let mut cuts = BTreeMap::new();
+    cut_off(farm, Some(text), is_closed, &[])
+}
+
+/// Cuts groups off from each other, and all servers from those of other farms.
+fn cut_off(farm: &Farm, text: Option<&str>, is_closed: bool, farms: &[String]) -> Result<Done, Failure> {
+    let groups = text.map_or_else(|| Ok(Vec::new()), |text| groups(farm, text))?;
+    let mut cuts = Cuts { is_closed, farms, ..Cuts::default() };
     for group in &groups {
         let mut others = Group::default();
         for other in groups.iter().filter(|other| *other != group).cloned() {
             others.servers.extend(other.servers);
             others.workers.extend(other.workers);
         }
-        cuts.extend(group.servers.iter().map(|server| (*server, others.clone())));
+        cuts.groups.extend(group.servers.iter().map(|server| (*server, others.clone())));
     }
-    cut(farm, &cuts, is_closed, "partition", format!("links are cut: {text}"))
+    let farms = farms.iter().map(|name| format!("from {name}"));
+    let said: Vec<String> = text.map(str::to_owned).into_iter().chain(farms).collect();
+    cut(farm, &cuts, "partition", format!("links are cut: {}", said.join(", ")))
 }
 
 pub(super) fn heal(farm: &Farm) -> Result<Done, Failure> {
-    cut(farm, &BTreeMap::new(), false, "heal", "all links are mended".to_string())
+    cut(farm, &Cuts::default(), "heal", "all links are mended".to_string())
 }
 
 /// Groups of servers and workers: `1,w1|2,3`.
@@ -192,7 +211,7 @@ fn groups(farm: &Farm, text: &str) -> Result<Vec<Group>, Failure> {
     for words in text.split('|') {
         let mut group = Group::default();
         for word in words.split(',') {
-            let node = find(farm, word.trim())?;
+            let node = member(farm, word.trim())?;
             if !seen.insert(node.who()) {
                 return Err(Failure::usage(format!("{} names {} twice", quoted(text), node.who()), hint));
             }
@@ -209,20 +228,24 @@ fn groups(farm: &Farm, text: &str) -> Result<Vec<Group>, Failure> {
     Ok(groups)
 }
 
-/// Tells every live server whom it must not talk to; who is not named may talk to everybody. Workers' links are closed, or
-/// hold back what is on them.
-fn cut(
-    farm: &Farm,
-    cuts: &BTreeMap<u64, Group>,
-    is_closed: bool,
-    chaos: &'static str,
-    text: String,
-) -> Result<Done, Failure> {
+/// Who can be in a group. Workers of other farms that work here can, too.
+fn member(farm: &Farm, word: &str) -> Result<Node, Failure> {
+    match home_of(word) {
+        Some((worker, home)) if !worker.is_empty() && home != farm.name => {
+            Ok(Node::Worker(StartedWorker { name: word.to_owned(), pid: None }))
+        }
+        _ => find(farm, word),
+    }
+}
+
+/// Tells every live server whom it must not talk to; who is not named may talk to everybody.
+fn cut(farm: &Farm, cuts: &Cuts<'_>, chaos: &'static str, text: String) -> Result<Done, Failure> {
     let live = farm.servers.iter().filter(|server| server.pid.is_some());
     let told = live.map(|server| {
-        let Group { servers, workers } = cuts.get(&server.id).cloned().unwrap_or_default();
-        let manner = if is_closed { "closed" } else { "held" };
-        client::tell(&server.api, "/v1/chaos/cut", &json!({ "peers": servers, manner: workers }), ANSWER_TIME)
+        let Group { servers, workers } = cuts.groups.get(&server.id).cloned().unwrap_or_default();
+        let manner = if cuts.is_closed { "closed" } else { "held" };
+        let body = json!({ "peers": servers, manner: workers, "farms": cuts.farms });
+        client::tell(&server.api, "/v1/chaos/cut", &body, ANSWER_TIME)
     });
     // One that is frozen must not keep the others from being told.
     let told: Vec<Result<(), Failure>> = told.collect();
@@ -323,7 +346,10 @@ mod tests {
         };
         assert_eq!(groups(&farm(), "1, 2|3").unwrap(), [group(&[1, 2], &[]), group(&[3], &[])]);
         assert_eq!(groups(&farm(), "w1,1|2,3").unwrap(), [group(&[1], &["w1"]), group(&[2, 3], &[])]);
-        for text in ["", "1,2", "1|", "1,1|2", "1|1", "1|4", "a|b", "|", "w1|w1", "w2|1"] {
+        let guest = [group(&[], &["n1@south"]), group(&[1], &[])];
+        assert_eq!(groups(&farm(), "n1@south|1").unwrap(), guest);
+        for text in ["", "1,2", "1|", "1,1|2", "1|1", "1|4", "a|b", "|", "w1|w1", "w2|1", "w1@north|1", "@south|1"]
+        {
             assert!(groups(&farm(), text).is_err(), "{text}");
         }
     }

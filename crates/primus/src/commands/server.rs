@@ -150,6 +150,7 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
         rank: settings.plan.rank,
         lease_us: settings.plan.lease_us,
         lending: settings.plan.lending,
+        neighbours: Arc::new(settings.plan.neighbours.into_iter().map(|neighbour| neighbour.name).collect()),
         queue_max: settings.plan.limits.waiting,
         has_chaos: settings.chaos,
     };
