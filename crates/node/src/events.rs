@@ -125,6 +125,13 @@ pub enum Kind {
         /// Its name here.
         worker: String,
     },
+    /// A worker that is lent to a neighbour cannot go there; its own diagnostics say why.
+    WorkerCannotGo {
+        /// To whom.
+        farm: String,
+        /// Who.
+        worker: String,
+    },
     /// A worker is lent.
     Lent(Loan),
     /// It is wanted back.

@@ -345,17 +345,27 @@ impl Running {
         self.abroad.iter_mut().flat_map(heard).collect()
     }
 
-    /// A leader of its own farm says something. What cannot be followed is said again.
+    /// A leader of its own farm says something.
     fn on_call(&mut self, call: Call) {
         let Call { from, word, servers } = call;
-        if let Word::Redirect { farm, .. } = &word {
-            let is_known = self.abroad.contains_key(farm);
-            if servers.is_empty() || !is_known && self.abroad.len() >= FARMS_MAX {
-                return;
+        if let Word::Redirect { farm, loan, .. } = &word {
+            if let Some(reason) = self.objection_to(farm, &servers) {
+                // Whoever has heard that does not call again.
+                return self.cannot_go(farm.clone(), *loan, reason);
             }
             self.called_to = servers;
         }
         self.decide_now(Input::Message { from, message: word });
+    }
+
+    /// Why it cannot even try to work for a farm.
+    fn objection_to(&self, farm: &str, servers: &BTreeMap<NodeId, SocketAddr>) -> Option<String> {
+        let is_known = self.abroad.contains_key(farm);
+        if servers.is_empty() {
+            return Some("nobody has said where its servers are".to_owned());
+        }
+        let is_too_much = !is_known && self.abroad.len() >= FARMS_MAX;
+        is_too_much.then(|| format!("{FARMS_MAX} farms have not recorded all its results yet"))
     }
 
     /// Whether something runs must be known before anything is decided.
@@ -454,10 +464,17 @@ impl Running {
         match started {
             Ok(service) => _ = self.abroad.insert(farm, service),
             Err(error) => {
-                self.tell(Happening::CannotGo(farm, error.to_string()));
+                self.cannot_go(farm, loan, error.to_string());
                 self.stranded = Some(loan);
             }
         }
+    }
+
+    /// Its own leader should not lend it again soon.
+    fn cannot_go(&mut self, farm: String, loan: LoanId, reason: String) {
+        let leader = self.home.leader();
+        leader.into_iter().for_each(|leader| self.home.say_where(leader, Word::CannotGo { loan }));
+        self.tell(Happening::CannotGo(farm, reason));
     }
 
     fn come_home(&mut self) {

@@ -157,7 +157,7 @@ impl Allegiance {
             }
             Word::Return { loan, .. } if loan > self.epoch => self.on_call_taken_back(loan, out),
             Word::Return { loan, within_ms } => self.on_return(loan, within_ms, out),
-            Word::At { .. } => out.ignore("what only workers say"),
+            Word::At { .. } | Word::CannotGo { .. } => out.ignore("what only workers say"),
         }
     }
 

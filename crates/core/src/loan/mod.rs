@@ -145,6 +145,11 @@ pub enum Word {
         /// Am I away, under it?
         is_away: bool,
     },
+    /// Worker, to its own leader: I cannot work for that farm.
+    CannotGo {
+        /// The loan.
+        loan: LoanId,
+    },
 }
 
 impl Objection {
@@ -193,6 +198,7 @@ impl fmt::Display for Word {
             Self::Return { loan, .. } => write!(f, "return {loan}"),
             Self::At { epoch, is_away: true } => write!(f, "away under {epoch}"),
             Self::At { epoch, is_away: false } => write!(f, "at home, last away under {epoch}"),
+            Self::CannotGo { loan } => write!(f, "cannot go under {loan}"),
         }
     }
 }

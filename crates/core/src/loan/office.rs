@@ -37,6 +37,8 @@ const PAUSE: u64 = 20;
 const LEFT: u64 = 4;
 /// How much later than agreed a worker may come home before it is overdue.
 const OVERDUE_MS: u64 = 2000;
+/// How long a worker that cannot go to other farms is not lent again: something has to be mended on its host first.
+const UNABLE_MS: u64 = 60_000;
 /// How long the log may take to say that somebody is lent, in looks.
 const PLEDGE: u64 = 40;
 /// How many loans that have ended are kept in mind.
@@ -149,6 +151,8 @@ struct Desk {
     away: BTreeMap<String, (LoanId, u64)>,
     /// Since which look an own worker has been at home again. For all that a new leader knows, they have all just come.
     home_since: BTreeMap<String, u64>,
+    /// Own workers that could not go: under which loan, and until which look they are not lent again.
+    unable: BTreeMap<String, (LoanId, u64)>,
     /// Workers of which the log is about to say that they are lent.
     pledged: BTreeMap<String, Pledge>,
     /// Loans that have ended lately: not everybody may know it.
@@ -248,6 +252,8 @@ pub enum Happening {
     UnknownLoan(String, LoanId),
     /// A worker came from it that it has not lent.
     UnknownWorker(String, String),
+    /// It is lent this worker of ours, which cannot go.
+    CannotGo(String, String),
     /// A worker of ours should be back by now.
     Overdue(LoanId),
 }
@@ -448,6 +454,7 @@ impl Desk {
             missed: BTreeMap::new(),
             away: BTreeMap::new(),
             home_since: BTreeMap::new(),
+            unable: BTreeMap::new(),
             pledged: BTreeMap::new(),
             ended: BTreeSet::new(),
             overdue: BTreeSet::new(),
@@ -479,6 +486,7 @@ impl Desk {
         self.pledged.retain(|_, pledge| pledge.until > self.looks);
         let now = self.looks;
         self.home_since.retain(|_, since| *since + looks(rules.stay_ms) >= now);
+        self.unable.retain(|_, (_, until)| *until > now);
         self.situation = situation;
     }
 
@@ -574,6 +582,7 @@ impl fmt::Display for Happening {
             Self::NotSent(farm, loan) => write!(f, "{farm} promised a worker under loan {loan} that did not come"),
             Self::UnknownLoan(farm, loan) => write!(f, "{farm} speaks of loan {loan}, which there is not"),
             Self::UnknownWorker(farm, worker) => write!(f, "{worker} has come from {farm}, which has not lent it"),
+            Self::CannotGo(farm, worker) => write!(f, "{worker} cannot go to {farm}"),
             Self::Overdue(loan) => write!(f, "loan {loan} is overdue"),
         }
     }

@@ -271,6 +271,29 @@ fn a_worker_that_has_just_come_home_is_not_lent_again_at_once() {
 }
 
 #[test]
+fn a_worker_that_cannot_go_is_called_home_and_not_lent_again_for_a_while() {
+    let mut farm = Farm::with_workers(&["w1", "w2"], |_| ());
+    farm.hears_ask(1, 1);
+    farm.commit();
+    let cannot_go = |loan| office::Command::Said("w1".into(), Word::CannotGo { loan: LoanId(loan) });
+    assert_eq!(farm.step(Input::Command(cannot_go(1))), ["w1 cannot go to south"]);
+    assert_eq!(farm.step(Input::Command(cannot_go(1))), [""; 0], "told once");
+    assert_eq!(farm.step(Input::Command(cannot_go(7))), [""; 0], "another loan");
+    assert_eq!(farm.wait_ms(500), ["tell w1: return 1"]);
+    farm.said("w1", 1, false);
+    farm.commit();
+    farm.idle = alloc::vec!["w1"];
+    farm.wait_ms(2000);
+    assert_eq!(farm.hears_ask(2, 1), ["send 1 refusal 2: none_idle"]);
+    let lend = Lend { worker: "w1".into(), to: "south".into(), for_ms: 60_000, why: Why::Operator };
+    assert_eq!(farm.apply(Entry::Lend(lend)), ["tell w1: redirect 2 to south"], "an operator may know better");
+    farm.said("w1", 2, false);
+    farm.commit();
+    farm.wait_ms(60_000);
+    assert_eq!(farm.hears_ask(3, 1), ["propose 1"], "perhaps it can by now");
+}
+
+#[test]
 fn a_new_leader_lets_everybody_stay_first() {
     let mut farm = Farm::with_workers(&["w1"], |_| ());
     farm.lead(8);

@@ -260,6 +260,7 @@ impl Offices {
                 self.meters.loans.add("unknown_worker");
                 return self.tell_strange(Kind::WorkerUnknown { farm, worker });
             }
+            Happening::CannotGo(farm, worker) => ("cannot_go", Kind::WorkerCannotGo { farm, worker }),
             Happening::Overdue(loan) => return self.overdue.push(loan),
         };
         self.meters.loans.add(step);

@@ -21,6 +21,7 @@ pub(crate) fn happening(event: &Value) -> Option<String> {
         "loan_not_sent" => format!("{farm} promised a worker under loan {loan}, which did not come"),
         "loan_unknown" => format!("{farm} speaks of loan {loan}, which there is not"),
         "worker_unknown" => format!("{worker} has come from {farm}, which has not lent it"),
+        "worker_cannot_go" => format!("{worker} cannot go to {farm}: see what it says itself"),
         "lent" => format!("{worker} is lent to {to} for {length} (loan {loan}, {why})"),
         "recalled" => format!("{worker} is called home from {to} (loan {loan})"),
         "loan_home" => format!("{worker} is home again from {to} (loan {loan})"),

@@ -4,7 +4,9 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Desk, Happening, Notice, OVERDUE_MS, Office, PLEDGE, Pledge, REPEAT, Rules, propose};
+use super::{
+    Desk, Happening, Notice, OVERDUE_MS, Office, PLEDGE, Pledge, REPEAT, Rules, UNABLE_MS, looks, propose,
+};
 use crate::NodeId;
 use crate::ledger::{Ending, Entry, Lend, Lent, LoanId, Why};
 use crate::loan::{Content, Objection, Request, Word};
@@ -79,13 +81,15 @@ impl Office {
         }
     }
 
-    /// Where a worker that is lent should go. It is called home if it is wanted here, or if its borrower had it and has it no more.
+    /// Where a worker that is lent should go. It is called home if it is wanted here, if its borrower had it and has it no more, or if
+    /// it cannot go.
     fn order_for(&self, desk: &Desk, loan: LoanId, lent: &Lent, borrower: Option<NodeId>) -> Word {
         let within_ms = self.rules.recall_ms;
         let is_given_back = borrower
             .and_then(|borrower| desk.heard(borrower))
             .is_some_and(|borrower| borrower.arrived.contains(&loan) && !borrower.beat.borrowed.contains(&loan));
-        if lent.is_recalled || is_given_back || borrower.is_none() {
+        let is_unable = desk.unable.get(&lent.worker).is_some_and(|(unable, _)| *unable == loan);
+        if lent.is_recalled || is_given_back || is_unable || borrower.is_none() {
             return Word::Return { loan, within_ms };
         }
         Word::Redirect { loan, farm: lent.to.clone(), for_ms: lent.for_ms, within_ms }
@@ -102,8 +106,28 @@ impl Office {
 
     /// A worker of our own says where it is.
     pub(super) fn on_said(&mut self, worker: String, word: &Word, out: &mut Outbox<Self>) {
+        match *word {
+            Word::At { epoch, is_away } => self.on_at(worker, epoch, is_away, out),
+            Word::CannotGo { loan } => self.on_cannot_go(worker, loan, out),
+            Word::Redirect { .. } | Word::Return { .. } => out.ignore("what only leaders say"),
+        }
+    }
+
+    /// It will say when it is at home. Until somebody has looked after its host, others are lent.
+    fn on_cannot_go(&mut self, worker: String, loan: LoanId, out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return out.ignore("a worker's word to one that does not lead") };
-        let Word::At { epoch, is_away } = *word else { return out.ignore("what only leaders say") };
+        if desk.loans.loan_of(&worker) != Some(loan) {
+            return out.ignore("what it could not do is over");
+        }
+        let known = desk.unable.insert(worker.clone(), (loan, desk.looks + looks(UNABLE_MS)));
+        if known.is_none_or(|(before, _)| before != loan) {
+            let farm = desk.loans.lent().get(&loan).map(|lent| lent.to.clone()).unwrap_or_default();
+            out.notify(Notice::Happened(Happening::CannotGo(farm, worker)));
+        }
+    }
+
+    fn on_at(&mut self, worker: String, epoch: LoanId, is_away: bool, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return out.ignore("a worker's word to one that does not lead") };
         let loan = desk.loans.loan_of(&worker);
         if is_away {
             let before = desk.away.get(&worker).filter(|(known, _)| *known == epoch);
@@ -151,6 +175,7 @@ impl Desk {
         let may_go = |worker: &&String| {
             !self.home_since.contains_key(*worker)
                 && !self.away.contains_key(*worker)
+                && !self.unable.contains_key(*worker)
                 && !self.pledged.contains_key(*worker)
                 && !self.loans.is_lent(worker)
         };
