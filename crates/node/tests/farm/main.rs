@@ -2,6 +2,7 @@
 //! real commands.
 
 mod changes;
+mod envoys;
 mod loans;
 mod stage;
 mod work;
