@@ -44,13 +44,15 @@ fn one_of_several(args: &UpArgs, name: &str) -> Result<Home, Failure> {
     Home::open(&UpArgs { farm: Some(name.to_owned()), dir, ..args.clone() }, initial)
 }
 
-/// The names of so many farms, the first of which somebody may have named.
+/// The names of so many farms, the first of which somebody may have named. If it is called `north-7`, the next is `south-7`:
+/// so farms that start at the same time need not have the same names.
 fn called(first: Option<&str>, count: u64) -> Vec<String> {
+    let first = first.unwrap_or(NAMES[0]).to_owned();
+    let ending = first.strip_prefix(NAMES[0]).filter(|ending| ending.starts_with('-')).unwrap_or_default();
     let name = |place: u64| {
         let usual = usize::try_from(place).ok().and_then(|place| NAMES.get(place));
-        usual.map_or_else(|| format!("farm{}", place + 1), ToString::to_string)
+        usual.map_or_else(|| format!("farm{}{ending}", place + 1), |usual| format!("{usual}{ending}"))
     };
-    let first = first.unwrap_or(NAMES[0]).to_owned();
     let others = (1..).map(name).filter(|name| *name != first).take(usize::try_from(count - 1).unwrap_or(0));
     std::iter::once(first.clone()).chain(others.collect::<Vec<_>>()).collect()
 }
@@ -104,6 +106,8 @@ mod tests {
         assert_eq!(called(None, 6), ["north", "south", "east", "west", "farm5", "farm6"]);
         assert_eq!(called(Some("mine"), 3), ["mine", "south", "east"]);
         assert_eq!(called(Some("south"), 3), ["south", "east", "west"]);
+        assert_eq!(called(Some("north-7"), 2), ["north-7", "south-7"]);
+        assert_eq!(called(Some("northern"), 2), ["northern", "south"]);
     }
 
     #[test]
