@@ -21,9 +21,9 @@ use crate::output::failure::Failure;
 
 pub(crate) use bench::{
     BeatArgs, Bench, BenchArgs, BenchFailoverArgs, BenchGroupsArgs, BenchHandoverArgs, BenchIdleArgs,
-    BenchLeadArgs, BenchLogArgs, BenchQueueArgs, BenchRescueArgs, BenchRingArgs, BenchSimulateArgs,
-    BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault, HoldArgs, LeadFault, LeadVictim,
-    Manner, RescueFault, TaskKind,
+    BenchLeadArgs, BenchLendingArgs, BenchLogArgs, BenchQueueArgs, BenchRescueArgs, BenchRingArgs,
+    BenchSimulateArgs, BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault, HoldArgs, LeadFault,
+    LeadVictim, Manner, RescueFault, TaskKind,
 };
 pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs};
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};

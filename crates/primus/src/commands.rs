@@ -112,6 +112,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
             Bench::Tasks(args) => bench::tasks(args, cli.output),
             Bench::Rescue(args) => bench::rescue(args, cli.output),
             Bench::Queue(args) => bench::queue(args, cli.output),
+            Bench::Lending(args) => bench::lending(args, cli.output),
             Bench::Ring(args) => bench::real_ring(args, cli.output),
             Bench::Lead(args) => bench::lead(args, cli.output),
             Bench::Groups(args) => bench::groups(args, cli.output),

@@ -52,6 +52,27 @@ fn transfers_idle_servers_records_and_stability_are_measured() {
 }
 
 #[test]
+fn lending_is_measured_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let bench = place.json("bench lending -n 60 --task-ms 100");
+    assert_eq!((&bench["bench"], &bench["n"], &bench["task_ms"]), (&"lending".into(), &60.into(), &100.into()));
+    assert_eq!((&bench["servers"], &bench["workers"]), (&3.into(), &4.into()), "{bench}");
+    assert_eq!((&bench["lost"], &bench["rerun"]), (&0.into(), &0.into()), "{bench}");
+    assert_eq!(bench["runs"].as_array().map(Vec::len), Some(1), "{bench}");
+    for figure in ["median_ms", "p90_ms", "max_ms", "alone_ms", "makespan_ratio", "utilisation", "all_home_ms"] {
+        assert!(bench[figure].as_f64() > Some(0.0), "{figure}: {bench}");
+    }
+    assert!(bench["first_borrowed_task_ms"].is_f64() && bench["borrowed_tasks"].as_u64() > Some(0), "{bench}");
+    assert!(bench["thrash_max"].as_u64() >= Some(1), "{bench}");
+    let ran = place.primus("bench lending -n 4 --task-ms 1 -o json");
+    assert!(ran.code == Some(1) && ran.stderr.contains("the farm was never saturated"), "{ran:?}");
+    for line in ["bench lending -n 0", "bench lending -n 10001", "bench lending --task-ms 0"] {
+        assert_eq!(place.primus(line).code, Some(2), "{line}");
+    }
+    assert!(place.known().is_empty() && place.left().is_empty(), "{:?}", place.left());
+}
+
+#[test]
 fn what_keeps_processors_busy_ends_with_its_bench() {
     let place = Place::new();
     let words = ["bench", "stability", "--busy", "--minutes", "5"];

@@ -44,6 +44,9 @@ pub(crate) enum Bench {
     /// What many waiting tasks cost the leader: memory, and time
     #[command(after_help = guide::BENCH_QUEUE)]
     Queue(BenchQueueArgs),
+    /// How much sooner a flooded farm is done when its neighbour lends it workers
+    #[command(after_help = guide::BENCH_LENDING)]
+    Lending(BenchLendingArgs),
     /// How fast a ring of real nodes elects, through a broker or over sockets
     #[command(after_help = guide::BENCH_RING)]
     Ring(BenchRingArgs),
@@ -320,6 +323,16 @@ pub(crate) struct BenchQueueArgs {
     /// A line of 40 bytes for each task, instead of a number
     #[arg(long)]
     pub(crate) each_line: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchLendingArgs {
+    /// How many tasks [default: 160]
+    #[arg(short, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) n: Option<String>,
+    /// How long each takes [default: 500]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) task_ms: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

@@ -477,6 +477,7 @@ Examples:
   primus bench failover
   primus bench failover --servers 5 --fault freeze -o json
   primus bench log
+  primus bench lending
   primus bench stability --minutes 10 --busy";
 
 pub(super) const BENCH_FAILOVER: &str = "\
@@ -564,6 +565,17 @@ taken for each that waits. Then it writes until every server takes a snapshot, a
 Examples:
   primus bench queue
   primus bench queue -n 1000000 --each-line -o json";
+
+pub(super) const BENCH_LENDING: &str = "\
+It floods a farm with tasks that sleep, first one that is alone, then one with an idle neighbour; each has three servers and
+four workers with one slot. Told is how much sooner the second is done, how long it takes from saturated to the first task on
+a borrowed worker, and from calm until everybody is home, as both farms' ledgers and histories say. It ends with exit code 1 if
+a task was lost or began twice.
+Figures are only worth something in a release build: cargo build --release.
+
+Examples:
+  primus bench lending
+  primus bench lending -n 400 --task-ms 200 -o json";
 
 pub(super) const BENCH_RING: &str = "\
 All nodes run in this process, each with a connection or a socket of its own; a run's figure is the time that an election

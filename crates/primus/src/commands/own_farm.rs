@@ -1,9 +1,10 @@
 //! A farm that a command starts for itself and ends with itself: real servers, run by our own `primus up`.
 //!
-//! `up` ends when this value goes, and also when this process is killed: it asks the kernel for that.
+//! `up` ends when the last of its farms goes, and also when this process is killed: it asks the kernel for that.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -40,9 +41,14 @@ const WORDS_LEN_MAX: usize = 4096;
 /// The farm, as long as this lives.
 #[derive(Debug)]
 pub(super) struct OwnFarm {
-    up: Child,
+    /// Neighbours share theirs.
+    _up: Arc<Up>,
     farm: Farm,
 }
+
+/// A `primus up` of ours, which ends when this value goes.
+#[derive(Debug)]
+struct Up(Child);
 
 /// Who leads, and since which term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +100,6 @@ impl OwnFarm {
         Self::begin_told(purpose, servers, options, &[])
     }
 
-    /// Servers get what variables say about elections, guards and loads.
     fn begin_told(
         purpose: &str,
         servers: u64,
@@ -102,24 +107,28 @@ impl OwnFarm {
         variables: &[(&str, &str)],
     ) -> Result<Self, Failure> {
         let name = format!("{purpose}-{}", std::process::id());
-        let spawned = command(&name, servers, options)
-            .and_then(|mut command| command.envs(variables.iter().copied()).spawn());
-        let mut up = spawned.map_err(|error| {
-            Failure::failed("system", format!("primus up cannot be started: {error}"), "make room, then try again")
-        })?;
-        let words = up.stderr.take().map(listen);
-        let mut ready = String::new();
-        let read = up.stdout.take().map(|stdout| BufReader::new(stdout).read_line(&mut ready));
-        let is_ready = matches!(read, Some(Ok(_))) && ready.starts_with("{\"ready\":true");
-        let found = if is_ready { Farm::find(Some(&name)) } else { Ok(None) };
-        match found {
-            Ok(Some(farm)) => Ok(Self { up, farm }),
-            other => {
-                end(&mut up);
-                other?;
-                Err(refused(words.and_then(|words| words.join().ok()).unwrap_or_default()))
-            }
-        }
+        Self::of(Arc::new(Up::start(&name, servers, options, variables)?), &name)
+    }
+
+    /// Two farms that are neighbours, with workers of one slot that can run anything. No other farms are called like them.
+    pub(super) fn start_neighbours(
+        purpose: &str,
+        servers: u64,
+        workers: u64,
+        variables: &[(&str, &str)],
+    ) -> Result<[Self; 2], Failure> {
+        let names = ["north", "south"].map(|wind| format!("{wind}-{purpose}-{}", std::process::id()));
+        let workers = workers.to_string();
+        let options = ["--farms", "2", "--rank", "id", "--workers", &workers, "--slots", "1"];
+        let up = Arc::new(Up::start(&names[0], servers, &options, variables)?);
+        let [north, south] = names.map(|name| Self::of(Arc::clone(&up), &name));
+        Ok([north?, south?])
+    }
+
+    /// The farm of this name, which `up` has said is ready.
+    fn of(up: Arc<Up>, name: &str) -> Result<Self, Failure> {
+        let farm = Farm::find(Some(name))?.ok_or_else(|| refused(String::new()))?;
+        Ok(Self { _up: up, farm })
     }
 
     /// How it is now: processes change when servers die and start again.
@@ -190,6 +199,29 @@ impl OwnFarm {
         Err(Failure::no_leader(message, "see whether the host is overloaded"))
     }
 
+    /// Has its leader say something.
+    pub(super) fn ask(&self, path: &str) -> Result<Value, Failure> {
+        Client::of(&self.now()?).read(path, Patience::WhileNoLeader(WRITE_TIME))
+    }
+
+    /// Submits a job. What is it called?
+    pub(super) fn submit(&self, job: &Value) -> Result<String, Failure> {
+        let body = job.to_string();
+        let request = Request::post("/v1/jobs", body.as_bytes());
+        let answer = Client::of(&self.now()?).write(request, Patience::WhileNoLeader(WRITE_TIME))?;
+        let job = answer["job"].as_str().map(str::to_owned);
+        job.ok_or_else(|| Failure::failed("refused", "the farm takes no tasks", "please report this"))
+    }
+
+    /// What has happened, as all servers tell that are alive, in the order of time.
+    pub(super) fn happened(&self) -> Vec<Value> {
+        let mut events: Vec<Value> =
+            self.farm.servers.iter().filter_map(|server| history(&server.api)).flatten().collect();
+        // Times as they are written sort like times.
+        events.sort_by_key(|event| event["time"].as_str().map(str::to_owned));
+        events
+    }
+
     /// Does another server's history tell that this reign began because the fallen leader was missed?
     pub(super) fn is_failover(&self, fallen: u64, new: Reign) -> bool {
         let is_it = |event: &Value| {
@@ -215,9 +247,30 @@ impl OwnFarm {
     }
 }
 
-impl Drop for OwnFarm {
+impl Up {
+    /// Starts it and waits until it says that all is ready. Servers get what variables say about elections, guards,
+    /// lending and loads.
+    fn start(name: &str, servers: u64, options: &[&str], variables: &[(&str, &str)]) -> Result<Self, Failure> {
+        let spawned =
+            command(name, servers, options).and_then(|mut command| command.envs(variables.iter().copied()).spawn());
+        let mut up = spawned.map(Self).map_err(|error| {
+            Failure::failed("system", format!("primus up cannot be started: {error}"), "make room, then try again")
+        })?;
+        let words = up.0.stderr.take().map(listen);
+        let mut ready = String::new();
+        let read = up.0.stdout.take().map(|stdout| BufReader::new(stdout).read_line(&mut ready));
+        if matches!(read, Some(Ok(_))) && ready.starts_with("{\"ready\":true") {
+            return Ok(up);
+        }
+        // It has said all that it says when it has ended.
+        drop(up);
+        Err(refused(words.and_then(|words| words.join().ok()).unwrap_or_default()))
+    }
+}
+
+impl Drop for Up {
     fn drop(&mut self) {
-        end(&mut self.up);
+        end(&mut self.0);
         // Had it to be killed, its folder is left.
         _ = farms::tidy();
     }
@@ -252,6 +305,12 @@ pub(super) fn history(api: &str) -> Option<Vec<Value>> {
     let response = Request::get("/v1/events?follow=false").send(place(api), ANSWER_TIME).ok()?;
     let lines = response.lines().map_while(Result::ok);
     Some(lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data:")?).ok()).collect())
+}
+
+/// When an event was, in milliseconds since 1970.
+pub(super) fn time_ms(event: &Value) -> Option<f64> {
+    let time: jiff::Timestamp = event["time"].as_str()?.parse().ok()?;
+    Some(time.as_millisecond() as f64)
 }
 
 fn json(api: &str, path: &str) -> Option<Value> {
