@@ -131,9 +131,17 @@ fn the_demo_plays_with_real_servers_and_leaves_nothing_behind() {
     let place = Place::new();
     let tour = place.json("demo");
     let scenes = tour["scenes"].as_array().expect("scenes are a list");
-    for word in
-        ["chaos kill w1", "chaos kill leader", "chaos freeze", "chaos partition", "chaos heal", "submit", "wait"]
-    {
+    for word in [
+        "chaos kill w1",
+        "chaos kill leader",
+        "chaos freeze",
+        "chaos partition",
+        "chaos heal",
+        "submit",
+        "wait",
+        "chaos kill leader --farm north",
+        "loans",
+    ] {
         let command = format!("primus {word}");
         assert!(scenes.iter().any(|scene| scene["command"].as_str().unwrap().starts_with(&command)), "{tour}");
     }
@@ -146,7 +154,7 @@ fn a_demo_without_servers_fails_and_says_why() {
     let ran: Ran = place.command(&["demo"]).env("TMPDIR", "/dev/null").output().expect("primus starts").into();
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), ""), "{ran:?}");
     assert!(ran.stdout.contains("✗ no farm could be started: "), "{ran:?}");
-    assert!(ran.stdout.contains("\n✗ 4 of 18 claims held"), "{ran:?}");
+    assert!(ran.stdout.contains("\n✗ 4 of 25 claims held"), "{ran:?}");
 }
 
 #[test]

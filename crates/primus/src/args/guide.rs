@@ -54,7 +54,8 @@ operate:
 
 pub(super) const DEMO: &str = "\
 It simulates elections, then starts three real servers on this host, kills, freezes and cuts off their leader, and
-ends them. It ends with exit code 0 only if everything that it claims was so.
+ends them. Then it starts two farms and floods one, which borrows the workers of the other and gives them back. It ends
+with exit code 0 only if everything that it claims was so.
 
 Examples:
   primus demo

@@ -2,10 +2,12 @@
 //!
 //! First come simulations: every scene is a command line that anybody can type. The demo runs it through the same code,
 //! shows some of its story, and makes a claim that is computed from the report. Then come real servers and
-//! workers, and claims that are computed from their answers. Nothing is claimed that was not checked.
+//! workers, and claims that are computed from their answers; at the end two farms, of which one borrows workers of the
+//! other. Nothing is claimed that was not checked.
 
 mod acts;
 mod guard;
+mod lending;
 mod scenes;
 mod work;
 
@@ -23,6 +25,7 @@ use scenes::{SCENES, Shown};
 const NEXT: &str = "\
 Next:  primus up                    a farm that stays; Ctrl-C ends it
        primus run -- uname -a       in a second terminal
+       primus up --farms 2          two that lend each other workers: primus loans --farm north
        primus chaos kill leader     and watch:  primus status --watch
        primus bench failover        how fast another one leads, here
        primus simulate ring --ids 5,3,7,1,4 --start 1
@@ -57,8 +60,8 @@ pub(super) fn run(format: Format) -> Result<Verdict, Failure> {
 fn run_text() -> Result<Verdict, Failure> {
     let version = env!("CARGO_PKG_VERSION");
     screen::print(&format!(
-        "primus {version} demo: simulated elections, then {} real servers and {} workers, loopback only, gone when it \
-         ends\n",
+        "primus {version} demo: simulated elections, then {} real servers and {} workers, then two such farms, loopback \
+         only, gone when it ends\n",
         acts::SERVERS,
         acts::WORKERS
     ))?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::guard;
+use super::lending::{self, Pair};
 use super::scenes::Shown;
 use super::work;
 use crate::client::farms::{self, Farm, Started};
@@ -94,8 +95,41 @@ pub(super) const ACTS: &[Act] = &[
         command: |_| "primus events".into(),
         play: histories,
     },
-    Act { title: "The farm ends", command: |_| "kill -TERM, as Ctrl-C would".into(), play: end },
+    Act { title: "The farm ends", command: |_| END.into(), play: end },
+    Act {
+        title: "Two farms that are neighbours: either may borrow idle workers of the other",
+        command: |_| lending::command(),
+        play: lending::start,
+    },
+    Act {
+        title: "North is flooded, and south lends it workers",
+        command: |_| lending::flooding(),
+        play: lending::flood,
+    },
+    Act {
+        title: "North's leader is killed meanwhile: the next one carries the loans on",
+        command: |_| "primus chaos kill leader --farm north".into(),
+        play: lending::kill_leader,
+    },
+    Act {
+        title: "The queue drains, north is calm, and everybody goes home",
+        command: |_| "primus loans --farm north; primus loans --farm south".into(),
+        play: lending::come_home,
+    },
+    Act {
+        title: "Nothing is lost, and nothing ran twice",
+        command: |play| format!("primus wait {} --farm north", play.pair_job()),
+        play: lending::count,
+    },
+    Act {
+        title: "Never two leaders in one term, in either farm",
+        command: |_| "primus events --farm north; primus events --farm south".into(),
+        play: lending::histories,
+    },
+    Act { title: "Both farms end", command: |_| END.into(), play: lending::end },
 ];
+
+const END: &str = "kill -TERM, as Ctrl-C would";
 
 /// The farm, and what is known of it so far.
 #[derive(Default)]
@@ -107,6 +141,8 @@ pub(super) struct Play {
     seen: Vec<Reign>,
     /// What was submitted.
     pub(super) job: String,
+    /// Two farms, at the end.
+    pub(super) pair: Option<Pair>,
 }
 
 impl Act {
@@ -123,6 +159,15 @@ impl Act {
 impl Play {
     pub(super) fn farm(&self) -> Result<&OwnFarm, Failure> {
         self.farm.as_ref().ok_or_else(|| Failure::failed("dead", "there is no farm", "start one: primus up"))
+    }
+
+    pub(super) fn pair(&mut self) -> Result<&mut Pair, Failure> {
+        self.pair.as_mut().ok_or_else(|| Failure::failed("dead", "there are no farms", "start them: primus up"))
+    }
+
+    /// What was submitted to the first of two farms.
+    fn pair_job(&self) -> &str {
+        self.pair.as_ref().map_or("", |pair| pair.job.as_str())
     }
 
     /// On a busy host somebody else may lead meanwhile.
@@ -256,37 +301,58 @@ fn heal(play: &mut Play) -> Result<Shown, Failure> {
 }
 
 fn histories(play: &mut Play) -> Result<Shown, Failure> {
-    let farm = play.farm()?;
-    let told: Vec<_> = farm.servers().iter().filter_map(|server| own_farm::history(&server.api)).collect();
-    let changes = told.iter().flatten().filter(|event| event["kind"] == "leader_changed");
-    let mut leaders: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-    // What we have seen ourselves must fit, too.
-    for reign in changes.filter_map(Reign::of).chain(play.seen.iter().copied()) {
-        leaders.entry(reign.term).or_default().insert(reign.leader);
-    }
-    let line = |(term, leaders): (&u64, &BTreeSet<u64>)| {
-        let names: Vec<String> = leaders.iter().map(u64::to_string).collect();
-        format!("term {term}: server {}", names.join(" and "))
-    };
-    let lines = leaders.iter().map(line).collect();
+    let Terms { leaders, told } = Terms::of(play.farm()?, &play.seen);
+    let lines = leaders.iter().map(|(term, leaders)| format!("term {term}: server {}", joined(leaders))).collect();
     let most = leaders.values().map(BTreeSet::len).max().unwrap_or(0);
-    let claim =
-        format!("{} terms with a leader, {most} in each at most, as {} servers tell", leaders.len(), told.len());
+    let claim = format!("{} terms with a leader, {most} in each at most, as {told} servers tell", leaders.len());
     // There were five at least: at the start, after both kills, the freeze and the cut.
-    Ok(Shown { lines, claim, held: most == 1 && leaders.len() >= 5 && told.len() as u64 == SERVERS })
+    Ok(Shown { lines, claim, held: most == 1 && leaders.len() >= 5 && told as u64 == SERVERS })
+}
+
+/// Who has led a farm in each term.
+pub(super) struct Terms {
+    pub(super) leaders: BTreeMap<u64, BTreeSet<u64>>,
+    /// How many servers say so.
+    pub(super) told: usize,
+}
+
+impl Terms {
+    /// As its servers tell. What we have seen ourselves must fit, too.
+    pub(super) fn of(farm: &OwnFarm, seen: &[Reign]) -> Self {
+        let told: Vec<_> = farm.servers().iter().filter_map(|server| own_farm::history(&server.api)).collect();
+        let changes = told.iter().flatten().filter(|event| event["kind"] == "leader_changed");
+        let mut leaders: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        for reign in changes.filter_map(Reign::of).chain(seen.iter().copied()) {
+            leaders.entry(reign.term).or_default().insert(reign.leader);
+        }
+        Self { leaders, told: told.len() }
+    }
+}
+
+/// As people list them.
+pub(super) fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(" and ")
 }
 
 fn end(play: &mut Play) -> Result<Shown, Failure> {
     let last = play.farm()?.now()?;
     drop(play.farm.take());
-    let workers = last.workers.iter().filter_map(|worker| worker.pid);
-    let processes = last.servers.iter().filter_map(|server| server.pid).chain(workers).chain([last.pid]);
-    let left = processes.filter(|pid| farms::is_alive(*pid)).count();
-    let is_known = Farm::all()?.iter().any(|farm| farm.name == last.name);
-    let has_folder = last.dir.exists();
-    let files = if has_folder || is_known { "its files are left" } else { "no file is left" };
-    let claim = format!("{left} of its processes are left, and {files}");
-    Ok(Shown { lines: Vec::new(), claim, held: left == 0 && !is_known && !has_folder })
+    ended(&[last])
+}
+
+/// Looks whether anything is left of farms that have ended.
+pub(super) fn ended(last: &[Farm]) -> Result<Shown, Failure> {
+    let processes = |farm: &Farm| {
+        let servers = farm.servers.iter().filter_map(|server| server.pid);
+        servers.chain(farm.workers.iter().filter_map(|worker| worker.pid)).chain([farm.pid]).collect::<Vec<_>>()
+    };
+    let left: BTreeSet<u32> = last.iter().flat_map(processes).filter(|pid| farms::is_alive(*pid)).collect();
+    let known = Farm::all()?;
+    let has_files = |farm: &Farm| farm.dir.exists() || known.iter().any(|known| known.name == farm.name);
+    let has_files = last.iter().any(has_files);
+    let files = if has_files { "files are left" } else { "no file is left" };
+    let claim = format!("{} processes are left, and {files}", left.len());
+    Ok(Shown { lines: Vec::new(), claim, held: left.is_empty() && !has_files })
 }
 
 /// Does this to the leader. Who leads next, and after how many milliseconds was a write accepted?
