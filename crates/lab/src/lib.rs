@@ -20,6 +20,7 @@ pub mod history;
 pub mod index;
 pub mod invariants;
 pub mod leases;
+pub mod lending;
 pub mod loans;
 mod log;
 pub mod observer;
