@@ -6,6 +6,7 @@ mod cluster;
 mod configuration;
 mod guide;
 mod lead;
+mod lending;
 mod loans;
 mod mistakes;
 mod replay;
@@ -29,6 +30,7 @@ pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, Status
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
 pub(crate) use guide::guide;
 pub(crate) use lead::{CompanionArgs, LeadArgs, LeadRank, Restart};
+pub(crate) use lending::{LendingArgs, Shape};
 pub(crate) use loans::{LendArgs, RecallArgs};
 pub(crate) use ring::{
     RealRing, RealRingArgs, RingFile, RingNodeArgs, RingRunArgs, RingSetupArgs, RingStartArgs, Transport,
@@ -188,6 +190,9 @@ pub(crate) enum Simulated {
     /// The rules by which tasks find workers, compared while scores are stale
     #[command(after_help = guide::SIMULATED_FARM)]
     Farm(FarmArgs),
+    /// A day of farms that lend each other workers, and the same day without lending
+    #[command(after_help = guide::LENDING)]
+    Lending(LendingArgs),
 }
 
 #[derive(Debug, Clone, PartialEq, Subcommand)]

@@ -6,6 +6,7 @@ pub(crate) mod failure;
 pub(crate) mod farm;
 pub(crate) mod groups;
 pub(crate) mod json;
+pub(crate) mod lending;
 pub(crate) mod loans;
 pub(crate) mod narration;
 pub(crate) mod neighbours;

@@ -6,6 +6,7 @@ pub(crate) mod cast;
 mod cluster;
 mod events;
 mod farm;
+mod lending;
 pub(crate) mod names;
 mod ring;
 pub(crate) mod ring_file;
@@ -27,6 +28,7 @@ use cast::Cast;
 pub(crate) use amounts::{length, number, quoted};
 pub(crate) use cluster::ClusterSimulation;
 pub(crate) use farm::FarmSimulation;
+pub(crate) use lending::{LendingSimulation, lending_overrides};
 pub(crate) use ring_file::RingSettings;
 
 /// More nodes in one ring than any command line can hold.

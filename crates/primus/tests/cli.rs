@@ -164,6 +164,43 @@ fn the_rules_of_assignment_are_compared() {
 }
 
 #[test]
+fn a_day_with_lending_is_compared_with_the_same_day_without() {
+    let line = "simulate lending --farms 5 --load bursts --turn 20s --task 500ms --day 10min --seed 7";
+    let compared = primus(&format!("{line} -o json")).json();
+    assert_eq!(
+        (&compared["farms"], &compared["load"], &compared["seed"]),
+        (&5.into(), &"bursts".into(), &7.into())
+    );
+    assert_eq!((&compared["thrash_max"], &compared["stay_ms"]), (&1.into(), &1000.into()));
+    let [without, with] = ["without", "with"].map(|lending| &compared[lending]);
+    assert_eq!(without["all"]["tasks"], with["all"]["tasks"], "both get the same tasks");
+    let mean = |farm: &Value| farm["queue_mean"].as_f64().unwrap();
+    assert!(2.0 * mean(&with["all"]) < mean(&without["all"]), "{compared}");
+    for (without, with) in without["farms"].as_array().unwrap().iter().zip(with["farms"].as_array().unwrap()) {
+        let expected = ["borrowed", "farm", "left", "queue_max", "queue_mean", "queue_p95", "tasks", "utilisation"];
+        assert!(keys(with).is_superset(&expected.into()), "{with}");
+        assert_eq!(without["farm"], with["farm"]);
+        assert!(without["borrowed"] == 0 && with["borrowed"].as_u64() > Some(50), "{compared}");
+        assert!((0.0..=1.0).contains(&with["utilisation"].as_f64().unwrap()));
+    }
+    let text = primus(line).good();
+    assert!(text.starts_with("farm   lending  tasks") && text.ends_with("seed: 7\n"), "{text}");
+    assert!(text.contains("\nall    with "), "{text}");
+    assert_eq!(primus(line).good(), text);
+}
+
+#[test]
+fn a_day_goes_by_the_rules_that_are_set() {
+    let line = "simulate lending --load one --day 10min --seed 7 -o json --set lending.lent_max";
+    let loans = |most: u64| primus(&format!("{line}={most}")).json()["loans"].as_u64().unwrap();
+    assert!(loans(0) == 0 && loans(1) > 0);
+    // Whoever must stay for longer than it is lent changes farms too soon.
+    let ran =
+        primus("simulate lending --load one --day 10min --seed 7 --set lending.stay=90s --set lending.loan=2s");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+}
+
+#[test]
 fn two_processes_make_the_same_run_of_a_seed() {
     let mut traces = BTreeSet::new();
     for line in ["bully --nodes a,b,c,d --rank load", "ring --ids 5,3,7,1,4"] {
@@ -272,6 +309,16 @@ const MISTAKES: &[&str] = &[
     "simulate bully --nodes 1,2,3 --partition |",
     "simulate bully --nodes 172.18.0.9,nowhere --rank address",
     "simulate bully --nodes 1,2 --preempt maybe",
+    "simulate lending --farms 1",
+    "simulate lending --busy 100",
+    "simulate lending --load none",
+    "simulate lending --turn 1s",
+    "simulate lending --load bursts --turn 0s",
+    "simulate lending --day 2d",
+    "simulate lending --farms 100",
+    "simulate lending --workers 1000 --task 1ms",
+    "simulate lending --set server.id=1",
+    "simulate lending --day 1s -o mermaid",
     "bench",
     "bench simulate --nodes 0",
     "bench simulate --runs many",

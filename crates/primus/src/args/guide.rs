@@ -66,7 +66,8 @@ Examples:
   primus simulate ring --ids 5,3,7,1,4 --start 1
   primus simulate bully --nodes 1,2,3,4,5 --crash 5
   primus simulate cluster --servers 5 --faults all --seeds 1000
-  primus simulate farm --heartbeat 2s";
+  primus simulate farm --heartbeat 2s
+  primus simulate lending --farms 5 --load bursts --day 1h";
 
 pub(super) const RING: &str = "\
 Times are written 250ms, 2s or 1h. A run that violates a property ends with exit code 1.
@@ -105,6 +106,18 @@ Examples:
   primus simulate farm
   primus simulate farm --heartbeat 50ms --load 90
   primus simulate farm --workers 4 --slots 8 --tasks 100000 --seed 7 -o json";
+
+pub(super) const LENDING: &str = "\
+Farms lend by the rules of the real leader; [lending] of a server's file and --set change them. Nothing goes wrong. A queue is
+what waits for a slot, as an average over the day, in all but the worst twentieth of it, and at most; a farm's utilisation is how
+much of its own workers' slots was in use, wherever they worked. If a worker changes farms more than once within lending.stay, it
+ends with exit code 1.
+
+Examples:
+  primus simulate lending
+  primus simulate lending --farms 5 --load bursts --turn 10s --task 500ms --day 1h
+  primus simulate lending --load one --busy 80 --set lending.order=idle
+  primus simulate lending --config server.toml --seed 7 -o json";
 
 pub(super) const UP: &str = "\
 It prints who leads and stays until it is interrupted; then it stops all servers and workers. None of them survives it.

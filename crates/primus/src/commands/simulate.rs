@@ -9,12 +9,13 @@ use primus_lab::experiment::{Contest, Experiment, Report};
 use primus_lab::invariants::repeatability::Fingerprint;
 
 use super::seeds::{self, Sample, Survey};
-use super::{Verdict, nothing_to_draw};
-use crate::args::{Algorithm, ClusterArgs, FarmArgs, Format, Simulated};
+use super::{Verdict, config, nothing_to_draw};
+use crate::args::{Algorithm, ClusterArgs, FarmArgs, Format, LendingArgs, Simulated};
 use crate::output::failure::Failure;
 use crate::output::narration::{Narrator, Story};
-use crate::output::{cluster, diagram, farm, json, screen, text};
-use crate::settings::{ClusterSimulation, FarmSimulation, Seeds, Simulation};
+use crate::output::{cluster, diagram, farm, json, lending, screen, text};
+use crate::settings::server::Configuration;
+use crate::settings::{ClusterSimulation, FarmSimulation, LendingSimulation, Seeds, Simulation, lending_overrides};
 
 /// Nobody reads more than this.
 const BEATS_MAX: usize = 300;
@@ -28,6 +29,7 @@ pub(super) fn run(what: &Simulated, format: Format) -> Result<Verdict, Failure> 
         Simulated::Election(algorithm) => run_election(algorithm, format),
         Simulated::Cluster(args) => run_cluster(args, format),
         Simulated::Farm(args) => run_farm(args, format),
+        Simulated::Lending(args) => run_lending(args, format),
     }
 }
 
@@ -73,6 +75,22 @@ fn run_farm(args: &FarmArgs, format: Format) -> Result<Verdict, Failure> {
         Format::Text | Format::Mermaid => farm::text(&comparison, seed, &rows),
     })?;
     Ok(Verdict::of(true))
+}
+
+fn run_lending(args: &LendingArgs, format: Format) -> Result<Verdict, Failure> {
+    let sources = config::sources(args.config.clone(), lending_overrides(args)?);
+    // Nobody listens here.
+    let rules = Configuration::read(&sources, true).lending()?;
+    let LendingSimulation { day, seed } = LendingSimulation::new(args, rules)?;
+    if format == Format::Mermaid {
+        return Err(nothing_to_draw("a comparison"));
+    }
+    let [without, with] = [false, true].map(|is_lending| day.run(is_lending, seed));
+    screen::print(&match format {
+        Format::Json => lending::json(&day, seed, &without, &with),
+        Format::Text | Format::Mermaid => lending::text(&day, seed, &without, &with),
+    })?;
+    Ok(Verdict::of(with.thrash_max <= 1))
 }
 
 fn run_one(simulation: &Simulation, seed: u64, format: Format) -> Result<Verdict, Failure> {

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 
 use primus_core::NodeId;
 use primus_core::load::Weights;
+use primus_core::loan::office;
 use primus_node::hooks::Hook;
 use primus_node::load::Source;
 use primus_server::Plan;
@@ -93,6 +94,12 @@ impl Configuration {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let mistakes = &self.layers.mistakes;
         if mistakes.is_empty() { Ok(()) } else { Err(Failure::configuration(mistakes.clone())) }
+    }
+
+    /// By which rules workers are lent, if nothing that was said is wrong.
+    pub(crate) fn lending(&self) -> Result<office::Rules, Failure> {
+        self.check()?;
+        Ok(rules::lending(&self.layers).expect("without mistakes every key of lending has a value"))
     }
 
     fn complain_of_missing(&mut self) {

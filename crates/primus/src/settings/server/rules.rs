@@ -80,7 +80,7 @@ pub(super) fn plan(layers: &Layers, plan: Plan) -> Option<Plan> {
 }
 
 /// When a farm asks for workers, and when it lends them.
-fn lending(layers: &Layers) -> Option<office::Rules> {
+pub(super) fn lending(layers: &Layers) -> Option<office::Rules> {
     let ms = |name| layers.time(name).map(|time| us(time) / 1000);
     let count = |name| layers.number(name).and_then(|number| u32::try_from(number).ok());
     Some(office::Rules {
