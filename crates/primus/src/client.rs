@@ -173,6 +173,14 @@ impl Client {
         Err(self.unreachable())
     }
 
+    /// Puts the server that leads first, if one can tell which that is: some things only that one sees.
+    pub(crate) fn prefer_leader(&mut self) {
+        let Ok(status) = self.latest("/v1/status") else { return };
+        let leader = status["servers"].as_array().into_iter().flatten().find(|server| server["role"] == "leader");
+        let Some(api) = leader.and_then(|leader| leader["api"].as_str()) else { return };
+        self.addresses.sort_by_key(|address| address != api);
+    }
+
     /// Puts this server last, because it has let us down.
     pub(crate) fn rotate(&mut self) {
         if !self.addresses.is_empty() {

@@ -1,7 +1,7 @@
 //! `primus events`: what has happened, as one server saw it.
 //!
-//! Every server numbers its own history. When the one that is followed ends, the next one takes over, and what it saw
-//! earlier than the last event shown is left out.
+//! Every server numbers its own history. The leader's is shown, because only a leader knows of loans. When the one that is
+//! followed ends, the next one takes over, and what it saw earlier than the last event shown is left out.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,7 +28,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) fn run(args: &EventsArgs, format: Format) -> Result<Verdict, Failure> {
     refuse_to_draw(format)?;
     let after = args.after.as_deref().map_or(Ok(0), |text| number("--after", text, 0, u64::MAX))?;
-    let client = Client::find(&args.place)?;
+    let mut client = Client::find(&args.place)?;
+    client.prefer_leader();
     let mut reader = Reader { format, last_time: String::new(), is_read: true };
     if args.follow {
         reader.follow(client, after)?;
@@ -57,6 +58,7 @@ impl Reader {
             }
             screen::complain("the server that was followed has ended; another one takes over");
             client.rotate();
+            client.prefer_leader();
             // Its own numbers mean nothing to the next one.
             after = 0;
         }
