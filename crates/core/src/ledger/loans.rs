@@ -124,6 +124,14 @@ impl Lent {
     }
 }
 
+impl Borrowed {
+    /// Is it this loan of this lender? Two lenders may count to the same number.
+    #[must_use]
+    pub fn is(&self, from: &str, loan: LoanId) -> bool {
+        self.from == from && self.loan == loan
+    }
+}
+
 /// What a borrowed worker is called where it works: two farms may each have a worker of the same name.
 #[must_use]
 pub fn name_here(worker: &str, home: &str) -> String {

@@ -31,6 +31,8 @@ const HEARD: u64 = 40;
 const ANSWER: u64 = 10;
 /// How long promised workers may take to arrive, in looks.
 const ARRIVAL: u64 = 100;
+/// For how many looks whoever has not sent somebody is asked after all others.
+const DOUBT: u64 = 600;
 /// When nobody had anything to lend: how long until all are asked again, in looks.
 const PAUSE: u64 = 20;
 /// A borrowed worker that has not been one of ours for so many looks has left.
@@ -182,8 +184,10 @@ pub struct Neighbour {
     asked: (u64, u64),
     /// Loans that it has said it has borrowed.
     arrived: BTreeSet<LoanId>,
-    /// Loans that it has promised, and until which look they may take to arrive.
+    /// Loans that it has promised or speaks of, and until which look they may take to arrive.
     promised: BTreeMap<LoanId, u64>,
+    /// The last look at which somebody should have come from it and had not.
+    broken: Option<u64>,
 }
 
 /// A request that is under way.
@@ -389,7 +393,8 @@ impl Office {
         let unknown: Vec<LoanId> = beat.borrowed.iter().filter(strange).copied().collect();
         neighbour.arrived.retain(|loan| beat.borrowed.contains(loan) || is_ours(&loan));
         neighbour.arrived.extend(beat.borrowed.iter().copied());
-        neighbour.beat = beat;
+        let until = desk.looks + ARRIVAL;
+        neighbour.expect(beat, until, |loan| desk.loans.borrowed().values().any(|known| known.is(name, loan)));
         for loan in unknown {
             out.notify(Notice::Happened(Happening::UnknownLoan(name.into(), loan)));
         }
@@ -414,8 +419,9 @@ impl Office {
         while desk.ended.len() > ENDED_MAX {
             desk.ended.pop_first();
         }
-        for borrowed in desk.loans.borrowed().values() {
-            desk.neighbours.values_mut().for_each(|neighbour| _ = neighbour.promised.remove(&borrowed.loan));
+        for (neighbour, name) in desk.neighbours.values_mut().zip(&self.neighbours) {
+            let has_come = |loan| desk.loans.borrowed().values().any(|known| known.is(name, loan));
+            neighbour.promised.retain(|loan, _| !has_come(*loan));
         }
         if desk.loans.lent() != before.lent() || desk.loans.borrowed() != before.borrowed() {
             self.beat(out);
@@ -433,6 +439,19 @@ impl Neighbour {
     #[must_use]
     pub fn has_had(&self, loan: LoanId) -> bool {
         self.arrived.contains(&loan)
+    }
+
+    /// It says how things are. Whoever it has lent may take until then to arrive; whom it speaks of no more is not expected.
+    fn expect(&mut self, beat: Beat, until: u64, has_come: impl Fn(LoanId) -> bool) {
+        let before = core::mem::replace(&mut self.beat, beat);
+        let was_listed = |loan: LoanId| before.lent.iter().any(|lending| lending.loan == loan);
+        let is_listed = |loan: LoanId| self.beat.lent.iter().any(|lending| lending.loan == loan);
+        self.promised.retain(|loan, _| is_listed(*loan) || !was_listed(*loan));
+        for lending in self.beat.lent.iter().filter(|lending| !lending.is_recalled) {
+            if !was_listed(lending.loan) && !has_come(lending.loan) {
+                self.promised.entry(lending.loan).or_insert(until);
+            }
+        }
     }
 }
 

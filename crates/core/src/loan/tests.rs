@@ -472,7 +472,51 @@ fn a_promised_worker_that_does_not_come_is_reported_and_others_are_asked() {
     let said = farm.wait_ms(5100);
     assert!(said.contains(&"south promised a worker under loan 5 that did not come".into()), "{said:?}");
     farm.hears_beats();
-    assert!(farm.wait_ms(2000).contains(&"asked south for 3 workers".into()));
+    assert!(farm.wait_ms(2000).contains(&"asked east for 3 workers".into()));
+}
+
+#[test]
+fn promises_do_not_keep_others_from_being_asked() {
+    let mut farm = Farm::saturated();
+    farm.wait_ms(250);
+    let all = [5, 6, 7].map(LoanId).to_vec();
+    assert_eq!(farm.hears(SOUTH, Content::Offer { number: 1, loans: all }), ["south lends 3 workers"]);
+    farm.hears_beats();
+    assert!(farm.wait_ms(1050).contains(&"asked east for 3 workers".into()), "south owes us somebody");
+    farm.wait_ms(4500);
+    farm.hears_beats();
+    assert!(farm.wait_ms(2000).contains(&"asked east for 3 workers".into()), "south has not sent anybody");
+    for _ in 0..31 {
+        farm.hears_beats();
+        farm.wait_ms(1000);
+    }
+    assert!(farm.wait_ms(2000).contains(&"asked south for 3 workers".into()), "that was long ago");
+}
+
+#[test]
+fn whoever_is_lent_and_does_not_come_is_not_waited_for_without_end() {
+    let mut farm = Farm::saturated();
+    let all = [lending(5, "w1"), lending(6, "w2"), lending(7, "w3")];
+    let mut said = Vec::new();
+    for _ in 0..6 {
+        farm.hears_beat(SOUTH, &all, &[]);
+        farm.hears_beat(EAST, &[], &[]);
+        said.push(farm.wait_ms(1000));
+    }
+    assert!(!said[..5].concat().iter().any(|words| words.starts_with("asked")), "{said:?}");
+    assert!(said[5].contains(&"south promised a worker under loan 5 that did not come".into()), "{said:?}");
+    assert!(said[5].contains(&"asked east for 3 workers".into()), "{said:?}");
+}
+
+#[test]
+fn whoever_is_lent_no_more_is_not_expected() {
+    let mut farm = Farm::saturated();
+    farm.hears_beat(SOUTH, &[lending(5, "w1")], &[]);
+    farm.hears_beats();
+    let said = farm.wait_ms(300);
+    assert!(said.contains(&"asked south for 3 workers".into()), "{said:?}");
+    farm.queued = 0;
+    assert!(!farm.wait_ms(6000).iter().any(|words| words.contains("did not come")));
 }
 
 #[test]

@@ -251,7 +251,10 @@ impl Offices {
                 ("refused", Kind::LoanRefused { farm, reason: objection.name() })
             }
             Happening::NoAnswer(farm) => ("no_answer", Kind::NeighbourSilent { farm }),
-            Happening::NotSent(farm, loan) => ("not_sent", Kind::LoanNotSent { farm, loan: loan.0 }),
+            Happening::NotSent(farm, loan) => {
+                self.meters.loans.add("not_sent");
+                return self.tell_strange(Kind::LoanNotSent { farm, loan: loan.0 });
+            }
             Happening::UnknownLoan(farm, loan) => {
                 self.meters.loans.add("unknown_loan");
                 return self.tell_strange(Kind::LoanUnknown { farm, loan: loan.0 });

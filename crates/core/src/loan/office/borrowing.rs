@@ -4,7 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{
-    ANSWER, ARRIVAL, ARRIVALS_MAX, Asking, Desk, Happening, LEFT, Notice, Office, Order, PAUSE, Rules, propose,
+    ANSWER, ARRIVAL, ARRIVALS_MAX, Asking, DOUBT, Desk, Happening, LEFT, Notice, Office, Order, PAUSE, Rules,
+    propose,
 };
 use crate::NodeId;
 use crate::ledger::loans::{home_of, name_here};
@@ -63,8 +64,10 @@ impl Office {
         if let Some(desk) = &mut self.desk {
             let until = desk.looks + ARRIVAL;
             let neighbour = desk.neighbours.entry(from).or_default();
-            // More than was asked for is not waited for.
-            neighbour.promised.extend(loans.iter().take(promised as usize).map(|loan| (*loan, until)));
+            // More than was asked for is not waited for, and the same promise again gives no more time.
+            for loan in loans.iter().take(promised as usize) {
+                neighbour.promised.entry(*loan).or_insert(until);
+            }
         }
         let count = asking.count.saturating_sub(promised);
         let others = if count == 0 { Vec::new() } else { asking.others };
@@ -84,6 +87,7 @@ impl Office {
             let name = self.neighbours.get(number.0 as usize - 1);
             for (loan, _) in neighbour.promised.extract_if(.., |_, until| *until < now) {
                 let name = name.cloned().unwrap_or_default();
+                neighbour.broken = Some(now);
                 out.notify(Notice::Happened(Happening::NotSent(name, loan)));
             }
         }
@@ -162,29 +166,39 @@ impl Desk {
         is_lent && (borrowed.why == Why::Operator || !self.is_calm(rules) || !has_stayed)
     }
 
-    /// How many workers are to be asked for: those that are here or on their way count, and so do our own that are lent,
-    /// because they are called back first.
+    /// How many workers are to be asked for: those that are here or may be on their way count, and so do our own that are
+    /// lent, because they are called back first.
     fn missing(&self, rules: &Rules) -> u32 {
         let wanted = u32::try_from(self.situation.queued.div_ceil(rules.tasks_per_worker)).unwrap_or(u32::MAX);
         let heard = self.neighbours.keys().filter_map(|neighbour| self.heard(*neighbour));
-        let lent = heard.flat_map(|neighbour| &neighbour.beat.lent).filter(|lending| !lending.is_recalled);
+        let on_their_way: usize = heard.map(super::Neighbour::on_their_way).sum();
         let own = self.loans.lent().values().filter(|lent| lent.why == Why::Asked && !lent.is_missing).count();
-        let coming = lent.count().max(self.loans.borrowed().len()) + own;
+        let coming = on_their_way + self.loans.borrowed().len() + own;
         wanted.saturating_sub(u32::try_from(coming).unwrap_or(u32::MAX))
     }
 
-    /// Whom to ask, one after the other.
+    /// Whom to ask, one after the other. Whoever owes us somebody comes last: promises must not keep others from being asked.
     fn order(&self, rules: &Rules) -> Vec<NodeId> {
         let heard = self.neighbours.keys().copied().filter(|number| self.heard(*number).is_some());
         let mut others: Vec<NodeId> = heard.collect();
         if rules.order == Order::Idle {
             others.sort_by_key(|number| core::cmp::Reverse(self.neighbours[number].beat.idle));
         }
+        others.sort_by_key(|number| self.neighbours[number].is_in_doubt(self.looks));
         others
     }
 }
 
 impl super::Neighbour {
+    /// How many it has lent that may still arrive.
+    fn on_their_way(&self) -> usize {
+        self.beat.lent.iter().filter(|lending| self.promised.contains_key(&lending.loan)).count()
+    }
+
+    fn is_in_doubt(&self, looks: u64) -> bool {
+        !self.promised.is_empty() || self.broken.is_some_and(|broken| broken + DOUBT >= looks)
+    }
+
     fn lending(&self, loan: LoanId) -> Option<&Lending> {
         self.beat.lent.iter().find(|lending| lending.loan == loan)
     }
