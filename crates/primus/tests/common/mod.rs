@@ -5,9 +5,11 @@
 pub(crate) mod broker;
 pub(crate) mod clients;
 pub(crate) mod disks;
+pub(crate) mod flood;
 pub(crate) mod foreign;
 pub(crate) mod http;
 pub(crate) mod namespace;
+pub(crate) mod neighbourhood;
 pub(crate) mod network;
 pub(crate) mod place;
 pub(crate) mod submitters;
@@ -28,6 +30,18 @@ pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) 
             return found;
         }
         assert!(Instant::now() < until, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The same, for an attempt that says what it has seen instead.
+pub(crate) fn eventually_or<T>(what: &str, mut attempt: impl FnMut() -> Result<T, String>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Ok(found) => return found,
+            Err(seen) => assert!(Instant::now() < until, "waited in vain for {what}: {seen}"),
+        }
         thread::sleep(Duration::from_millis(10));
     }
 }
