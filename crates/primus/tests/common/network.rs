@@ -30,18 +30,12 @@ pub(crate) struct Network {
 impl Network {
     /// Starts this many servers, each in a namespace of its own.
     pub(crate) fn up(place: &Place, count: u8) -> Self {
-        let clients = address(CLIENTS);
-        feed(
-            Command::new("ip").args(["-batch", "-"]),
-            &format!(
-                "link set lo up\nlink add switch type bridge\naddress add {clients}/24 dev switch\nlink set switch up"
-            ),
-        );
+        lay_switch();
         let mut network = Self { servers: Vec::new(), api: Vec::new() };
         for id in 1..=count {
             let config = place.dir.join(format!("{id}.toml"));
             fs::write(&config, configuration(place, id, count)).expect("a file can be written");
-            network.servers.push(start(place, id, &config));
+            network.servers.push(start(place, id, &server_words(&config)));
             network.api.push(SocketAddr::new(address(id), API));
         }
         network
@@ -49,17 +43,38 @@ impl Network {
 
     /// From now on exactly these packets are dropped: from the first server to the second.
     pub(crate) fn cut(&self, drops: impl IntoIterator<Item = (u64, u64)>) {
-        let pairs = drops.into_iter().map(|(from, to)| format!("{} . {}", server(from), server(to)));
-        let pairs = pairs.collect::<Vec<_>>().join(", ");
-        let rule = format!("ip saddr . ip daddr {{ {pairs} }} drop");
-        let chain = format!("chain forward {{\ntype filter hook forward priority 0\n{rule}\n}}");
-        rules(&format!("table bridge primus\ndelete table bridge primus\ntable bridge primus {{\n{chain}\n}}"));
+        cut(drops);
     }
 
     /// From now on nothing is dropped.
     pub(crate) fn heal(&self) {
-        rules("table bridge primus\ndelete table bridge primus");
+        heal();
     }
+}
+
+/// The switch and the clients' place at it.
+pub(crate) fn lay_switch() {
+    let clients = address(CLIENTS);
+    feed(
+        Command::new("ip").args(["-batch", "-"]),
+        &format!(
+            "link set lo up\nlink add switch type bridge\naddress add {clients}/24 dev switch\nlink set switch up"
+        ),
+    );
+}
+
+/// From now on exactly the packets from the first host to the second are dropped.
+pub(crate) fn cut(drops: impl IntoIterator<Item = (u64, u64)>) {
+    let pairs = drops.into_iter().map(|(from, to)| format!("{} . {}", server(from), server(to)));
+    let pairs = pairs.collect::<Vec<_>>().join(", ");
+    let rule = format!("ip saddr . ip daddr {{ {pairs} }} drop");
+    let chain = format!("chain forward {{\ntype filter hook forward priority 0\n{rule}\n}}");
+    rules(&format!("table bridge primus\ndelete table bridge primus\ntable bridge primus {{\n{chain}\n}}"));
+}
+
+/// From now on nothing is dropped.
+pub(crate) fn heal() {
+    rules("table bridge primus\ndelete table bridge primus");
 }
 
 impl Drop for Network {
@@ -71,10 +86,10 @@ impl Drop for Network {
     }
 }
 
-const LINKS: u16 = 7460;
-const API: u16 = 7461;
+pub(crate) const LINKS: u16 = 7460;
+pub(crate) const API: u16 = 7461;
 
-const fn address(host: u8) -> IpAddr {
+pub(crate) const fn address(host: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(NETWORK[0], NETWORK[1], NETWORK[2], host))
 }
 
@@ -82,13 +97,17 @@ fn server(id: u64) -> IpAddr {
     address(u8::try_from(id).expect("ids are small"))
 }
 
-/// Starts a server that waits for its network, gives it one, and lets it go.
-fn start(place: &Place, id: u8, config: &Path) -> Child {
+fn server_words(config: &Path) -> [&str; 4] {
+    ["server", "--insecure", "--config", config.to_str().expect("folders of tests have plain names")]
+}
+
+/// Starts a node that waits for its network, gives it one, and lets it go.
+pub(crate) fn start(place: &Place, id: u8, words: &[&str]) -> Child {
     let primus = env!("CARGO_BIN_EXE_primus");
     let mut command = Command::new("unshare");
-    // If the test ends before the server runs, there is nothing to read, and nothing starts.
-    command.args(["--net", "sh", "-c", r#"read -r go && exec "$@""#, "sh", primus, "server", "--insecure"]);
-    command.args(["--parent", &std::process::id().to_string()]).arg("--config").arg(config);
+    // If the test ends before the node runs, there is nothing to read, and nothing starts.
+    command.args(["--net", "sh", "-c", r#"read -r go && exec "$@""#, "sh", primus]).args(words);
+    command.args(["--parent", &std::process::id().to_string()]);
     let mut child = command.current_dir(&place.dir).stdin(Stdio::piped()).spawn().expect("there is an unshare");
     let pid = child.id();
     await_namespace(pid);
@@ -98,7 +117,7 @@ fn start(place: &Place, id: u8, config: &Path) -> Child {
     let within = format!("link set lo up\naddress add {}/24 dev cable\nlink set cable up", address(id));
     feed(Command::new("nsenter").args(["--net", "--target", &pid.to_string(), "ip", "-batch", "-"]), &within);
     let mut stdin = child.stdin.take().expect("stdin is a pipe");
-    stdin.write_all(b"go\n").expect("the server waits");
+    stdin.write_all(b"go\n").expect("the node waits");
     child
 }
 
