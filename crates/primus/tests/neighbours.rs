@@ -226,6 +226,59 @@ fn farms_are_cut_off_from_each_other_and_mended() {
     assert_eq!(farm.end(), "");
 }
 
+/// The words of each line of a table, but for its head.
+fn rows(table: &str) -> Vec<Vec<&str>> {
+    table.lines().skip(1).map(|line| line.split_whitespace().collect()).collect()
+}
+
+#[test]
+fn farms_and_loans_are_shown_to_people_and_scripts() {
+    let place = Place::new();
+    let farm = up(&place, "--workers 2");
+    await_idle(&place, "north", "south", 2);
+    let ran = place.primus("lend --to south 5 --for 60s --farm north");
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 3), "{ran:?}");
+    assert!(ran.stdout.starts_with("loan 1: n1 goes to south until 2"), "{ran:?}");
+    assert!(ran.stdout.ends_with("3 of 5 stay: no more are idle\n"), "{ran:?}");
+    for (farm, id) in [("north", "1"), ("south", "1@north")] {
+        eventually("both to be away", || {
+            let loans = items(&place.json(&format!("loans --farm {farm}")));
+            (loans.len() == 2 && loans.iter().all(|loan| loan["state"] == "away")).then_some(())
+        });
+        let loan = &items(&place.json(&format!("loans --farm {farm}")))[0];
+        let [since, until] = ["since", "until"].map(|key| loan[key].as_str().expect("times are texts"));
+        let table = place.primus(&format!("loans --farm {farm}")).stdout;
+        assert_eq!(rows(&table)[0], [id, "n1", "north", "south", since, until, "operator", "away"]);
+        let explained = place.json(&format!("explain loan {id} --farm {farm}"));
+        assert_eq!((&explained["loan"]["id"], &explained["loan"]["why"]), (&json!(id), &json!("operator")));
+        let words = explained["explanation"].as_str().expect("an explanation is a text");
+        assert!(words.starts_with("Worker n1 of north works for south; it was lent "), "{words}");
+    }
+    eventually("south to be heard", || {
+        let table = place.primus("farms --farm north").stdout;
+        (rows(&table) == [["north", "itself", "0", "0", "2", "0"], ["south", "yes", "2", "0", "2", "0"]])
+            .then_some(())
+    });
+    let called = place.json("recall --from south --farm north");
+    assert_eq!((&called["recalled"], items(&called).len()), (&json!(2), 2), "{called}");
+    await_all_home(&place);
+    for (line, code, name) in [
+        ("recall 9 --farm north", 1, "not_found"),
+        ("explain loan 9 --farm north", 1, "not_found"),
+        ("lend --to moon 1 --farm north", 2, "usage"),
+        ("lend --to south 0 --farm north", 2, "usage"),
+    ] {
+        let ran = place.primus(&format!("{line} -o json"));
+        let error: Value = serde_json::from_str(&ran.stderr).unwrap_or_else(|_| panic!("{line}: {ran:?}"));
+        assert_eq!(
+            (ran.code, ran.stdout.as_str(), &error["error"]["code"]),
+            (Some(code), "", &json!(name)),
+            "{line}"
+        );
+    }
+    assert_eq!(farm.end(), "");
+}
+
 #[test]
 fn a_flooded_farm_gets_workers_and_everybody_comes_home() {
     let place = Place::new();
