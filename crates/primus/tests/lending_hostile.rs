@@ -111,8 +111,8 @@ impl Fake<'_> {
     fn while_it_behaves<T>(&self, act: impl FnOnce() -> T) -> T {
         let (requests, asked) = mpsc::channel();
         thread::scope(|scope| {
-            scope.spawn(|| self.take_calls(requests));
-            scope.spawn(|| self.speak(&asked));
+            scope.spawn(move || self.take_calls(&requests));
+            scope.spawn(move || self.speak(&asked));
             if self.manner == Manner::SendsStrangers {
                 scope.spawn(|| self.send_a_stranger());
             }
@@ -126,10 +126,10 @@ impl Fake<'_> {
     }
 
     /// Takes the calls of the other farm's leader, one after the other, and hears what it asks for.
-    fn take_calls(&self, requests: Sender<Request>) {
+    fn take_calls(&self, requests: &Sender<Request>) {
         while self.goes_on() {
             match self.listener.accept() {
-                Ok((stream, _)) => _ = self.take_call(stream, &requests),
+                Ok((stream, _)) => _ = self.take_call(stream, requests),
                 Err(_) => thread::sleep(PAUSE / 10),
             }
         }

@@ -177,7 +177,7 @@ impl Desk {
         wanted.saturating_sub(u32::try_from(coming).unwrap_or(u32::MAX))
     }
 
-    /// Whom to ask, one after the other. Whoever owes us somebody comes last: promises must not keep others from being asked.
+    /// Whom to ask, one after the other. Whoever keeps us waiting comes last: promises must not keep others from being asked.
     fn order(&self, rules: &Rules) -> Vec<NodeId> {
         let heard = self.neighbours.keys().copied().filter(|number| self.heard(*number).is_some());
         let mut others: Vec<NodeId> = heard.collect();
@@ -195,8 +195,10 @@ impl super::Neighbour {
         self.beat.lent.iter().filter(|lending| self.promised.contains_key(&lending.loan)).count()
     }
 
+    /// Has it kept us waiting for somebody, now or lately?
     fn is_in_doubt(&self, looks: u64) -> bool {
-        !self.promised.is_empty() || self.broken.is_some_and(|broken| broken + DOUBT >= looks)
+        let is_late = |until: &u64| *until < looks + ARRIVAL - ANSWER;
+        self.promised.values().any(is_late) || self.broken.is_some_and(|broken| broken + DOUBT >= looks)
     }
 
     fn lending(&self, loan: LoanId) -> Option<&Lending> {
