@@ -247,7 +247,8 @@ impl Foreman {
         desk.unheard.retain(|name| self.ledger.workers().contains_key(name));
         // Whoever was given up and is back: that it left may have been on its way into the log when it said hello.
         let is_unknown = |name: &String| !self.ledger.workers().contains_key(name);
-        let back = desk.workers.values().filter(|worker| worker.slots > 0 && is_unknown(&worker.name));
+        let here = desk.workers.values().filter(|worker| worker.slots > 0 && !worker.is_gone);
+        let back = here.filter(|worker| is_unknown(&worker.name));
         propose(back.map(|worker| join(&worker.name, worker.slots)).collect(), out);
         self.settle_if_all_reported(out);
     }

@@ -47,7 +47,11 @@ impl Bench<Foreman> {
     }
 
     fn apply(&mut self, entry: Entry) -> Vec<String> {
-        let batch = Batch { time_ms: 0, entries: alloc::vec![entry] };
+        self.apply_all(alloc::vec![entry])
+    }
+
+    fn apply_all(&mut self, entries: Vec<Entry>) -> Vec<String> {
+        let batch = Batch { time_ms: 0, entries };
         self.step(Input::Command(foreman::Command::Apply(batch)))
     }
 
@@ -130,6 +134,19 @@ fn older_tasks_wait_for_all_workers_and_newer_ones_do_not() {
     assert_eq!(foreman.submit(|_| ()), ["send 101 run 2.1 (2-1)"]);
     assert_eq!(foreman.step(Input::Timer(Timer::Settle)), ["propose 1"], "that w2 is gone");
     assert_eq!(foreman.apply(Entry::Leave { worker: "w2".into() }), ["cancel settle", "send 101 run 1.1 (2-2)"]);
+}
+
+#[test]
+fn those_who_are_lost_together_are_not_taken_back_one_by_one() {
+    let mut foreman = Bench::leader(1, &["w1", "w2"]);
+    foreman.hears(W1, hello("w1", &[]));
+    foreman.hears(W2, hello("w2", &[]));
+    assert_eq!(foreman.step(Input::Timer(Timer::Silence(W1))), ["propose 1"]);
+    assert_eq!(foreman.step(Input::Timer(Timer::Silence(W2))), ["propose 1"]);
+    let leave = |worker: &str| Entry::Leave { worker: worker.into() };
+    let said = foreman.apply_all(alloc::vec![leave("w1"), leave("w2")]);
+    assert!(!said.iter().any(|words| words.starts_with("propose")), "{said:?}");
+    assert!(foreman.0.ledger().workers().is_empty());
 }
 
 #[test]
