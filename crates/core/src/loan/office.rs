@@ -46,7 +46,7 @@ const PLEDGE: u64 = 40;
 /// How many loans that have ended are kept in mind.
 const ENDED_MAX: usize = 4096;
 /// How many workers of others may wait to be let in.
-const ARRIVALS_MAX: usize = 1024;
+pub(super) const ARRIVALS_MAX: usize = 1024;
 
 /// The office of one server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,8 +145,8 @@ struct Desk {
     /// Nobody is asked before this look.
     not_before: u64,
     last_request: u64,
-    /// Workers of others that would like to be let in: whose, and under which loan.
-    arrivals: BTreeMap<String, (NodeId, LoanId)>,
+    /// Workers of others that would like to be let in.
+    arrivals: BTreeMap<String, Arrival>,
     /// Since which look a borrowed worker has not been one of ours.
     missed: BTreeMap<String, u64>,
     /// Own workers that have said that they are away: under which loan, and since which look.
@@ -169,6 +169,15 @@ struct Pledge {
     to: NodeId,
     number: u64,
     until: u64,
+}
+
+/// A worker that would like to be let in: whose it is, and under which loan it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Arrival {
+    from: NodeId,
+    loan: LoanId,
+    /// Since which look its farm has been heard, and says nothing of it.
+    strange_since: Option<u64>,
 }
 
 /// What is known of a neighbour.
@@ -335,6 +344,7 @@ impl Office {
         }
         self.look_after_lent(is_time, out);
         self.look_after_borrowed(is_time, out);
+        self.doubt_strangers(out);
         self.look_for_help(out);
     }
 

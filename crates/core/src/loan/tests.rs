@@ -453,14 +453,42 @@ fn a_worker_that_comes_before_the_news_of_it_waits() {
 fn an_unknown_worker_is_not_let_in() {
     let mut farm = Farm::new(|_| ());
     farm.hears_beat(SOUTH, &[lending(5, "w1")], &[]);
+    assert_eq!(farm.arrives("w2@south", 6), [""; 0], "south may be about to say it");
     let strange = ["w2@south has come from south, which has not lent it"];
-    assert_eq!(farm.arrives("w2@south", 6), strange);
-    assert_eq!(farm.arrives("w2@south", 6), [""; 0], "said once");
-    assert_eq!(farm.arrives("w2@south", 5), [""; 0], "the loan of another one");
+    assert_eq!(farm.wait_ms(600), strange);
+    assert_eq!(farm.arrives("w2@south", 6), [""; 0]);
+    assert_eq!(farm.wait_ms(600), [""; 0], "said once");
+    farm.arrives("w2@south", 5);
+    farm.hears_beat(SOUTH, &[lending(5, "w1")], &[]);
+    assert_eq!(farm.wait_ms(600), strange, "the loan of another one");
     assert_eq!(farm.arrives("w1@west", 5), [""; 0], "of no neighbour");
     farm.hears_beat(SOUTH, &[Lending { is_recalled: true, ..lending(5, "w1") }], &[]);
     assert_eq!(farm.arrives("w1@south", 5), [""; 0], "wanted back already");
     assert_eq!(farm.proposed, []);
+}
+
+#[test]
+fn strangers_are_known_as_such_when_their_farm_is_heard() {
+    let mut farm = Farm::new(|_| ());
+    farm.wait_ms(3000);
+    farm.arrives("w2@south", 6);
+    assert_eq!(farm.wait_ms(3000), [""; 0], "nobody knows better");
+    farm.hears_beat(SOUTH, &[], &[]);
+    assert_eq!(farm.wait_ms(600), ["w2@south has come from south, which has not lent it"]);
+}
+
+#[test]
+fn strangers_do_not_keep_others_from_being_let_in() {
+    let mut farm = Farm::new(|_| ());
+    for number in 0..office::ARRIVALS_MAX as u64 {
+        farm.arrives(&alloc::format!("x{number}@south"), number);
+    }
+    for _ in 0..6 {
+        farm.hears_beat(SOUTH, &[lending(5000, "w1")], &[]);
+        farm.wait_ms(1000);
+    }
+    farm.hears_beat(SOUTH, &[lending(5000, "w1")], &[]);
+    assert_eq!(farm.arrives("w1@south", 5000), ["propose 1"]);
 }
 
 #[test]

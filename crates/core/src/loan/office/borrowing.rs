@@ -4,8 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{
-    ANSWER, ARRIVAL, ARRIVALS_MAX, Asking, DOUBT, Desk, Happening, LEFT, Notice, Office, Order, PAUSE, Rules,
-    propose,
+    ANSWER, ARRIVAL, ARRIVALS_MAX, Arrival, Asking, DOUBT, Desk, Happening, LEFT, Notice, Office, Order, PAUSE,
+    Rules, propose,
 };
 use crate::NodeId;
 use crate::ledger::loans::{home_of, name_here};
@@ -107,11 +107,10 @@ impl Office {
         if desk.arrivals.len() >= ARRIVALS_MAX && !desk.arrivals.contains_key(&worker) {
             return out.ignore("too many wait to be let in");
         }
-        let is_strange = desk.heard(from).is_some_and(|known| known.lending(loan).is_none());
-        let is_new = desk.arrivals.insert(worker.clone(), (from, loan)) != Some((from, loan));
-        if is_strange && is_new {
-            let home = self.name_of(from).unwrap_or_default();
-            out.notify(Notice::Happened(Happening::UnknownWorker(home.into(), worker)));
+        let arrival = Arrival { from, loan, strange_since: None };
+        let known = desk.arrivals.entry(worker).or_insert(arrival);
+        if (known.from, known.loan) != (from, loan) {
+            *known = arrival;
         }
         self.let_in(out);
     }
@@ -120,7 +119,7 @@ impl Office {
     pub(super) fn let_in(&mut self, out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
         let mut entries = Vec::new();
-        for (worker, (from, loan)) in &desk.arrivals {
+        for (worker, Arrival { from, loan, .. }) in &desk.arrivals {
             let Some(lending) = desk.heard(*from).and_then(|known| known.lending(*loan)) else { continue };
             let home = self.neighbours.get(from.0 as usize - 1).cloned().unwrap_or_default();
             if name_here(&lending.worker, &home) != *worker || lending.is_recalled {
@@ -132,6 +131,22 @@ impl Office {
         let is_in = |entry: &Entry, name: &str| matches!(entry, Entry::Borrow(borrow) if borrow.worker == name);
         desk.arrivals.retain(|worker, _| !entries.iter().any(|entry| is_in(entry, worker)));
         propose(entries, out);
+    }
+
+    /// Whose farm is heard and says nothing of it is a stranger. It does not keep others from waiting to be let in.
+    pub(super) fn doubt_strangers(&mut self, out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
+        let (now, mut arrivals) = (desk.looks, core::mem::take(&mut desk.arrivals));
+        for (worker, arrival) in &mut arrivals {
+            let is_strange = desk.is_strange(worker, arrival);
+            arrival.strange_since = is_strange.then(|| arrival.strange_since.unwrap_or(now));
+            if arrival.strange_since.is_some_and(|since| since + ANSWER == now) {
+                let home = self.neighbours.get(arrival.from.0 as usize - 1).cloned().unwrap_or_default();
+                out.notify(Notice::Happened(Happening::UnknownWorker(home, worker.clone())));
+            }
+        }
+        arrivals.retain(|_, arrival| arrival.strange_since.is_none_or(|since| since + ARRIVAL > now));
+        desk.arrivals = arrivals;
     }
 
     /// Compares what is borrowed with what lenders say, and with who is here.
@@ -157,6 +172,13 @@ impl Office {
 }
 
 impl Desk {
+    /// Is a worker's farm heard, and has not lent it?
+    fn is_strange(&self, worker: &str, arrival: &Arrival) -> bool {
+        let name = home_of(worker).map(|(name, _)| name);
+        let has_lent = |lending: &Lending| name == Some(lending.worker.as_str());
+        self.heard(arrival.from).is_some_and(|known| !known.lending(arrival.loan).is_some_and(has_lent))
+    }
+
     /// Should a borrowed worker stay? While its lender is not heard it does: nobody says otherwise, and its time ends by itself.
     fn is_wanted(&self, lender: NodeId, borrowed: &Borrowed, rules: &Rules) -> bool {
         let is_lent = self
