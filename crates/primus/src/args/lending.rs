@@ -30,10 +30,10 @@ pub(crate) struct LendingArgs {
     /// How long the day is [default: 24h]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) day: Option<String>,
-    /// A server's configuration, a TOML file, of which [lending] counts [default: $PRIMUS_CONFIG, if set]
+    /// A server's configuration, a TOML file, of which the section lending counts [default: $PRIMUS_CONFIG, if set]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A key of [lending], such as lending.stay=5s
+    /// A key of the section lending, such as lending.stay=5s
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
     /// Where all chance comes from; the same seed gives the same tasks [default: a fresh one]
