@@ -1,6 +1,7 @@
 //! Loans in reality: the office meets other farms, a clock, and those who want to know what happens.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,8 +41,8 @@ pub(super) struct Offices {
     told: Vec<(String, Word)>,
     /// Who should be back by now, and nobody was told yet.
     overdue: Vec<LoanId>,
-    /// When something strange was last told.
-    strange_told: Option<Instant>,
+    /// When something strange of each kind was last told.
+    strange_told: HashMap<Discriminant<Kind>, Instant>,
     history: Arc<History>,
     meters: Arc<Meters>,
 }
@@ -67,7 +68,7 @@ impl Offices {
             proposed: BTreeSet::new(),
             told: Vec::new(),
             overdue: Vec::new(),
-            strange_told: None,
+            strange_told: HashMap::new(),
             history,
             meters,
         }
@@ -281,8 +282,9 @@ impl Offices {
 
     /// Tells what a neighbour does wrong, unless the last such thing was just now.
     fn tell_strange(&mut self, kind: Kind) {
-        if self.strange_told.is_none_or(|told| told.elapsed() >= STRANGE_EVERY) {
-            self.strange_told = Some(Instant::now());
+        let told = self.strange_told.get(&discriminant(&kind));
+        if told.is_none_or(|told| told.elapsed() >= STRANGE_EVERY) {
+            self.strange_told.insert(discriminant(&kind), Instant::now());
             self.history.add(kind);
         }
     }
