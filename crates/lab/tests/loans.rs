@@ -72,7 +72,6 @@ fn farms_that_lend_survive_all_faults() {
         ("recalls", sum(|seen| seen.recalls)),
         ("refusals", sum(|seen| seen.refusals)),
         ("neighbours that did not answer", sum(|seen| seen.unanswered)),
-        ("promised workers that did not come in time", sum(|seen| seen.not_sent)),
         ("partitions between farms", sum(|seen| seen.partitions)),
     ];
     println!("{seen:?}");

@@ -90,8 +90,6 @@ pub struct Sightings {
     pub refusals: u64,
     /// A neighbour did not answer.
     pub unanswered: u64,
-    /// A promised worker did not come in time.
-    pub not_sent: u64,
     /// Two farms did not reach each other.
     pub partitions: u64,
 }

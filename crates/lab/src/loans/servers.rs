@@ -241,7 +241,6 @@ impl<O: Audience> Run<'_, O> {
         match happening {
             Happening::Refused(..) => seen.refusals += 1,
             Happening::NoAnswer(_) => seen.unanswered += 1,
-            Happening::NotSent(..) => seen.not_sent += 1,
             Happening::Overdue(loan) => self.checks.on_overdue(farm, *loan),
             _ => {}
         }
