@@ -262,6 +262,8 @@ fn farms_and_loans_are_shown_to_people_and_scripts() {
     let called = place.json("recall --from south --farm north");
     assert_eq!((&called["recalled"], items(&called).len()), (&json!(2), 2), "{called}");
     await_all_home(&place);
+    let explained = place.primus("explain loan 1 --farm north").stdout;
+    assert!(explained.starts_with("Loan 1 has ended: 2") && explained.contains("n1 is home again"), "{explained}");
     for (line, code, name) in [
         ("recall 9 --farm north", 1, "not_found"),
         ("explain loan 9 --farm north", 1, "not_found"),

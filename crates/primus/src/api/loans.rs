@@ -12,6 +12,7 @@ use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::loans::LOANS_MAX;
 use primus_core::ledger::{Effect, Entry, Lend, LoanId, Loans, Why};
 use primus_core::loan::Office;
+use primus_node::events::{Event, Guest, Kind, Loan};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -20,10 +21,12 @@ use super::answers::Problem;
 use super::bodies;
 use super::loan_facts::{LoanFacts, farms, loans};
 use super::routes::Context;
+use crate::output::neighbours::happening;
 
 const ORDER_LEN_MAX: usize = 1024;
 /// For how long an operator lends at most.
 const LOAN_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+const SEE_LOANS: &str = "primus loans lists those that last";
 const SEE_FARMS: &str = "primus farms lists the neighbours";
 
 /// This farm and its neighbours.
@@ -50,14 +53,21 @@ pub(super) async fn one(
     find(&context, &id).await.map(Json)
 }
 
-/// One of them, in words.
+/// One of them, in words; also one that has ended, as long as this server remembers it.
 pub(super) async fn explain(
     State(context): State<Context>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    let facts = find(&context, &id).await?;
-    let explanation = facts.explanation(now_ms(), context.lending.recall_ms);
-    Ok(Json(json!({ "loan": facts, "explanation": explanation })))
+    match find(&context, &id).await {
+        Ok(facts) => {
+            let explanation = facts.explanation(now_ms(), context.lending.recall_ms);
+            Ok(Json(json!({ "loan": facts, "explanation": explanation })))
+        }
+        Err(problem) => {
+            let remembered = Name::parse(&id, &context.farm)?.remembered(&context.handle.history.after(0));
+            remembered.map(Json).ok_or(problem)
+        }
+    }
 }
 
 async fn all(context: &Context) -> Result<Vec<LoanFacts>, Problem> {
@@ -69,8 +79,7 @@ async fn all(context: &Context) -> Result<Vec<LoanFacts>, Problem> {
 async fn find(context: &Context, id: &str) -> Result<LoanFacts, Problem> {
     let name = Name::parse(id, &context.farm)?.to_string();
     let found = all(context).await?.into_iter().find(|facts| facts.id == name);
-    found
-        .ok_or_else(|| Problem::not_found(format!("there is no loan {name}"), "primus loans lists those that last"))
+    found.ok_or_else(|| Problem::not_found(format!("there is no loan {name}"), SEE_LOANS))
 }
 
 /// What a loan is called: an own one, or another lender's.
@@ -88,6 +97,34 @@ impl<'a> Name<'a> {
         let wrong = || Problem::usage(format!("'{text}' is no loan"), "a loan is 3, or 3@south if south lends it");
         let loan = loan.filter(|_| lender.is_none_or(|lender| !lender.is_empty())).ok_or_else(wrong)?;
         Ok(lender.map_or(Self::Own(loan), |lender| Self::Of(loan, lender)))
+    }
+
+    /// What has happened under a loan that has ended.
+    fn remembered(&self, history: &[Event]) -> Option<Value> {
+        let about_it = history.iter().filter(|event| self.is_of(&event.kind));
+        let events: Vec<Value> = about_it.map(Event::object).collect();
+        let told = |event: &Value| Some(format!("{}, {}", event["time"].as_str()?, happening(event)?));
+        let told: Vec<String> = events.iter().filter_map(told).collect();
+        let explanation = format!("Loan {self} has ended: {}.", told.join("; "));
+        (!told.is_empty()).then(|| json!({ "loan": null, "events": events, "explanation": explanation }))
+    }
+
+    fn is_of(&self, kind: &Kind) -> bool {
+        match (self, kind) {
+            (
+                Self::Own(LoanId(own)),
+                Kind::Lent(Loan { loan, .. })
+                | Kind::Recalled(Loan { loan, .. })
+                | Kind::Overdue(Loan { loan, .. })
+                | Kind::LoanHome(Loan { loan, .. })
+                | Kind::LoanDead(Loan { loan, .. }),
+            ) => own == loan,
+            (
+                Self::Of(LoanId(theirs), lender),
+                Kind::Borrowed(Guest { loan, from, .. }) | Kind::GivenBack(Guest { loan, from, .. }),
+            ) => theirs == loan && lender == from,
+            _ => false,
+        }
     }
 }
 
@@ -208,7 +245,6 @@ async fn recall(context: &Context, which: Recalled) -> Result<Json<Value>, Probl
 
 impl Recalled {
     fn find(&self, loans: &Loans, office: &Office) -> Result<Vec<LoanId>, Problem> {
-        const SEE_LOANS: &str = "primus loans lists those that last";
         match self {
             Self::Loan(loan) if loans.lent().contains_key(&LoanId(*loan)) => Ok(vec![LoanId(*loan)]),
             Self::Loan(loan) => Err(Problem::not_found(format!("there is no loan {loan}"), SEE_LOANS)),
@@ -274,6 +310,22 @@ mod tests {
             let name = Name::parse(text, "north").ok().map(|name| name.to_string());
             assert_eq!(name.as_deref(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn loans_that_have_ended_are_remembered() {
+        let (worker, to, from) = ("n1".to_owned(), "south".to_owned(), "south".to_owned());
+        let own = |loan| Loan { loan, worker: worker.clone(), to: to.clone(), for_ms: 60_000, why: "asked" };
+        let guest = Guest { loan: 3, worker: "s1@south".to_owned(), from, for_ms: 60_000, why: "asked" };
+        let kinds = [Kind::Lent(own(3)), Kind::Lent(own(4)), Kind::Borrowed(guest), Kind::LoanHome(own(3))];
+        let event = |(index, kind)| Event { index, time: SystemTime::UNIX_EPOCH, kind };
+        let history: Vec<Event> = (1..).zip(kinds).map(event).collect();
+        let found = Name::Own(LoanId(3)).remembered(&history).unwrap();
+        let words = "Loan 3 has ended: 1970-01-01T00:00:00.000Z, n1 is lent to south for 60 s (loan 3, asked); \
+                     1970-01-01T00:00:00.000Z, n1 is home again from south (loan 3).";
+        assert_eq!((&found["explanation"], found["events"].as_array().unwrap().len()), (&json!(words), 2));
+        assert_eq!(Name::Of(LoanId(3), "south").remembered(&history).unwrap()["events"][0]["kind"], "borrowed");
+        assert_eq!(Name::Of(LoanId(3), "east").remembered(&history), None);
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn length_us(text: &str) -> Option<u64> {
         "us" | "µs" => 1.0,
         "ms" => 1e3,
         "s" => 1e6,
-        "min" => 60e6,
+        "m" | "min" => 60e6,
         "h" => 3600e6,
         _ => return None,
     };
@@ -111,6 +111,7 @@ mod tests {
             ("1.5s", Some(1_500_000)),
             ("10us", Some(10)),
             (" 3min ", Some(180_000_000)),
+            ("10m", Some(600_000_000)),
             ("0s", Some(0)),
             ("5", None),
             ("", None),
