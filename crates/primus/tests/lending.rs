@@ -285,9 +285,21 @@ fn bursts_that_move_round_five_farms_toss_nobody_about() {
     let at_guests: usize = verdicts.iter().map(|verdict| verdict.starts_at_guests).sum();
     judge_allegiance(&floods.iter().collect::<Vec<_>>());
     let changes = nobody_is_tossed_about(&farms.events());
+    let utilisation = utilisation(&floods, farms);
     println!("{at_guests} tasks were done by borrowed workers; {changes} times somebody went or came home");
+    println!("{utilisation:.0} % of all slots were in use from the first start to the last end");
     assert!(at_guests > BURST.0 / 2 && changes > 10, "{verdicts:?}");
     assert_eq!(neighbourhood.end(), "");
+}
+
+/// How much of all slots of all farms was in use while there was something to do, in hundredths.
+fn utilisation(floods: &[Flood<'_>], farms: &Ledgers) -> f64 {
+    let slots: usize = farms.farms.iter().map(|farm| farm.workers.len()).sum();
+    let spans: Vec<(u64, u64, u64)> = floods.iter().map(Flood::span).collect();
+    let busy: u64 = spans.iter().map(|(busy, ..)| busy).sum();
+    let first = spans.iter().map(|(_, first, _)| *first).min().unwrap_or(0);
+    let last = spans.iter().map(|(_, _, last)| *last).max().unwrap_or(0);
+    100.0 * busy as f64 / (slots as f64 * (last - first).max(1) as f64)
 }
 
 /// A worker stays where it is for a while, whether that is home or not. How often did any go or come back?

@@ -23,7 +23,7 @@ const NORTH: u8 = 1;
 const SOUTH: u8 = 2;
 const WORKERS: [(u8, &str, &str); 3] = [(11, "n1", "north"), (21, "s1", "south"), (22, "s2", "south")];
 const GUESTS: [u8; 2] = [21, 22];
-const FLOOD: (usize, &str) = (200, "0.1");
+const FLOOD: (usize, &str) = (100, "0.1");
 /// Enough to want one's own workers back.
 const OWN_FLOOD: (usize, &str) = (20, "0.1");
 /// So long that it is never over before the network is healed, and so short that it always is.

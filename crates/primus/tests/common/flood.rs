@@ -128,6 +128,15 @@ impl<'a> Flood<'a> {
         Verdict::new(&traces)
     }
 
+    /// For how long all its tasks together have run, and from when to when, in nanoseconds.
+    pub(crate) fn span(&self) -> (u64, u64, u64) {
+        let traces: Vec<Trace> = self.traces().into_values().flatten().collect();
+        let ended = |trace: &Trace| trace.ended.unwrap_or(trace.began);
+        let busy = traces.iter().map(|trace| ended(trace) - trace.began).sum();
+        let first = traces.iter().map(|trace| trace.began).min().unwrap_or(0);
+        (busy, first, traces.iter().map(ended).max().unwrap_or(0))
+    }
+
     /// How often a worker of another farm has begun a task by now.
     pub(crate) fn starts_at_guests(&self) -> usize {
         Verdict::new(&self.traces()).starts_at_guests
