@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod experiment;
 pub mod explore;
 pub mod explore_leases;
+pub mod explore_loans;
 pub mod explore_servers;
 pub mod farm;
 pub mod faults;

@@ -1,7 +1,7 @@
 //! Visits every state of small elections: three nodes, and four where that ends within seconds.
 //!
 //! In synchronous time everything must hold. In asynchronous time two leaders must be found; the way there is kept as
-//! a story, which `PRIMUS_REWRITE=1` writes anew. Whole servers and leases must be safe in any kind of time.
+//! a story, which `PRIMUS_REWRITE=1` writes anew. Whole servers, leases and loans must be safe in any kind of time.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -11,6 +11,7 @@ use primus_core::planted::{Bug, Planted};
 use primus_lab::explore::Milestone::{DeathInElection, Duplicate, GaveUp, MessageDied, Return, SecondStart};
 use primus_lab::explore::{Broken, Budget, Exploration, Milestone, Scene, Time};
 use primus_lab::explore_leases::{self, LeaseExploration};
+use primus_lab::explore_loans::{self, LoanExploration};
 use primus_lab::explore_servers::{self, Opening, ServerExploration};
 use primus_lab::invariants::message_bound::Bound;
 use primus_lab::story::cluster::{BullyRecipe, Cluster, Recipe, RingRecipe};
@@ -380,4 +381,73 @@ fn explore_leases_finds_planted_bugs() {
         must_break(bug, LeaseExploration { planted: Planted::the(bug), ..frozen_leases() }.visit());
         tally::add("planted", 1);
     }
+}
+
+const NOTHING_WRONG: explore_loans::Budget =
+    explore_loans::Budget { crashes: 0, losses: 0, delays: 0, cuts: 0, floods: 0, orders: 0 };
+
+/// Two farms for so many ticks, the first of which has so many workers.
+fn loans(workers: usize, ticks: u64, budget: explore_loans::Budget) -> LoanExploration {
+    LoanExploration { workers, ticks, budget, milestones: &[], planted: Planted::NONE }
+}
+
+fn visit_loans(name: &str, milestones: &'static [explore_loans::Milestone], exploration: LoanExploration) {
+    let exploration = LoanExploration { milestones, ..exploration };
+    let states = exploration.visit().unwrap_or_else(|broken| panic!("{name}: {broken}"));
+    println!("{name}: {states} states");
+    tally::add("states", states);
+}
+
+/// A leader or a worker dies, and something is lost.
+#[test]
+fn explore_loans_of_two_workers() {
+    use explore_loans::Milestone::{Arrival, BorrowerChange, LenderChange};
+    let budget = explore_loans::Budget { crashes: 1, losses: 1, ..NOTHING_WRONG };
+    visit_loans("two are lent", &[Arrival, LenderChange, BorrowerChange], loans(2, 2, budget));
+}
+
+#[test]
+fn explore_loans_until_they_end() {
+    use explore_loans::Milestone::{Death, Homecoming};
+    let budget = explore_loans::Budget { crashes: 1, losses: 1, ..NOTHING_WRONG };
+    visit_loans("one is lent", &[Homecoming, Death], loans(1, 3, budget));
+}
+
+#[test]
+fn explore_loans_of_the_cut_off() {
+    use explore_loans::Milestone::{FalseDeath, LateCall};
+    let budget = explore_loans::Budget { cuts: 2, ..NOTHING_WRONG };
+    visit_loans("somebody is cut off", &[FalseDeath, LateCall], loans(1, 2, budget));
+}
+
+#[test]
+fn explore_loans_that_somebody_wants_back() {
+    use explore_loans::Milestone::{Homecoming, Recall};
+    let budget = explore_loans::Budget { orders: 2, ..NOTHING_WRONG };
+    visit_loans("an operator orders", &[Recall, Homecoming], loans(1, 3, budget));
+    let budget = explore_loans::Budget { floods: 1, delays: 1, ..NOTHING_WRONG };
+    visit_loans("both have too much to do", &[Recall], loans(1, 2, budget));
+}
+
+/// The tester tested.
+#[test]
+fn explore_loans_finds_late_calls_obeyed() {
+    find_in_loans(Bug::LateRedirect, 4, explore_loans::Budget { losses: 1, ..NOTHING_WRONG });
+}
+
+#[test]
+fn explore_loans_finds_workers_taken_back_by_timer() {
+    find_in_loans(Bug::TakesBackByTimer, 4, explore_loans::Budget { losses: 1, ..NOTHING_WRONG });
+}
+
+#[test]
+fn explore_loans_finds_terms_of_two_farms_compared() {
+    find_in_loans(Bug::BareTerms, 1, explore_loans::Budget { orders: 1, crashes: 1, ..NOTHING_WRONG });
+}
+
+fn find_in_loans(bug: Bug, ticks: u64, budget: explore_loans::Budget) {
+    let exploration = loans(1, ticks, budget);
+    visit_loans("without the bug", &[], exploration.clone());
+    must_break(bug, LoanExploration { planted: Planted::the(bug), ..exploration }.visit());
+    tally::add("planted", 1);
 }
