@@ -6,11 +6,12 @@
 //! cluster ring ID…    [winner=lowest|highest] [preempt=true|false] [reminders] [leader=ID]
 //! cluster control ID… [algorithm=bully|ring] [rank=id|load] [scores=20,43,7] [preempt=true|false] [leader=ID]
 //! cluster farm ID… wN… [slots=N] [leader=ID]
+//! cluster loan FARM[:wN,…]…
 //! ```
 //!
 //! Ranked by address, the names are addresses and the ids are 1, 2, … in the order given. `known` tells every
 //! node the others' scores beforehand. `control` are whole servers, election and log together; `farm` are
-//! their foremen and workers, and `leader` says whom all workers serve. Elsewhere `leader` lets that node win before the story begins. Explorations open
+//! their foremen and workers, and `leader` says whom all workers serve; `loan` are whole farms with their workers. Elsewhere `leader` lets that node win before the story begins. Explorations open
 //! with the same line, so that what they find can be told as a story.
 
 use std::collections::BTreeMap;
@@ -21,8 +22,8 @@ use primus_core::load::Score;
 use primus_core::rank::Address;
 use primus_core::{Delay, Input, Machine, NodeId, Outbox, Round};
 
-use super::farm;
 use super::servers::ServerRecipe;
+use super::{farm, loan};
 
 /// What a line describes.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub enum Cluster {
     Control(Description<ServerRecipe>),
     /// Servers as farms see them, and workers.
     Farm(farm::Description),
+    /// Farms that lend each other workers.
+    Loan(loan::Description),
 }
 
 /// Nodes, how to make them, and who leads when the story begins.
@@ -108,7 +111,8 @@ impl Cluster {
             (["ring", names @ ..], options) => RingRecipe::describe(names, options).map(Self::Ring),
             (["control", names @ ..], options) => ServerRecipe::describe(names, options).map(Self::Control),
             (["farm", names @ ..], options) => farm::Description::parse(names, options).map(Self::Farm),
-            _ => Err("say which: cluster bully, cluster ring, cluster control or cluster farm".to_owned()),
+            (["loan", farms @ ..], []) => loan::Description::parse(farms).map(Self::Loan),
+            _ => Err("say which: cluster bully, ring, control, farm or loan".to_owned()),
         }
     }
 }

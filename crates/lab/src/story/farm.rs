@@ -16,7 +16,7 @@
 //! `fire 1 silence w1`. What the leader proposes is committed while the leader is alive and awake; a new leader begins with what
 //! was committed, and what was under way is gone.
 
-mod member;
+pub(super) mod member;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -121,13 +121,13 @@ fn pass_on<M: Machine<Message = Message>>(
 }
 
 /// The worker of this name, if it is one: `w1`.
-pub(super) fn worker_of(name: &str) -> Option<NodeId> {
+pub(in crate::story) fn worker_of(name: &str) -> Option<NodeId> {
     let number: u64 = name.strip_prefix('w')?.parse().ok()?;
     number.checked_sub(1)?.checked_add(FIRST_WORKER).map(NodeId)
 }
 
 /// What people call a node.
-pub(super) fn name_of(node: NodeId) -> String {
+pub(in crate::story) fn name_of(node: NodeId) -> String {
     match node.0.checked_sub(FIRST_WORKER) {
         Some(place) => format!("w{}", place + 1),
         None => node.to_string(),
@@ -177,7 +177,7 @@ fn message_words(message: &Message) -> String {
     format!("hello of {name}{has}{keeps}")
 }
 
-fn entries_words(entries: &[Entry]) -> String {
+pub(in crate::story) fn entries_words(entries: &[Entry]) -> String {
     entries.iter().map(entry_words).collect::<Vec<_>>().join(" and ")
 }
 
