@@ -24,6 +24,8 @@ const SOUTH: u8 = 2;
 const WORKERS: [(u8, &str, &str); 3] = [(11, "n1", "north"), (21, "s1", "south"), (22, "s2", "south")];
 const GUESTS: [u8; 2] = [21, 22];
 const FLOOD: (usize, &str) = (100, "0.1");
+/// It goes on until loans are overdue.
+const LONG_FLOOD: (usize, &str) = (250, "0.1");
 /// Enough to want one's own workers back.
 const OWN_FLOOD: (usize, &str) = (20, "0.1");
 /// So long that it is never over before the network is healed, and so short that it always is.
@@ -67,8 +69,8 @@ impl<'a> Town<'a> {
     }
 
     /// Floods north and waits until both guests are at work there.
-    fn lend_to_north(&self) -> Flood<'_> {
-        let flood = self.flood("north", FLOOD);
+    fn lend_to_north(&self, tasks: (usize, &str)) -> Flood<'_> {
+        let flood = self.flood("north", tasks);
         eventually("both to be borrowed", || (self.ledgers.loans("north").len() == GUESTS.len()).then_some(()));
         self.await_guests_at_work(&flood, 1);
         flood
@@ -145,7 +147,7 @@ fn trial(test: &str, loan: &str, act: impl FnOnce(&Town<'_>)) {
 #[ignore = "needs network namespaces"]
 fn farms_that_are_cut_off_for_a_while_go_on_with_their_loans() {
     trial("farms_that_are_cut_off_for_a_while_go_on_with_their_loans", LONG, |town| {
-        let flood = town.lend_to_north();
+        let flood = town.lend_to_north(FLOOD);
         let before = town.ledgers.loans("north");
         cut(between(&[NORTH], SOUTH));
         await_unheard(town, "north");
@@ -165,7 +167,7 @@ fn farms_that_are_cut_off_for_a_while_go_on_with_their_loans() {
 #[ignore = "needs network namespaces"]
 fn an_owner_calls_its_workers_home_though_the_farms_are_cut_off() {
     trial("an_owner_calls_its_workers_home_though_the_farms_are_cut_off", LONG, |town| {
-        let flood = town.lend_to_north();
+        let flood = town.lend_to_north(FLOOD);
         cut(between(&[NORTH], SOUTH));
         let own = town.flood("south", OWN_FLOOD);
         town.await_no_loans("south");
@@ -181,7 +183,7 @@ fn an_owner_calls_its_workers_home_though_the_farms_are_cut_off() {
 #[ignore = "needs network namespaces"]
 fn workers_go_home_when_their_time_is_over_though_the_farms_are_cut_off() {
     trial("workers_go_home_when_their_time_is_over_though_the_farms_are_cut_off", SHORT, |town| {
-        let flood = town.lend_to_north();
+        let flood = town.lend_to_north(FLOOD);
         cut(between(&[NORTH], SOUTH));
         town.await_no_loans("south");
         town.await_no_loans("north");
@@ -211,7 +213,7 @@ fn workers_that_are_cut_off_from_the_borrower_come_home_when_their_time_is_over(
 
 /// They come home; what they had runs again, and what they know of it changes nothing.
 fn cut_off_from_the_borrower(town: &Town<'_>) {
-    let flood = town.lend_to_north();
+    let flood = town.lend_to_north(FLOOD);
     cut(between(&GUESTS, NORTH));
     town.await_no_loans("north");
     town.await_no_loans("south");
@@ -227,7 +229,7 @@ fn cut_off_from_the_borrower(town: &Town<'_>) {
 #[ignore = "needs network namespaces"]
 fn workers_whose_home_is_out_of_reach_stay_and_are_overdue() {
     trial("workers_whose_home_is_out_of_reach_stay_and_are_overdue", SHORT, |town| {
-        let flood = town.lend_to_north();
+        let flood = town.lend_to_north(LONG_FLOOD);
         let lent = ids(&town.ledgers.loans("south"));
         cut(between(&GUESTS, SOUTH));
         eventually("south to miss them", || town.has_told("south", "overdue").then_some(()));
