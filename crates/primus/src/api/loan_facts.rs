@@ -101,6 +101,11 @@ impl LoanFacts {
         }
     }
 
+    /// Its own farm wants it back from now on.
+    pub(super) const fn call_home(&mut self) {
+        self.state = Stage::Recalled;
+    }
+
     /// Who, whose, where, since, until, why, and what happens next, in a sentence or two.
     pub(super) fn explanation(&self, now_ms: u64, recall_ms: u64) -> String {
         let Self { worker, home, farm, .. } = self;

@@ -230,16 +230,20 @@ pub(super) async fn recall_some(
     recall(&context, which).await
 }
 
-/// Whoever is called home twice comes home once.
+/// Whoever is called home twice comes home once. All are listed, also those that are home before this is answered.
 async fn recall(context: &Context, which: Recalled) -> Result<Json<Value>, Problem> {
-    let look = move |foreman: &Foreman, office: &Office| which.find(foreman.ledger().loans(), office);
-    let found = context.handle.farm.look_at_loans(look).await??;
+    let farm = context.farm.clone();
+    let look = move |foreman: &Foreman, office: &Office| {
+        let found = which.find(foreman.ledger().loans(), office)?;
+        Ok::<_, Problem>((found, loans(&farm, foreman.ledger(), office)))
+    };
+    let (found, mut items) = context.handle.farm.look_at_loans(look).await??;
+    let names: BTreeSet<String> = found.iter().map(ToString::to_string).collect();
+    items.retain(|facts| names.contains(&facts.id));
     if !found.is_empty() {
         context.handle.farm.enter(found.iter().map(|loan| Entry::Recall(*loan)).collect()).await?;
     }
-    let names: BTreeSet<String> = found.iter().map(ToString::to_string).collect();
-    let mut items = all(context).await?;
-    items.retain(|facts| names.contains(&facts.id));
+    items.iter_mut().for_each(LoanFacts::call_home);
     Ok(Json(json!({ "recalled": found.len(), "items": items, "next": null })))
 }
 

@@ -58,7 +58,6 @@ pub(crate) fn recalled(answer: &Value) -> String {
     };
     match number(&answer["recalled"]) {
         0 => "nobody is away\n".to_owned(),
-        _ if items.is_empty() => ALL_HOME.to_owned(),
         _ => items.iter().map(line).collect(),
     }
 }
