@@ -19,7 +19,6 @@ use crate::planted::{Bug, Planted};
 pub(super) struct Desk {
     pub(super) term: u64,
     sequence: u64,
-    turn: u64,
     pub(super) queue: Queue,
     /// What was submitted before this term, until it is settled who runs it already.
     pub(super) older: Option<Queue>,
@@ -90,7 +89,6 @@ impl Desk {
         Self {
             term,
             sequence: 0,
-            turn: 0,
             queue: Queue::default(),
             older: Some(older),
             last_older: ledger.jobs(JobId(0)).next_back().map_or(JobId(0), |(id, _)| id),
@@ -181,8 +179,7 @@ impl Desk {
         is_registered && is_here && !ledger.loans().is_lent(&worker.name)
     }
 
-    pub(super) fn choose(&mut self, rules: &Rules, ledger: &Ledger, job: &Job) -> Option<NodeId> {
-        self.turn += 1;
+    pub(super) fn choose(&self, rules: &Rules, ledger: &Ledger, job: &Job) -> Option<NodeId> {
         let slots = u32::from(job.spec.slots());
         let has_room = |worker: &Worker| {
             // What must not start twice waits here rather than there: there it would be lost with the worker.
@@ -195,7 +192,7 @@ impl Desk {
             slots: worker.slots,
             score: worker.score,
         });
-        rules.assignment.choose(candidates, self.turn)
+        rules.assignment.choose(candidates, self.sequence + 1)
     }
 
     pub(super) fn give(&mut self, worker: NodeId, held: Held, slots: u32, phase: Phase) {
