@@ -15,7 +15,7 @@ use crate::machine::Outbox;
 use crate::planted::{Bug, Planted};
 
 /// A leader's desk.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Desk {
     pub(super) term: u64,
     sequence: u64,
@@ -38,7 +38,7 @@ pub(super) struct Desk {
 }
 
 /// A worker as the leader sees it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Worker {
     pub(super) name: String,
     pub(super) slots: u32,
@@ -58,7 +58,7 @@ pub(super) struct Worker {
 }
 
 /// Where a task is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Hand {
     pub(super) attempt: Attempt,
     pub(super) worker: NodeId,
@@ -67,7 +67,7 @@ pub(super) struct Hand {
 }
 
 /// How far an attempt has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     /// That it starts is on its way into the log; nothing has been sent.
     Starting,

@@ -30,7 +30,7 @@ use crate::machine::{Delay, Input, Machine, Outbox};
 use crate::planted::{Bug, Planted};
 
 /// The foreman of one server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Foreman {
     rules: Rules,
     ledger: Ledger,
@@ -40,7 +40,7 @@ pub struct Foreman {
 }
 
 /// What a foreman goes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rules {
     /// Who gets a task.
     pub assignment: Rule,

@@ -8,13 +8,13 @@ use core::cmp::Reverse;
 use crate::ledger::{JobId, TaskId};
 
 /// What waits.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Queue {
     by_priority: BTreeMap<Reverse<i16>, VecDeque<Stretch>>,
 }
 
 /// Some tasks of a job, one after the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Stretch {
     job: JobId,
     next: u64,

@@ -16,7 +16,7 @@ use crate::load::Score;
 use crate::machine::{Delay, Input, Machine, Outbox, Token};
 
 /// One worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Worker {
     name: String,
     slots: u32,

@@ -12,7 +12,7 @@ use super::loans::{Borrowed, Ending, Lend, Lent, LoanId, Loans, home_of};
 use super::task::{Attempt, Held, Outcome, State, TaskId, Verdict};
 
 /// What a farm agrees on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ledger {
     jobs: BTreeMap<JobId, Job>,

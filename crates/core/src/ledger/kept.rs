@@ -17,7 +17,7 @@ use super::task::{Attempt, Outcome, Tail, TaskId, Verdict};
 const SHELF_LEN: u64 = 32;
 
 /// All results that are kept, and all tasks that have ended as long as that is of interest.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Results {
     shelves: BTreeMap<(JobId, u64), Shelf>,
@@ -101,7 +101,7 @@ fn place_of(task: TaskId) -> u8 {
 }
 
 /// Results of neighbours, in the order in which they came: a place, a length, and as many bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct Shelf(Vec<u8>);
 
@@ -151,7 +151,7 @@ impl Shelf {
 }
 
 /// That a task ended, and when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct Ended {
     time_ms: u64,
@@ -159,7 +159,7 @@ struct Ended {
 }
 
 /// The tasks in the order in which they ended: the first and the last, and what changes from each to the next.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct Order {
     first: Option<Ended>,
