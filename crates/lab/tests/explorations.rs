@@ -1,7 +1,7 @@
 //! Visits every state of small elections: three nodes, and four where that ends within seconds.
 //!
 //! In synchronous time everything must hold. In asynchronous time two leaders must be found; the way there is kept as
-//! a story, which `PRIMUS_REWRITE=1` writes anew. Whole servers, leases and loans must be safe in any kind of time.
+//! a story, which `PRIMUS_REWRITE=1` writes anew. Whole servers, leases, loans and guests must be safe in any kind of time.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -10,6 +10,7 @@ use primus_core::election;
 use primus_core::planted::{Bug, Planted};
 use primus_lab::explore::Milestone::{DeathInElection, Duplicate, GaveUp, MessageDied, Return, SecondStart};
 use primus_lab::explore::{Broken, Budget, Exploration, Milestone, Scene, Time};
+use primus_lab::explore_guests::{self, GuestExploration};
 use primus_lab::explore_leases::{self, LeaseExploration};
 use primus_lab::explore_loans::{self, LoanExploration};
 use primus_lab::explore_servers::{self, Opening, ServerExploration};
@@ -449,5 +450,54 @@ fn find_in_loans(bug: Bug, ticks: u64, budget: explore_loans::Budget) {
     let exploration = loans(1, ticks, budget);
     visit_loans("without the bug", &[], exploration.clone());
     must_break(bug, LoanExploration { planted: Planted::the(bug), ..exploration }.visit());
+    tally::add("planted", 1);
+}
+
+const ALL_WELL: explore_guests::Budget = explore_guests::Budget { crashes: 0, cuts: 0, doubts: 0, calls: 0 };
+
+/// A farm that has borrowed a worker for so many tasks.
+fn guests(tasks: u64, has_own: bool, budget: explore_guests::Budget) -> GuestExploration {
+    GuestExploration { tasks, is_once: false, has_own, budget, milestones: &[], planted: Planted::NONE }
+}
+
+fn visit_guests(name: &str, milestones: &'static [explore_guests::Milestone], exploration: GuestExploration) {
+    let exploration = GuestExploration { milestones, ..exploration };
+    let states = exploration.visit().unwrap_or_else(|broken| panic!("{name}: {broken}"));
+    println!("{name}: {states} states");
+    tally::add("states", states);
+}
+
+#[test]
+fn explore_guests_and_their_tasks() {
+    use explore_guests::Milestone::{LeaderDied, RunsAgain, ToldFromHome, WentBack};
+    let budget = explore_guests::Budget { crashes: 1, ..ALL_WELL };
+    visit_guests("somebody dies", &[ToldFromHome, RunsAgain, LeaderDied], guests(1, true, budget));
+    visit_guests("somebody dies, and there are two tasks", &[WentBack], guests(2, false, budget));
+}
+
+#[test]
+fn explore_guests_that_are_cut_off() {
+    use explore_guests::Milestone::{RunsAgain, ToldFromHome};
+    let budget = explore_guests::Budget { doubts: 1, ..ALL_WELL };
+    visit_guests("the guest is silent", &[ToldFromHome], guests(1, true, budget));
+    let budget = explore_guests::Budget { crashes: 1, cuts: 1, ..ALL_WELL };
+    visit_guests("a link breaks, and somebody dies", &[RunsAgain], guests(1, true, budget));
+}
+
+#[test]
+fn explore_guests_that_are_lent_again() {
+    use explore_guests::Milestone::LentAgain;
+    let budget = explore_guests::Budget { calls: 1, ..ALL_WELL };
+    visit_guests("the guest is lent again", &[LentAgain], guests(1, false, budget));
+}
+
+/// The tester tested.
+#[test]
+fn explore_guests_finds_tasks_started_twice() {
+    let budget = explore_guests::Budget { crashes: 1, ..ALL_WELL };
+    let exploration = GuestExploration { is_once: true, ..guests(1, true, budget) };
+    visit_guests("without the bug", &[], exploration.clone());
+    let bug = Bug::OnceWithoutCommit;
+    must_break(bug, GuestExploration { planted: Planted::the(bug), ..exploration }.visit());
     tally::add("planted", 1);
 }

@@ -1,0 +1,490 @@
+//! One state of an exploration of a guest, and all that can happen to it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use primus_core::NodeId;
+use primus_core::farm::foreman::{self, Foreman};
+use primus_core::farm::worker::{self, Worker};
+use primus_core::farm::{Message, assign};
+use primus_core::ledger::{
+    Batch, Borrow, CommandLine, Effect, Entry, Fan, Held, JobId, Ledger, LoanId, Spec, State, TaskId, Why, Work,
+};
+use primus_core::loan::allegiance;
+use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
+
+use super::guest::{Guest, report};
+use super::link::Words;
+use super::{Action, Budget, GuestExploration, Member, Milestone, Rule};
+
+pub(super) const LENDER: &str = "north";
+pub(super) const BORROWER: &str = "south";
+/// As long as a worker may have work in advance, so that it gets one task more than it can run.
+pub(super) const TASK_US: u64 = 15_000;
+pub(super) const BEAT: Delay = Delay::exactly_ms(500);
+/// The guest and the own worker, as the borrower's leader knows them. The guest comes first.
+const GUEST: NodeId = NodeId(11);
+const OWN: NodeId = NodeId(12);
+const FIRST_TERM: u64 = 3;
+/// Within so many steps everything must have come to its end.
+const STEPS_MAX: usize = 300;
+
+/// One state of an exploration.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Scene {
+    tasks: u64,
+    is_once: bool,
+    term: u64,
+    foreman: Arc<Foreman>,
+    /// Those of its timers that have to do with the guest.
+    timers: BTreeSet<foreman::Timer>,
+    /// What the leader would like to be agreed on, in order.
+    proposed: VecDeque<Vec<Entry>>,
+    own: Option<Arc<Worker>>,
+    /// What the own worker hears before anything else happens.
+    to_own: VecDeque<Message>,
+    pub(super) guest: Guest,
+    /// The lender's last loan, and whether it is over as far as the lender is concerned.
+    pub(super) loan: LoanId,
+    is_recalled: bool,
+    /// Was the guest given up for its silence, and has not shown since that it is alive?
+    is_doubted: bool,
+    begun: BTreeSet<Held>,
+    stopped: BTreeSet<TaskId>,
+    ended: BTreeSet<TaskId>,
+    left: Budget,
+    passed: u8,
+    broken: u8,
+}
+
+impl Scene {
+    /// The guest has arrived, and its first task is on its way to it.
+    pub(super) fn open(model: &GuestExploration) -> Self {
+        let rules = rules(model);
+        let mut scene = Self {
+            tasks: model.tasks,
+            is_once: model.is_once,
+            term: FIRST_TERM,
+            foreman: Arc::new(Foreman::new(rules, Ledger::default())),
+            timers: BTreeSet::new(),
+            proposed: VecDeque::new(),
+            own: None,
+            to_own: VecDeque::new(),
+            guest: Guest::new(model.planted),
+            loan: LoanId(0),
+            is_recalled: false,
+            is_doubted: false,
+            begun: BTreeSet::new(),
+            stopped: BTreeSet::new(),
+            ended: BTreeSet::new(),
+            left: Budget::default(),
+            passed: 0,
+            broken: 0,
+        };
+        scene.command(foreman::Command::Lead(FIRST_TERM));
+        scene.meet_home();
+        scene.call_abroad();
+        if model.has_own {
+            scene.hire();
+        }
+        scene.settle();
+        scene.agree(vec![Entry::Submit { spec: spec(model), key: None }]);
+        Self { left: model.budget, passed: 0, ..scene }
+    }
+
+    pub(super) const fn has_passed(&self, milestone: Milestone) -> bool {
+        self.passed & milestone.bit() != 0
+    }
+
+    pub(super) const fn pass_by(&mut self, milestone: Milestone) {
+        self.passed |= milestone.bit();
+    }
+
+    /// Only these count: otherwise there were as many states for each of the others as there are without it.
+    pub(super) fn keep_only(&mut self, milestones: &[Milestone]) {
+        self.passed &= milestones.iter().fold(0, |wanted, milestone| wanted | milestone.bit());
+    }
+
+    pub(super) const fn is_kept(&self, rule: Rule) -> bool {
+        self.broken & rule.bit() == 0
+    }
+
+    pub(super) const fn is_broken(&self) -> bool {
+        self.broken != 0
+    }
+
+    pub(super) const fn must(&mut self, rule: Rule, holds: bool) {
+        if !holds {
+            self.broken |= rule.bit();
+        }
+    }
+
+    pub(super) fn has_begun(&self, held: Held) -> bool {
+        self.begun.contains(&held)
+    }
+
+    pub(super) fn note_stopped(&mut self, held: Held) {
+        self.stopped.insert(held.task);
+    }
+
+    /// The leader, by its term.
+    pub(super) const fn leader(&self) -> NodeId {
+        NodeId(self.term)
+    }
+
+    /// If everybody is reached from now on, and the guest is wanted back: does every task end, and has the guest told everything?
+    pub(super) fn comes_to_rest(&self) -> bool {
+        let mut under_way = Vec::new();
+        self.deliveries(&mut under_way);
+        if !under_way.is_empty() {
+            return true;
+        }
+        let mut scene = Self { left: Budget::default(), ..self.clone() };
+        if scene.own.is_none() {
+            scene.hire();
+        }
+        scene.finish();
+        scene.is_at_rest()
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let state = |index| self.foreman.ledger().state(TaskId { job: JobId(1), index });
+        let is_over = |index| match state(index) {
+            Some(State::Done) => true,
+            Some(State::Lost) => self.is_once,
+            _ => false,
+        };
+        let has_nothing = |worker: &Worker| worker.has().next().is_none();
+        (1..=self.tasks).all(is_over)
+            && self.guest.is_at_home()
+            && self.guest.service.is_none()
+            && self.own.iter().all(|own| has_nothing(own))
+    }
+
+    fn settle(&mut self) {
+        let mut actions = Vec::new();
+        for _ in 0..STEPS_MAX {
+            self.deliveries(&mut actions);
+            let Some(action) = actions.first() else { return };
+            self.act(*action);
+            actions.clear();
+        }
+    }
+
+    /// Everything arrives and what runs ends, one after the other, because some things can be said for ever; then the guest is called
+    /// home, and only then time passes.
+    fn finish(&mut self) {
+        for turn in 0..STEPS_MAX {
+            let mut actions = Vec::new();
+            self.deliveries(&mut actions);
+            self.endings(&mut actions);
+            if actions.is_empty() {
+                actions.extend(self.guest.can_return().then_some(Action::Recall));
+                self.timeouts(&mut actions);
+                actions.truncate(1);
+            }
+            if actions.is_empty() || self.is_at_rest() {
+                return;
+            }
+            self.act(actions[turn % actions.len()]);
+        }
+    }
+
+    /// What happens by itself.
+    pub(super) fn deliveries(&self, actions: &mut Vec<Action>) {
+        let guest = &self.guest;
+        actions.extend((!guest.link.to_leader.is_empty() && guest.link.is_known).then_some(Action::Heard));
+        actions.extend((!guest.link.to_guest.is_empty()).then_some(Action::Told));
+        actions.extend((!self.proposed.is_empty()).then_some(Action::Agree));
+        actions.extend((!guest.unsynced.is_empty()).then_some(Action::Synced));
+        actions.extend(guest.unsynced_epoch.map(|_| Action::EpochSynced));
+        actions.extend(guest.link.can_leader_notice().then_some(Action::LeaderNotices));
+        actions.extend(guest.link.can_guest_notice().then_some(Action::GuestNotices));
+        actions.extend((guest.service.is_some() && !guest.link.is_open).then_some(Action::Dial));
+        actions.extend(guest.allegiance.is_none().then_some(Action::Restarts));
+        actions.extend((self.is_doubted && guest.link.is_whole()).then_some(Action::Beat));
+    }
+
+    /// Timers that are set. In any kind of time they run out whenever they like.
+    pub(super) fn timeouts(&self, actions: &mut Vec<Action>) {
+        actions.extend(self.timers.contains(&foreman::Timer::Grace(GUEST)).then_some(Action::Grace));
+        actions.extend(self.timers.contains(&foreman::Timer::Settle).then_some(Action::Settle));
+        actions.extend(self.guest.is_gathering.then_some(Action::Gather));
+        let is_returning = self.guest.timers.contains(&allegiance::Timer::Deadline);
+        actions.extend(is_returning.then_some(Action::Deadline));
+    }
+
+    fn endings(&self, actions: &mut Vec<Action>) {
+        actions.extend(self.guest.runs().map(|_| Action::Done(Member::Guest)));
+        let own = self.own.as_ref().and_then(|own| own.running().next());
+        actions.extend(own.map(|_| Action::Done(Member::Own)));
+    }
+
+    /// What may happen beyond that, as long as the budget lasts.
+    pub(super) fn choices(&self, actions: &mut Vec<Action>) {
+        self.endings(actions);
+        self.wishes(actions);
+        if self.left.crashes > 0 {
+            actions.push(Action::LeaderDies(false));
+            actions.extend((!self.proposed.is_empty()).then_some(Action::LeaderDies(true)));
+            let is_alive = self.guest.allegiance.is_some();
+            actions.extend(is_alive.then_some(Action::Dies(true)));
+            actions.extend((is_alive && !self.guest.is_written()).then_some(Action::Dies(false)));
+        }
+        actions.extend((self.left.cuts > 0 && self.guest.link.is_whole()).then_some(Action::Cut));
+        let is_heard = self.timers.contains(&foreman::Timer::Silence(GUEST)) && self.guest.link.is_whole();
+        actions.extend((self.left.doubts > 0 && is_heard).then_some(Action::Silence));
+    }
+
+    fn wishes(&self, actions: &mut Vec<Action>) {
+        let ledger = self.foreman.ledger();
+        let (can_return, name) = (self.guest.can_return(), Guest::name());
+        actions.extend(can_return.then_some(Action::Recall));
+        let is_registered = ledger.workers().contains_key(&name);
+        let is_told = self.guest.link.to_guest.iter().any(|words| matches!(words, Words::Loan(_)));
+        let can_release = can_return && is_registered && self.guest.link.is_whole() && !is_told;
+        actions.extend(can_release.then_some(Action::Release));
+        // That takes longer than words do.
+        let is_quiet = self.guest.link.is_quiet() && self.proposed.is_empty();
+        let is_missing = ledger.loans().borrowed().contains_key(&name) && !is_registered;
+        actions.extend((is_missing && is_quiet).then_some(Action::GiveBack));
+        actions.extend((self.left.calls > 0 && self.guest.is_at_home()).then_some(Action::Call));
+    }
+
+    pub(super) fn act(&mut self, action: Action) {
+        match action {
+            Action::Heard => self.on_heard(),
+            Action::Told => self.on_told(),
+            Action::Agree => {
+                let next = self.proposed.pop_front();
+                next.into_iter().for_each(|entries| self.agree(entries));
+            }
+            Action::Synced => self.on_synced(),
+            Action::EpochSynced => self.on_epoch_synced(),
+            Action::Done(Member::Guest) => self.end_guests_task(),
+            Action::Done(Member::Own) => self.end_own_task(),
+            Action::Dial => self.dial(),
+            Action::LeaderNotices => self.leader_notices(),
+            Action::GuestNotices => self.guest_notices(),
+            Action::Grace => self.fire_leaders(foreman::Timer::Grace(GUEST)),
+            Action::Silence => {
+                self.left.doubts -= 1;
+                self.is_doubted = true;
+                self.fire_leaders(foreman::Timer::Silence(GUEST));
+            }
+            Action::Settle => self.fire_leaders(foreman::Timer::Settle),
+            Action::Beat => {
+                self.is_doubted = false;
+                self.step_service(Input::Timer(worker::Timer::Beat));
+            }
+            Action::Gather => {
+                self.guest.is_gathering = false;
+                self.step_service(Input::Timer(worker::Timer::Gather));
+            }
+            Action::Deadline => self.fire(allegiance::Timer::Deadline),
+            wish_or_fault => self.act_on_wish(wish_or_fault),
+        }
+        self.serve_own();
+    }
+
+    fn act_on_wish(&mut self, action: Action) {
+        match action {
+            Action::Recall => {
+                self.is_recalled = true;
+                self.call_home();
+            }
+            Action::Release => self.release_guest(),
+            Action::GiveBack => self.give_back(),
+            Action::Call => {
+                self.left.calls -= 1;
+                self.is_recalled = false;
+                self.call_abroad();
+            }
+            Action::LeaderDies(is_heard) => self.replace_leader(is_heard),
+            Action::Dies(is_synced) => {
+                self.left.crashes -= 1;
+                self.is_doubted = false;
+                self.guest.die(is_synced);
+            }
+            Action::Restarts => self.start_guest(),
+            Action::Cut => {
+                self.left.cuts -= 1;
+                self.guest.link.cut();
+            }
+            _ => {}
+        }
+    }
+
+    fn on_heard(&mut self) {
+        let Some(message) = self.guest.link.to_leader.pop_front() else { return };
+        self.step_foreman(Input::Message { from: GUEST, message });
+    }
+
+    pub(super) fn leader_notices(&mut self) {
+        self.guest.link.is_known = false;
+        self.step_foreman(Input::LinkDown(GUEST));
+    }
+
+    fn fire_leaders(&mut self, timer: foreman::Timer) {
+        self.timers.remove(&timer);
+        self.step_foreman(Input::Timer(timer));
+    }
+
+    fn give_back(&mut self) {
+        let worker = Guest::name();
+        let loan = self.foreman.ledger().loans().borrowed().get(&worker).map(|borrowed| borrowed.loan);
+        loan.into_iter().for_each(|loan| self.propose(vec![Entry::GiveBack { worker: worker.clone(), loan }]));
+    }
+
+    /// What was under way from and to the dead leader is lost. What it had proposed is agreed on after all, if a majority has heard
+    /// of it, or it never is.
+    fn replace_leader(&mut self, is_heard: bool) {
+        self.left.crashes -= 1;
+        if self.guest.runs().is_some() {
+            self.pass_by(Milestone::LeaderDied);
+        }
+        let before = self.leader();
+        let proposed = std::mem::take(&mut self.proposed);
+        self.timers.clear();
+        self.is_doubted = false;
+        self.guest.link.lose_leader();
+        self.command(foreman::Command::Follow);
+        self.step_foreman(Input::LinkDown(GUEST));
+        self.step_foreman(Input::LinkDown(OWN));
+        proposed.into_iter().filter(|_| is_heard).for_each(|entries| self.agree(entries));
+        self.term += 1;
+        self.command(foreman::Command::Lead(self.term));
+        self.step_own(Input::LinkDown(before));
+        self.step_own(Input::Command(worker::Command::Serve(self.leader())));
+    }
+
+    fn agree(&mut self, entries: Vec<Entry>) {
+        self.command(foreman::Command::Apply(Batch { time_ms: 0, entries }));
+    }
+
+    fn command(&mut self, command: foreman::Command) {
+        self.step_foreman(Input::Command(command));
+    }
+
+    /// What is proposed twice is agreed on once: the second time it would come to nothing.
+    fn propose(&mut self, entries: Vec<Entry>) {
+        if !self.proposed.contains(&entries) {
+            self.proposed.push_back(entries);
+        }
+    }
+
+    fn step_foreman(&mut self, input: Input<Foreman>) {
+        let mut out = Outbox::new();
+        Arc::make_mut(&mut self.foreman).step(input, &mut out);
+        for output in out.drain() {
+            match output {
+                Output::Send { to, message } => self.send(to, message),
+                Output::Set { timer, .. } if is_about_guest(timer) => _ = self.timers.insert(timer),
+                Output::Cancel(timer) => _ = self.timers.remove(&timer),
+                Output::Notify(notice) => self.on_notice(notice),
+                _ => {}
+            }
+        }
+    }
+
+    fn send(&mut self, to: NodeId, message: Message) {
+        if let Message::Run(_, assignments) = &message {
+            let is_late = assignments.iter().any(|assignment| self.ended.contains(&assignment.held.task));
+            self.must(Rule::HandedOutLate, !is_late);
+        }
+        match to {
+            OWN => self.to_own.push_back(message),
+            _ => self.guest.link.tell_guest(Words::Work(message)),
+        }
+    }
+
+    fn on_notice(&mut self, notice: foreman::Notice) {
+        match notice {
+            foreman::Notice::Propose(entries) => self.propose(entries),
+            foreman::Notice::Applied(effects) => effects.iter().for_each(|effect| self.on_effect(effect)),
+            foreman::Notice::Arrived(worker, loan) if loan == self.loan && !self.is_recalled => {
+                let (from, why) = (LENDER.to_owned(), Why::Operator);
+                self.propose(vec![Entry::Borrow(Borrow { worker, from, loan, for_ms: 0, why })]);
+            }
+            foreman::Notice::Arrived(..) => {}
+        }
+    }
+
+    /// What is lost need not have begun.
+    fn on_effect(&mut self, effect: &Effect) {
+        let Effect::Finished(held) = effect else { return };
+        let is_done = self.foreman.ledger().state(held.task) == Some(State::Done);
+        self.must(Rule::NeverBegan, !is_done || self.has_begun(*held));
+        let is_first = self.ended.insert(held.task);
+        self.must(Rule::SecondResult, is_first);
+    }
+
+    pub(super) fn on_start(&mut self, held: Held) {
+        let is_first = self.begun.iter().all(|begun| begun.task != held.task);
+        self.must(Rule::StartedTwice, is_first || !self.is_once);
+        if self.stopped.contains(&held.task) {
+            self.pass_by(Milestone::RunsAgain);
+        }
+        self.begun.insert(held);
+    }
+
+    /// A worker of the borrower's own is here from now on.
+    fn hire(&mut self) {
+        self.own = Some(Arc::new(Worker::new("own".to_owned(), 1, BEAT, [])));
+        self.step_own(Input::Command(worker::Command::Serve(self.leader())));
+        self.serve_own();
+    }
+
+    fn serve_own(&mut self) {
+        while let Some(message) = self.to_own.pop_front() {
+            self.step_own(Input::Message { from: self.leader(), message });
+        }
+    }
+
+    /// Its disk is as fast as it is.
+    fn step_own(&mut self, input: Input<Worker>) {
+        let Some(own) = &mut self.own else { return };
+        let mut out = Outbox::new();
+        Arc::make_mut(own).step(input, &mut out);
+        for output in out.drain() {
+            match output {
+                Output::Send { message, .. } => self.step_foreman(Input::Message { from: OWN, message }),
+                Output::Persist { token, .. } => self.step_own(Input::Persisted(token)),
+                Output::Set { timer: worker::Timer::Gather, .. } => {
+                    self.step_own(Input::Timer(worker::Timer::Gather));
+                }
+                Output::Notify(worker::Notice::Start(assignment)) => self.on_start(assignment.held),
+                _ => {}
+            }
+        }
+    }
+
+    fn end_own_task(&mut self) {
+        let running = self.own.as_ref().and_then(|own| own.running().next());
+        let ended = running.map(|held| worker::Command::Ended(report(held, "own".to_owned())));
+        ended.into_iter().for_each(|ended| self.step_own(Input::Command(ended)));
+    }
+}
+
+/// The own worker is always there.
+fn is_about_guest(timer: foreman::Timer) -> bool {
+    !matches!(timer, foreman::Timer::Grace(OWN) | foreman::Timer::Silence(OWN))
+}
+
+fn rules(model: &GuestExploration) -> foreman::Rules {
+    let assignment = assign::Rule::Balanced;
+    foreman::Rules { assignment, ahead_us: TASK_US, planted: model.planted, ..foreman::Rules::default() }
+}
+
+fn spec(model: &GuestExploration) -> Spec {
+    Spec {
+        name: String::new(),
+        work: Work::Command(CommandLine::default()),
+        fan: Fan::Array { first: 1, last: model.tasks },
+        retries: 0,
+        timeout_ms: None,
+        is_once: model.is_once,
+        priority: 0,
+        cpus: 1,
+    }
+}
