@@ -491,6 +491,14 @@ fn explore_guests_that_are_lent_again() {
     visit_guests("the guest is lent again", &[LentAgain], guests(1, false, budget));
 }
 
+/// Such a task is handed out when the result of the one before it has been told: the guest may have gone by then.
+#[test]
+fn explore_guests_whose_tasks_must_not_start_twice() {
+    let budget = explore_guests::Budget { crashes: 1, ..ALL_WELL };
+    let exploration = GuestExploration { is_once: true, ..guests(2, false, budget) };
+    visit_guests("two tasks must not start twice", &[explore_guests::Milestone::ToldFromHome], exploration);
+}
+
 /// The tester tested.
 #[test]
 fn explore_guests_finds_tasks_started_twice() {
