@@ -211,9 +211,9 @@ impl Scene {
         Arc::make_mut(service).step(input, &mut out);
         out.drain().for_each(|output| self.carry_out(output));
         self.note_idle();
-        self.guest.part();
         let is_busy = self.guest.runs().is_some();
         self.must(Rule::RunsAtHome, !is_busy || self.guest.is_away);
+        self.guest.part();
     }
 
     fn carry_out(&mut self, output: Output<Worker>) {
