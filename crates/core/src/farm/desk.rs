@@ -49,7 +49,7 @@ pub(super) struct Worker {
     task_us: Option<u64>,
     /// What it has, in the order in which it got it.
     pub(super) held: BTreeMap<Attempt, TaskId>,
-    /// Has it been asked to give something back, and not answered yet?
+    /// Has it been asked to give something back, and not answered yet? One that had nothing is asked again when it has got more.
     pub(super) is_asked: bool,
     /// Is it given up, though the log does not say so yet?
     pub(super) is_gone: bool,
@@ -197,6 +197,7 @@ impl Desk {
 
     pub(super) fn give(&mut self, worker: NodeId, held: Held, slots: u32, phase: Phase) {
         let Some(there) = self.workers.get_mut(&worker) else { return };
+        there.is_asked = false;
         if there.held.insert(held.attempt, held.task).is_none() {
             there.busy += slots;
         }

@@ -355,7 +355,7 @@ impl Foreman {
     fn on_gave_back(&mut self, from: NodeId, back: &[Held], out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
         let Some(worker) = desk.workers.get_mut(&from) else { return };
-        worker.is_asked = false;
+        worker.is_asked = back.is_empty();
         let mut entries = Vec::new();
         for held in back {
             let is_there = desk.hands.get(&held.task).is_some_and(|hand| hand.worker == from);

@@ -10,6 +10,7 @@ use crate::ledger::{
     Attempt, Batch, Entry, Fan, Held, JobId, Ledger, Outcome, Report, Spec, State, Tail, Target, TaskId, Verdict,
     Work,
 };
+use crate::load::Score;
 use crate::{Delay, Input, Machine, NodeId, Outbox, Output, Token};
 
 const W1: NodeId = NodeId(101);
@@ -163,7 +164,7 @@ fn what_a_lost_worker_had_runs_elsewhere_when_the_log_says_that_it_is_gone() {
         foreman.hears(W1, Message::Ended(alloc::vec![report(held(1, 1, 1))])),
         ["send 101 who are you, in term 1"]
     );
-    assert_eq!(foreman.hears(W1, Message::Beat(crate::load::Score::default())).len(), 0, "asked once");
+    assert_eq!(foreman.hears(W1, Message::Beat(Score::default())).len(), 0, "asked once");
 }
 
 #[test]
@@ -222,6 +223,16 @@ fn what_waits_in_advance_goes_to_whoever_runs_dry() {
         Some("send 101 give back 1.2 (1-2)")
     );
     assert_eq!(foreman.hears(W1, Message::GaveBack(alloc::vec![second])), ["send 102 run 1.2 (1-3)"]);
+}
+
+#[test]
+fn whoever_has_nothing_to_give_back_is_not_asked_again_and_again() {
+    let mut foreman = Bench::leader(1, &["w1", "w2"]);
+    foreman.hears(W1, hello("w1", &[]));
+    foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 2 });
+    assert!(foreman.hears(W2, hello("w2", &[])).contains(&"send 101 give back 1.2 (1-2)".into()));
+    assert_eq!(foreman.hears(W1, Message::GaveBack(Vec::new())), Vec::<String>::new(), "it has begun with both");
+    assert_eq!(foreman.hears(W2, Message::Beat(Score::default())), Vec::<String>::new());
 }
 
 #[test]
