@@ -165,6 +165,28 @@ pub struct Broken {
     pub way: Option<Vec<String>>,
 }
 
+/// What a search that is over has found: how many states there are, or what is broken.
+///
+/// A broken property ends the visit early, so what was not reached by then says nothing.
+pub(crate) fn judge<M>(checker: &impl Checker<M>) -> Result<usize, Broken>
+where
+    M: Model,
+    M::State: Clone + PartialEq,
+    M::Action: Clone + PartialEq + fmt::Display,
+{
+    let found = checker.discoveries();
+    let (always, sometimes): (Vec<_>, Vec<_>) =
+        checker.model().properties().into_iter().partition(|property| property.expectation.discovery_is_failure());
+    if let Some((name, path)) = always.iter().find_map(|property| found.get_key_value(property.name)) {
+        let way = path.clone().into_actions().iter().map(ToString::to_string).collect();
+        return Err(Broken { property: name, way: Some(way) });
+    }
+    match sometimes.iter().find(|property| !found.contains_key(property.name)) {
+        Some(Property { name, .. }) => Err(Broken { property: name, way: None }),
+        None => Ok(checker.unique_state_count()),
+    }
+}
+
 const AT_MOST_ONE: &str = "at most one leader";
 
 type Message<R> = <<R as Recipe>::Machine as Machine>::Message;
@@ -212,18 +234,11 @@ where
     /// If a property is broken, or something is never reached.
     pub fn visit(&self) -> Result<usize, Broken> {
         let checker = self.clone().checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-        let discoveries = checker.discoveries();
-        // A broken property ends the visit early, so what was not reached by then says nothing.
-        let (always, sometimes): (Vec<_>, Vec<_>) =
-            self.properties().into_iter().partition(|property| property.expectation.discovery_is_failure());
-        if let Some(Property { name, .. }) = always.iter().find(|property| discoveries.contains_key(property.name))
-        {
-            return Err(Broken { property: name, way: self.shortest_way(name, checker.max_depth()) });
-        }
-        match sometimes.iter().find(|property| !discoveries.contains_key(property.name)) {
-            Some(Property { name, .. }) => Err(Broken { property: name, way: None }),
-            None => Ok(checker.unique_state_count()),
-        }
+        judge(&checker).map_err(|broken| match broken.way {
+            // As short as can be, because people read it.
+            Some(_) => Broken { way: self.shortest_way(broken.property, checker.max_depth()), ..broken },
+            None => broken,
+        })
     }
 
     /// The shortest way to more than one leader at a time, as commands of a story.

@@ -25,7 +25,7 @@ use std::fmt;
 use primus_core::planted::Planted;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::explore::Broken;
+use crate::explore::{Broken, judge};
 pub use scene::Scene;
 
 /// A farm that has borrowed a worker, what may happen to both, and what must be reached.
@@ -190,21 +190,7 @@ impl GuestExploration {
     /// # Errors
     /// If a property is broken, or something is never reached.
     pub fn visit(&self) -> Result<usize, Broken> {
-        let checker = self.clone().checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-        let found = checker.discoveries();
-        for property in self.properties() {
-            let name = property.name;
-            let way = found.get(name).map(|path| path.clone().into_actions());
-            match (property.expectation.discovery_is_failure(), way) {
-                (true, Some(way)) => {
-                    let way = way.iter().map(ToString::to_string).collect();
-                    return Err(Broken { property: name, way: Some(way) });
-                }
-                (false, None) => return Err(Broken { property: name, way: None }),
-                _ => {}
-            }
-        }
-        Ok(checker.unique_state_count())
+        judge(&self.clone().checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join())
     }
 }
 

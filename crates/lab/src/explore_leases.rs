@@ -24,7 +24,7 @@ use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::planted::Planted;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::explore::Broken;
+use crate::explore::{Broken, judge};
 
 /// Whoever waits for the end of a promise waits a little more than a tick longer than it lasts; in whole ticks, two.
 const TICK_US: u64 = 45_000;
@@ -224,21 +224,7 @@ impl LeaseExploration {
     /// # Errors
     /// If the property is broken, or something is never reached.
     pub fn visit(&self) -> Result<usize, Broken> {
-        let checker = self.clone().checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-        let found = checker.discoveries();
-        for property in self.properties() {
-            let name = property.name;
-            let way = found.get(name).map(|path| path.clone().into_actions());
-            match (property.expectation.discovery_is_failure(), way) {
-                (true, Some(way)) => {
-                    let way = way.iter().map(ToString::to_string).collect();
-                    return Err(Broken { property: name, way: Some(way) });
-                }
-                (false, None) => return Err(Broken { property: name, way: None }),
-                _ => {}
-            }
-        }
-        Ok(checker.unique_state_count())
+        judge(&self.clone().checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join())
     }
 
     /// The first server leads, the first guard holds the group, and the second one waits for it.

@@ -25,7 +25,7 @@ use primus_server::Reason;
 use primus_server::control::{Command, Control, Message, Notice, Timer, Times};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::explore::Broken;
+use crate::explore::{Broken, judge};
 use crate::world::{Delivery, Envelope, Taken, World};
 
 /// A server that can be explored.
@@ -187,21 +187,7 @@ impl ServerExploration {
     pub fn visit(&self) -> Result<usize, Broken> {
         // stateright counts states on the way, not what happens between them, and does not look at the last.
         let checker = self.clone().checker().target_max_depth(self.depth_max + 2);
-        let checker = checker.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-        let found = checker.discoveries();
-        for property in self.properties() {
-            let name = property.name;
-            let way = found.get(name).map(|path| path.clone().into_actions());
-            match (property.expectation.discovery_is_failure(), way) {
-                (true, Some(way)) => {
-                    let way = way.iter().map(ToString::to_string).collect();
-                    return Err(Broken { property: name, way: Some(way) });
-                }
-                (false, None) => return Err(Broken { property: name, way: None }),
-                _ => {}
-            }
-        }
-        Ok(checker.unique_state_count())
+        judge(&checker.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join())
     }
 
     fn open(&self) -> Scene {
