@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use primus_node::executor::{Kinds, Settings};
 use primus_node::farm::{Awaited, FarmHandle};
 use primus_node::handle::Handle;
 use primus_node::node::{self, Config};
-use primus_node::store::{Identity, Store};
+use primus_node::store::{Identity, OpenError, Opened, Store};
 use primus_node::worker::{self, Happening};
 use primus_server::Plan;
 use primus_server::plan::Neighbour;
@@ -154,7 +154,7 @@ impl Farm {
         plan.lending = self.lending;
         let config = Config { cluster: self.name.clone(), plan };
         let identity = Identity { cluster: config.cluster.clone(), server: NodeId(id) };
-        let opened = Store::open(&self.dir.join(id.to_string()), &identity).expect("the store opens");
+        let opened = open_store(&self.dir.join(id.to_string()), &identity).await;
         let address = self.addresses[&NodeId(id)];
         let (ready, handle) = oneshot::channel();
         let process = Process::start(move || async move {
@@ -339,4 +339,18 @@ pub(crate) fn sleep(ms: u64) -> Work {
 pub(crate) fn command(arguments: &[&str]) -> Work {
     let arguments = arguments.iter().map(ToString::to_string).collect();
     Work::Command(CommandLine { arguments, ..CommandLine::default() })
+}
+
+/// One that was stopped may still be closing its store.
+async fn open_store(dir: &Path, identity: &Identity) -> Opened {
+    let began = Instant::now();
+    loop {
+        match Store::open(dir, identity) {
+            Ok(opened) => return opened,
+            Err(OpenError::InUse { .. }) if began.elapsed() < PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Err(error) => panic!("the store opens: {error}"),
+        }
+    }
 }
