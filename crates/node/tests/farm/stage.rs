@@ -18,6 +18,7 @@ use primus_node::executor::{Kinds, Settings};
 use primus_node::farm::{Awaited, FarmHandle};
 use primus_node::handle::Handle;
 use primus_node::node::{self, Config};
+use primus_node::results::{self, Results};
 use primus_node::store::{Identity, OpenError, Opened, Store};
 use primus_node::worker::{self, Happening};
 use primus_server::Plan;
@@ -178,6 +179,7 @@ impl Farm {
         let arguments =
             [&format!("{ROLE}=companion"), &own, "--exact", "stage::plays_the_companion", "--nocapture"];
         let companion = (PathBuf::from("env"), arguments.into_iter().map(Into::into).collect());
+        await_closed_results(&self.dir.join(folder));
         let mut settings = Settings::new(name, self.dir.join(folder), companion);
         settings.allow.push("*".to_owned());
         let config = worker::Config {
@@ -352,5 +354,14 @@ async fn open_store(dir: &Path, identity: &Identity) -> Opened {
             }
             Err(error) => panic!("the store opens: {error}"),
         }
+    }
+}
+
+/// The same for a worker and its results.
+fn await_closed_results(dir: &Path) {
+    let began = Instant::now();
+    while dir.exists() && matches!(Results::open(dir), Err(results::OpenError::InUse { .. })) {
+        assert!(began.elapsed() < PATIENCE, "{} is closed in time", dir.display());
+        thread::sleep(Duration::from_millis(5));
     }
 }
