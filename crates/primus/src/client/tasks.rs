@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::farms::Farm;
 use super::http::{Request, Response, Trouble, escaped};
 use super::{Client, listens, refusal, strange_answer, understood};
 use crate::args::Place;
@@ -65,6 +66,11 @@ impl Caller {
     /// The farm that these arguments mean.
     pub(crate) fn find(place: &Place) -> Result<Self, Failure> {
         Ok(Self { client: Client::find(place)?, is_met: false })
+    }
+
+    /// A farm of this host.
+    pub(crate) fn of(farm: &Farm) -> Self {
+        Self { client: Client::of(farm), is_met: false }
     }
 
     /// Do all its servers run on this host?

@@ -15,8 +15,10 @@ use super::chaos;
 use crate::args::WhichAlgorithm;
 use crate::client::farms::{self, Farm, Started};
 use crate::client::http::{Request, escaped};
+use crate::client::tasks::Caller;
 use crate::client::{Client, Patience};
 use crate::output::failure::Failure;
+use crate::settings::work::fresh_key;
 
 /// How long a farm may take until everybody is alive, caught up and of one mind.
 const SETTLING_TIME: Duration = Duration::from_secs(15);
@@ -204,11 +206,9 @@ impl OwnFarm {
         Client::of(&self.now()?).read(path, Patience::WhileNoLeader(WRITE_TIME))
     }
 
-    /// Submits a job. What is it called?
+    /// Submits a job, whoever leads meanwhile. What is it called?
     pub(super) fn submit(&self, job: &Value) -> Result<String, Failure> {
-        let body = job.to_string();
-        let request = Request::post("/v1/jobs", body.as_bytes());
-        let answer = Client::of(&self.now()?).write(request, Patience::WhileNoLeader(WRITE_TIME))?;
+        let answer = Caller::of(&self.now()?).submit(job.to_string().as_bytes(), &fresh_key())?;
         let job = answer["job"].as_str().map(str::to_owned);
         job.ok_or_else(|| Failure::failed("refused", "the farm takes no tasks", "please report this"))
     }

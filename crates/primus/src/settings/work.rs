@@ -84,7 +84,7 @@ impl Wish {
     }
 }
 
-fn fresh_key() -> String {
+pub(crate) fn fresh_key() -> String {
     Uuid::now_v7().to_string()
 }
 

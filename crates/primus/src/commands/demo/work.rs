@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::acts::{Play, ms};
 use super::scenes::Shown;
-use crate::client::http::Request;
 use crate::client::{Client, Patience};
 use crate::commands::chaos;
 use crate::commands::own_farm::OwnFarm;
@@ -32,12 +31,11 @@ pub(super) fn submit(play: &mut Play) -> Result<Shown, Failure> {
     let farm = play.farm()?;
     let file = starts(farm)?;
     let script = "echo $PRIMUS_TASK >> \"$0\"; sleep 0.05";
-    let body = json!({ "command": ["/bin/sh", "-c", script, file], "array": format!("1-{TASKS}") }).to_string();
+    let wanted = json!({ "command": ["/bin/sh", "-c", script, file], "array": format!("1-{TASKS}") });
     let started = Instant::now();
-    let request = Request::post("/v1/jobs", body.as_bytes());
-    let answer = client(farm)?.write(request, Patience::WhileNoLeader(WORKING_TIME))?;
+    let job = farm.submit(&wanted)?;
     let lines = vec![format!("acknowledged as one job after {:.1} ms", ms(started))];
-    play.job = answer["job"].as_str().unwrap_or_default().to_owned();
+    play.job = job;
     let farm = play.farm()?;
     wait_for_done(farm, &play.job, FIRST)?;
     // One of them may have been slow to come back after the network was cut.
