@@ -90,17 +90,13 @@ pub struct Scene {
     now: u64,
     servers: [Server; 2],
     candidates: [Candidate; 2],
-    book: Book,
+    ledger: Arc<Ledger>,
     /// Who can commit.
     leader: usize,
     left: Budget,
     frozen: Option<Process>,
     passed: u8,
 }
-
-/// A ledger in which only groups ever change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Book(Arc<Ledger>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Server {
@@ -233,7 +229,7 @@ impl LeaseExploration {
             now: FIRST_TICK,
             servers: [self.server(0), self.server(1)],
             candidates: [self.candidate(0), self.candidate(1)],
-            book: Book(Arc::new(Ledger::default())),
+            ledger: Arc::default(),
             leader: 0,
             left: Budget { questions: [1, 1], ..Budget::default() },
             frozen: None,
@@ -488,7 +484,7 @@ impl Scene {
     }
 
     fn lead(&mut self, place: usize) {
-        let groups = self.book.0.groups().clone();
+        let groups = self.ledger.groups().clone();
         self.step_lessor(place, Input::Command(lessor::Command::Lead(groups)));
     }
 
@@ -584,7 +580,7 @@ impl Scene {
         if (0..2).any(|guard| self.is_held_by(guard) && is_old(guard)) {
             self.pass_by(Milestone::EarlyCommit);
         }
-        let effects = Arc::make_mut(&mut self.book.0).apply(Batch { time_ms: 0, entries });
+        let effects = Arc::make_mut(&mut self.ledger).apply(Batch { time_ms: 0, entries });
         Some(Input::Command(lessor::Command::Applied(effects)))
     }
 
@@ -686,12 +682,6 @@ impl<T> Post<T> {
 impl<T> Default for Post<T> {
     fn default() -> Self {
         Self { newest: None, overtaken: None }
-    }
-}
-
-impl std::hash::Hash for Book {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.groups().hash(state);
     }
 }
 

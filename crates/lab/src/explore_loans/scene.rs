@@ -45,24 +45,13 @@ pub struct Scene {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Host {
     office: Arc<Office>,
-    book: Book,
+    ledger: Arc<Ledger>,
     term: u64,
     is_flooded: bool,
     /// What its leader would like to be agreed on, in order.
     proposed: VecDeque<Vec<Entry>>,
     /// What is on its way to the other one.
     said: VecDeque<Arc<Message>>,
-}
-
-/// A ledger in which only workers and loans ever change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Book(Arc<Ledger>);
-
-impl std::hash::Hash for Book {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.loans().hash(state);
-        self.0.workers().hash(state);
-    }
 }
 
 impl Scene {
@@ -159,8 +148,7 @@ impl Scene {
     }
 
     fn is_at_rest(&self) -> bool {
-        let are_over = [LENDER, BORROWER].map(|farm| self.loans(farm)).into_iter();
-        are_over.into_iter().all(|loans| loans.lent().is_empty() && loans.borrowed().is_empty())
+        [LENDER, BORROWER].into_iter().all(|farm| self.loans(farm).is_empty())
             && self.members.iter().all(|member| member.place().is_none_or(|place| place == Place::Home))
     }
 
@@ -520,7 +508,7 @@ impl Scene {
 
     fn apply(&mut self, farm: Farm, entries: Vec<Entry>) {
         let batch = Batch { time_ms: self.now_ms(), entries };
-        let effects = Arc::make_mut(&mut self.farms[farm].book.0).apply(batch);
+        let effects = Arc::make_mut(&mut self.farms[farm].ledger).apply(batch);
         effects.into_iter().for_each(|effect| self.on_effect(effect));
     }
 
@@ -556,7 +544,7 @@ impl Scene {
         let open: Vec<usize> = (0..self.members.len()).filter(|worker| self.is_open(farm, *worker)).collect();
         open.iter().filter(|_| farm == LENDER).for_each(|worker| self.set_idle(*worker, !is_flooded));
         let own = open.iter().filter(|_| farm == LENDER && !is_flooded);
-        let guests = self.farms[farm].book.0.workers().keys().filter(|name| home_of(name).is_some());
+        let guests = self.farms[farm].ledger.workers().keys().filter(|name| home_of(name).is_some());
         Situation {
             now_ms: self.now_ms(),
             queued: if is_flooded { self.members.len() as u64 } else { 0 },
@@ -575,11 +563,11 @@ impl Scene {
     }
 
     fn is_registered(&self, farm: Farm, worker: usize) -> bool {
-        self.farms[farm].book.0.workers().contains_key(&self.name_in(farm, worker))
+        self.farms[farm].ledger.workers().contains_key(&self.name_in(farm, worker))
     }
 
     fn loans(&self, farm: Farm) -> &Loans {
-        self.farms[farm].book.0.loans()
+        self.farms[farm].ledger.loans()
     }
 
     fn name_in(&self, farm: Farm, worker: usize) -> String {
@@ -600,7 +588,7 @@ impl Host {
     fn new(farm: Farm, rules: Rules) -> Self {
         Self {
             office: Arc::new(Office::new(rules, vec![NAMES[1 - farm].to_owned()])),
-            book: Book(Arc::new(Ledger::default())),
+            ledger: Arc::default(),
             term: TERMS[farm],
             is_flooded: false,
             proposed: VecDeque::new(),
