@@ -9,13 +9,13 @@ use super::tasks::{number, plain, time};
 /// What has happened, in a sentence; nothing if the event is about something else.
 pub(crate) fn happening(event: &Value) -> Option<String> {
     let [farm, worker, loan, to, from] = ["farm", "worker", "loan", "to", "from"].map(|key| plain(&event[key]));
-    let (count, why) = (plain(&event["count"]), plain(&event["why"]));
+    let (workers, why) = (workers(number(&event["count"])), plain(&event["why"]));
     let length = time(Duration::from_millis(number(&event["for_ms"]))).replace(".0 ", " ");
     Some(match event["kind"].as_str()? {
         "saturated" => format!("the farm is saturated: {} tasks wait and no slot is free", event["queued"]),
         "calm" => "the farm is calm".to_owned(),
-        "loan_asked" => format!("{farm} is asked for {count} workers"),
-        "loan_promised" => format!("{farm} lends {count} workers"),
+        "loan_asked" => format!("{farm} is asked for {workers}"),
+        "loan_promised" => format!("{farm} lends {workers}"),
         "loan_refused" => format!("{farm} lends nobody ({})", plain(&event["reason"])),
         "neighbour_silent" => format!("{farm} did not answer"),
         "loan_not_sent" => format!("{farm} promised a worker under loan {loan}, which did not come"),
@@ -33,6 +33,10 @@ pub(crate) fn happening(event: &Value) -> Option<String> {
     })
 }
 
+fn workers(count: u64) -> String {
+    if count == 1 { "1 worker".to_owned() } else { format!("{count} workers") }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -48,6 +52,8 @@ mod tests {
         assert_eq!(happening(&guest).unwrap(), "n1@north does not work here any more (loan 3 of north)");
         let asked = json!({"kind": "loan_asked", "farm": "south", "count": 5});
         assert_eq!(happening(&asked).unwrap(), "south is asked for 5 workers");
+        let promised = json!({"kind": "loan_promised", "farm": "south", "count": 1});
+        assert_eq!(happening(&promised).unwrap(), "south lends 1 worker");
         assert_eq!(happening(&json!({"kind": "suspected"})), None);
     }
 }
