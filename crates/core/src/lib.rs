@@ -23,6 +23,7 @@ pub mod loan;
 pub mod machine;
 pub mod planted;
 pub mod rank;
+pub mod text;
 pub mod trace;
 
 pub use ids::{NodeId, Round};

@@ -16,7 +16,7 @@ use super::logs::{Follower, Sink};
 use super::{Verdict, refuse_to_draw};
 use crate::args::{Format, RunArgs};
 use crate::client::tasks::{Caller, nothing};
-use crate::output::failure::Failure;
+use crate::output::failure::{Failure, on_one_line};
 use crate::output::{json, screen};
 use crate::settings::work::Wish;
 
@@ -129,7 +129,7 @@ impl Call {
         let id = &self.task;
         let reason = task["reason"].as_str().unwrap_or("nobody knows why");
         if task["verdict"] == "timed_out" {
-            screen::complain(&format!("task {id} {reason}"));
+            screen::complain(&on_one_line(&format!("task {id} {reason}")));
             return Ok(Verdict::Code(TIMED_OUT));
         }
         let state = task["state"].as_str().unwrap_or("gone");

@@ -10,7 +10,7 @@ use super::run::has_ended;
 use super::{Verdict, refuse_to_draw, show};
 use crate::args::{Format, WaitArgs};
 use crate::client::tasks::{Caller, path_of};
-use crate::output::failure::Failure;
+use crate::output::failure::{Failure, on_one_line};
 use crate::output::screen;
 use crate::output::tasks::{number, outcome, plain};
 use crate::settings::length;
@@ -136,7 +136,7 @@ fn ended_well(item: &Value) -> bool {
 
 fn sentence(item: &Value) -> String {
     if item["task"].is_string() {
-        let reason = item["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let reason = item["reason"].as_str().map(|reason| format!(": {}", on_one_line(reason))).unwrap_or_default();
         return format!("task {} is {}{reason}", plain(&item["task"]), plain(&item["state"]));
     }
     outcome(item)
@@ -155,6 +155,8 @@ mod tests {
         let task = json!({"task": "1.1", "job": "1", "state": "failed", "reason": "it ended with exit code 3"});
         assert!(is_over(&task) && !ended_well(&task));
         assert_eq!(sentence(&task), "task 1.1 is failed: it ended with exit code 3");
+        let hostile = json!({"task": "1.1", "job": "1", "state": "failed", "reason": "a\u{202e}b\u{1b}[2J"});
+        assert_eq!(sentence(&hostile), "task 1.1 is failed: a\\u{202e}b\\u{1b}[2J");
         assert!(!is_over(&json!({"task": "1.1", "state": "queued"})));
     }
 }

@@ -217,7 +217,7 @@ fn text(message: &str, hint: &str) -> String {
 
 /// People's own words are quoted in failures; line breaks and terminal commands in them are made visible.
 pub(crate) fn on_one_line(text: &str) -> String {
-    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    primus_core::text::escape(text).into_owned()
 }
 
 #[cfg(test)]

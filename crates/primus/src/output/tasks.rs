@@ -126,6 +126,8 @@ mod tests {
     fn jobs_stand_in_a_table_and_end_in_a_sentence() {
         let job = json!({"job": "12", "tasks": 3, "queued": 0, "running": 1, "done": 1, "failed": 0, "lost": 0,
             "cancelled": 1, "submitted": "T", "command": ["echo", "a\nb"]});
+        let turned = json!({"name": "photo\u{202e}gpj.exe"});
+        assert_eq!(what(&turned), "photo\\u{202e}gpj.exe");
         let expected = "\
 JOB  TASKS  QUEUED  RUNNING  DONE  FAILED  OTHER  SUBMITTED  WHAT
 12   3      0       1        1     0       1      T          echo a\\nb
