@@ -1,10 +1,12 @@
 //! The HTTP API of a server.
 //!
-//! Every server answers. What only the leader can do, a follower passes on to it. `/livez` never depends on a quorum.
+//! Every server answers. What only the leader can do, a follower passes on to it. `/livez` never depends on a quorum. Every
+//! request passes the same doors first, whatever it asks for ([`doors`]).
 
 mod answers;
 mod bodies;
 mod bulk;
+mod doors;
 mod explain;
 mod facts;
 mod groups;
@@ -18,11 +20,13 @@ mod proxy;
 mod routes;
 mod serve;
 mod sessions;
+mod table;
 mod tasks;
 mod workers;
 
 pub(crate) use answers::text_of;
-pub(crate) use proxy::{HERE, Proxy};
+pub(crate) use doors::Doors;
+pub(crate) use proxy::{HERE, PROOF, Proxy};
 pub(crate) use routes::{Context, Places};
 pub(crate) use serve::serve;
 pub(crate) use sessions::{AnswerBody, QuestionBody, objection_to_name};

@@ -6,6 +6,7 @@
 pub(crate) mod farms;
 pub(crate) mod http;
 pub(crate) mod tasks;
+pub(crate) mod tokens;
 
 use std::io::Read;
 use std::thread;
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 use crate::args::Place;
 use crate::output::failure::Failure;
+use crate::token::Token;
 use farms::Farm;
 use http::{Request, Response, Trouble};
 
@@ -65,7 +67,10 @@ impl Client {
         match (&place.farm, from_environment) {
             // What was typed outweighs what was set some time ago.
             (None, Some(api)) => Self::at("PRIMUS_API", &api),
-            (name, _) => Ok(Farm::find(name.as_deref())?.map_or_else(Self::default, |farm| Self::of(&farm))),
+            (name, _) => match Farm::find(name.as_deref())? {
+                Some(farm) => Ok(Self::of(&farm)),
+                None => Self::at("the default", DEFAULT_API),
+            },
         }
     }
 
@@ -84,15 +89,22 @@ impl Client {
     /// The servers at these addresses, separated by commas.
     fn at(origin: &str, urls: &str) -> Result<Self, Failure> {
         let addresses = urls.split(',').map(|url| address(origin, url.trim()));
-        Ok(Self { addresses: addresses.collect::<Result<_, _>>()? })
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        match Token::from_environment().map_err(|(message, hint)| Failure::usage(message, hint))? {
+            Some(token) => addresses.iter().for_each(|address| tokens::know(address, &token)),
+            // One of them may be a server of this user: reading what runs here makes its secret known.
+            None => _ = Farm::all(),
+        }
+        Ok(Self { addresses })
     }
 
     /// Reads something from a server that listens; if it then says nothing, from the next.
     pub(crate) fn read(&self, path: &str, patience: Patience) -> Result<Value, Failure> {
         let request = Request::get(path);
         self.persist(patience, |answer_time| {
-            let mut last = self.unreachable();
-            for (address, _) in self.views("/v1/leader") {
+            let views = self.views("/v1/leader");
+            let mut last = if views.is_empty() { self.absent() } else { self.unreachable() };
+            for (address, _) in views {
                 let sent = request.send(&address, answer_time);
                 match sent.and_then(|response| understood(response).map_err(Trouble::NoAnswer)) {
                     Ok(Err(failure)) if failure.is_not_now() => last = failure,
@@ -108,7 +120,7 @@ impl Client {
     pub(crate) fn write(&self, request: Request<'_>, patience: Patience) -> Result<Value, Failure> {
         self.persist(patience, |answer_time| {
             let Some((address, _)) = self.views("/v1/leader").into_iter().next() else {
-                return Err(self.unreachable());
+                return Err(self.absent());
             };
             let sent = request.send(&address, answer_time);
             match sent.and_then(|response| understood(response).map_err(Trouble::NoAnswer)) {
@@ -124,9 +136,10 @@ impl Client {
     /// Has many values written while they are read. The leader gets them itself, if one can tell where it is.
     pub(crate) fn import(&self, body: &mut impl Read, batch: u64, answer_time: Duration) -> Result<Value, Failure> {
         let path = format!("/v1/kv?batch={batch}");
-        let (first, status) = self.views("/v1/status").into_iter().next().ok_or_else(|| self.unreachable())?;
+        let (first, status) = self.views("/v1/status").into_iter().next().ok_or_else(|| self.absent())?;
         let leader = status["servers"].as_array().into_iter().flatten().find(|server| server["role"] == "leader");
         let address = leader.and_then(|leader| leader["api"].as_str()).unwrap_or(&first);
+        tokens::share(&first, address);
         let sent = http::upload(address, &path, http::LINES, body, answer_time);
         match sent.and_then(|response| understood(response).map_err(Trouble::NoAnswer)) {
             Ok(answer) => answer,
@@ -137,7 +150,7 @@ impl Client {
 
     /// The latest view that a server has of this: `/v1/leader` or `/v1/status`.
     pub(crate) fn latest(&self, path: &str) -> Result<Value, Failure> {
-        self.views(path).into_iter().next().map(|(_, view)| view).ok_or_else(|| self.unreachable())
+        self.views(path).into_iter().next().map(|(_, view)| view).ok_or_else(|| self.absent())
     }
 
     /// Who leads, understood and as it was said.
@@ -219,6 +232,15 @@ impl Client {
         }
     }
 
+    /// Why no server tells anything: one of them may be there, and refuse.
+    fn absent(&self) -> Failure {
+        let refused = self.addresses.iter().find_map(|address| {
+            let response = Request::get("/v1/leader").send(address, PATIENCE[0]).ok()?;
+            matches!(response.status, 401 | 403 | 421).then(|| refusal(response))
+        });
+        refused.unwrap_or_else(|| self.unreachable())
+    }
+
     fn unreachable(&self) -> Failure {
         let places = self.addresses.join(", ");
         let message = if places.is_empty() {
@@ -234,12 +256,6 @@ impl Leader {
     /// What a server said about it.
     pub(crate) fn read(view: &Value) -> Result<Self, Failure> {
         Self::deserialize(view).map_err(|_| strange_answer())
-    }
-}
-
-impl Default for Client {
-    fn default() -> Self {
-        Self { addresses: vec![DEFAULT_API.to_string()] }
     }
 }
 

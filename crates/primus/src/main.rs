@@ -10,6 +10,7 @@ mod commands;
 mod output;
 mod settings;
 mod submission;
+mod token;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use common::clients::{Clients, Leaders, StopAtEnd, seed};
 use common::eventually;
-use common::http::{ask, events, exchange};
+use common::http::{ask, dressed, events, exchange};
 use common::place::{Farm, Place};
 use primus_core::NodeId;
 use primus_lab::chance::Chance;
@@ -49,11 +49,11 @@ enum Attack {
 fn garbage_on_every_port_is_not_noticed() {
     unnoticed(|farm| {
         thread::scope(|scope| {
-            for (port, attacks) in [(links(farm), on_links()), (farm.api.clone(), on_api())] {
-                for address in port {
-                    for attack in attacks.clone() {
-                        scope.spawn(move || attack.run(address));
-                    }
+            let links = links(farm).into_iter().map(|address| (address, on_links()));
+            let apis = farm.api.iter().map(|address| (*address, on_api(*address)));
+            for (address, attacks) in links.chain(apis) {
+                for attack in attacks {
+                    scope.spawn(move || attack.run(address));
                 }
             }
         });
@@ -257,11 +257,17 @@ fn on_links() -> Vec<Attack> {
     ]
 }
 
-fn on_api() -> Vec<Attack> {
+/// By strangers, and by somebody who has the secret.
+fn on_api(api: SocketAddr) -> Vec<Attack> {
     let head = b"GET /v1/leader HTTP/1.1\r\nhost: x\r\n".to_vec();
     let put = |length: u64| format!("PUT /v1/kv/slow HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
     let chunked = b"PUT /v1/kv/slow HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+    let inside = |request: &[u8]| dressed(api, &[request, b"x"].concat());
+    let more = [b"1000\r\n".to_vec(), vec![b'x'; 0x1000], b"\r\n".to_vec()].concat();
     vec![
+        Attack::Sends(inside(put(1000).as_bytes())),
+        Attack::Repeats(inside(put(1 << 40).as_bytes()), garbage()),
+        Attack::Repeats(dressed(api, &chunked), more.clone()),
         Attack::Sends(garbage()),
         Attack::Sends([vec![0xff; 4], garbage()].concat()),
         Attack::Sends(b"GET / HTTP/9.9\r\n\r\n".to_vec()),
@@ -272,7 +278,7 @@ fn on_api() -> Vec<Attack> {
         Attack::Sends(format!("{}x", put(1000)).into_bytes()),
         Attack::Sends(put(u64::MAX).into_bytes()),
         Attack::Repeats(put(1 << 40).into_bytes(), garbage()),
-        Attack::Repeats(chunked, [b"1000\r\n".to_vec(), vec![b'x'; 0x1000], b"\r\n".to_vec()].concat()),
+        Attack::Repeats(chunked, more),
     ]
 }
 

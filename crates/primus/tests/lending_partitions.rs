@@ -122,8 +122,9 @@ fn configuration(place: &Place, (host, farm): (u8, &str), (other, neighbour): (u
     let dir = place.dir.join(format!("server-{farm}"));
     let server =
         |host| format!("servers = [{{ id = 1, address = \"{0}:{LINKS}\", api = \"{0}:{API}\" }}]", address(host));
+    let token = place.token_file(&[SocketAddr::new(address(host), API)]);
     format!(
-        "[server]\nid = 1\nfarm = \"{farm}\"\ndir = {dir:?}\n[cluster]\n{}\n[[neighbours]]\nname = \"{neighbour}\"\n{}\n\
+        "[server]\nid = 1\nfarm = \"{farm}\"\ndir = {dir:?}\n[api]\ntoken_file = {token:?}\n[cluster]\n{}\n[[neighbours]]\nname = \"{neighbour}\"\n{}\n\
          [lending]\nloan = \"{loan}\"\n",
         server(host),
         server(other)

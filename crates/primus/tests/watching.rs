@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 
 use common::eventually;
-use common::http::{ask, exchange};
+use common::http::{ask, dressed, exchange};
 use common::place::{Place, Ran};
 use serde_json::Value;
 
@@ -64,7 +64,8 @@ fn an_output_can_be_followed_over_http() {
 fn follow(api: SocketAddr, path: &str) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(api).expect("it listens");
     // In the older version of the protocol a body is what comes until the end.
-    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it reads");
+    let request = dressed(api, format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes());
+    stream.write_all(&request).expect("it reads");
     let mut answer = BufReader::new(stream);
     let mut line = String::new();
     answer.read_line(&mut line).expect("it answers");

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use axum::Json;
 use axum::body::to_bytes;
 use axum::http::StatusCode;
-use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use primus_core::load::Score;
 pub(crate) use primus_node::events::text_of;
@@ -19,6 +19,8 @@ use super::routes::Context;
 use crate::output::failure::Body;
 
 const REFUSAL_LEN_MAX: usize = 4096;
+/// What to do if one does not know what can be asked.
+pub(super) const SEE_ROUTES: &str = "GET /v1 lists all routes";
 
 /// An error, in the same body everywhere.
 #[derive(Debug)]
@@ -162,6 +164,36 @@ impl Problem {
         Self { status: StatusCode::FORBIDDEN, code: "not_allowed", message: message.into(), hint }
     }
 
+    /// Somebody believes to reach another server.
+    pub(crate) fn misdirected() -> Self {
+        Self {
+            status: StatusCode::MISDIRECTED_REQUEST,
+            code: "wrong_host",
+            message: "the Host field does not name this server".to_owned(),
+            hint: "use its address, localhost, or a name that api.names lists",
+        }
+    }
+
+    /// The request does not show the secret.
+    pub(crate) fn unauthorized() -> Self {
+        Self {
+            status: StatusCode::UNAUTHORIZED,
+            code: "no_token",
+            message: "this server asks for a secret".to_owned(),
+            hint: "run the command as the user who runs the farm, or set PRIMUS_TOKEN",
+        }
+    }
+
+    /// The body is not said to be JSON.
+    pub(crate) fn wrong_kind() -> Self {
+        Self {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            code: "content_type",
+            message: "the Content-Type of the body cannot be used".to_owned(),
+            hint: "send Content-Type: application/json, or application/x-ndjson for lines",
+        }
+    }
+
     pub(crate) fn not_now(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
         Self { status: StatusCode::CONFLICT, code, message: message.into(), hint }
     }
@@ -229,12 +261,13 @@ pub(crate) async fn in_one_body(response: Response) -> Response {
     let said = String::from_utf8_lossy(&said);
     let message = if said.is_empty() { status.canonical_reason().unwrap_or("refused") } else { &said };
     let code = if status == StatusCode::METHOD_NOT_ALLOWED { "method_not_allowed" } else { "usage" };
-    let problem = Problem { status, code, message: message.to_owned(), hint: "see the API's documentation" };
+    let problem = Problem { status, code, message: message.to_owned(), hint: SEE_ROUTES };
     (allowed.map(|methods| [(ALLOW, methods)]), problem).into_response()
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        (self.status, Json(Body::new(self.code, &self.message, self.hint))).into_response()
+        let challenge = (self.status == StatusCode::UNAUTHORIZED).then_some([(WWW_AUTHENTICATE, "Bearer")]);
+        (self.status, challenge, Json(Body::new(self.code, &self.message, self.hint))).into_response()
     }
 }

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, Request, Uri};
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue, Request, Uri};
 use axum::response::{IntoResponse, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -14,12 +15,15 @@ use primus_node::handle::Unable;
 use tokio::time::timeout;
 
 use super::answers::Problem;
+use super::doors::SITE;
 use super::serve::HEAD_TIME;
 
 /// Marks a request that came through another server, and says which.
 pub(crate) const PASSED_ON: &str = "x-primus-passed-on";
 /// Marks a request that no other server shall answer.
 pub(crate) const HERE: &str = "x-primus-here";
+/// Shows that one of the two above was said by a server that has the same secret.
+pub(crate) const PROOF: &str = "x-primus-proof";
 /// Marks the answer of a server that certainly has not done what was asked.
 pub(crate) const NOT_TAKEN: &str = "x-primus-not-taken";
 /// How long an answer may take.
@@ -33,17 +37,20 @@ pub(crate) struct Proxy {
     client: Client<HttpConnector, Body>,
     /// This server.
     id: NodeId,
+    /// What shows others that it is one.
+    proof: Option<HeaderValue>,
 }
 
 impl Proxy {
-    pub(crate) fn new(id: NodeId) -> Self {
+    pub(crate) fn new(id: NodeId, proof: Option<&str>) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIME));
         connector.set_nodelay(true);
         // A connection that the leader is about to close must not be used for another write.
         let mut builder = Client::builder(TokioExecutor::new());
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(HEAD_TIME / 2);
-        Self { client: builder.build(connector), id }
+        let proof = proof.and_then(|proof| HeaderValue::from_str(proof).ok());
+        Self { client: builder.build(connector), id, proof }
     }
 
     /// The leader's answer to this request.
@@ -53,12 +60,23 @@ impl Proxy {
             return Problem::usage("the request's path cannot be passed on", "check the key").into_response();
         };
         *request.uri_mut() = uri;
-        request.headers_mut().insert(PASSED_ON, HeaderValue::from(self.id.0));
+        self.sign(request.headers_mut());
         match timeout(time, self.client.request(request)).await {
             Ok(Ok(response)) => response.map(Body::new).into_response(),
             // Nothing was sent, so nothing took place.
             Ok(Err(error)) if error.is_connect() => Problem::from(Unable::NoLeader).into_response(),
             _ => unreachable_leader().into_response(),
+        }
+    }
+
+    /// The client's secret goes on with its request. What was asked of this server, and from where, has been checked.
+    fn sign(&self, headers: &mut HeaderMap) {
+        for field in [HOST.as_str(), ORIGIN.as_str(), SITE] {
+            headers.remove(field);
+        }
+        headers.insert(PASSED_ON, HeaderValue::from(self.id.0));
+        if let Some(proof) = &self.proof {
+            headers.insert(PROOF, proof.clone());
         }
     }
 }

@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, Method, Request};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::get;
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt, stream};
 use primus_core::NodeId;
@@ -33,8 +33,10 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::answers::{Crew, LeaderAnswer, Problem, StatusAnswer, in_one_body};
+use super::answers::{Crew, LeaderAnswer, Problem, SEE_ROUTES, StatusAnswer, in_one_body};
+use super::doors::{self, Doors};
 use super::proxy::{ANSWER_TIME, HERE, NOT_TAKEN, PASSED_ON, Proxy};
+use super::table::{Row, Table};
 use super::{bodies, explain, facts, groups, import, jobs, loans, metrics, output, sessions, tasks, workers};
 
 /// The longest value, and the longest key.
@@ -81,58 +83,20 @@ pub(crate) struct Places {
 }
 
 impl Context {
-    /// Everything that a server of this farm serves.
-    pub(crate) fn router(self) -> Router {
-        Router::new()
-            .merge(self.clone().task_routes())
-            .route("/livez", get(|| async { "alive\n" }))
-            .route("/readyz", get(readyz))
-            .route("/metrics", get(metrics::metrics))
-            .route("/v1/leader", get(leader))
-            .route("/v1/status", get(status))
-            .route("/v1/events", get(events))
-            .route("/v1/groups", get(groups::list))
-            .route("/v1/elections", post(elect))
-            .route("/v1/leader/explain", get(explain::leader))
-            .route("/v1/leader/resign", post(resign))
-            .route("/v1/leader/transfer", post(transfer))
-            .route("/v1/kv", get(list).post(import::import))
-            .route("/v1/kv/{*key}", get(read).put(write).delete(forget))
-            .route("/v1/chaos/cut", post(cut))
-            .route("/v1/chaos/load", post(load))
-            .fallback(|| async {
-                Problem::not_found("there is nothing at this path", "see the API's documentation")
-            })
+    /// Everything that a server of this farm serves, behind its doors.
+    pub(crate) fn router(self, doors: Arc<Doors>) -> Router {
+        let Table { rows, router } = own_routes();
+        let tasks = task_routes();
+        let index = [Row::index()].into_iter().chain(rows).chain(tasks.rows).collect::<Vec<_>>();
+        let index = json!({ "items": index, "next": null });
+        router
+            .route(Row::INDEX, get(async move || Json(index.clone())))
+            .merge(tasks.router.layer(from_fn_with_state(self.clone(), at_the_leader)))
+            .fallback(|| async { Problem::not_found("there is nothing at this path", SEE_ROUTES) })
             .layer(from_fn(refuse_long_bodies))
             .layer(map_response(in_one_body))
+            .layer(from_fn_with_state(doors, doors::guard))
             .with_state(self)
-    }
-
-    /// What only the leader can answer, because it is about tasks and those who run them.
-    fn task_routes(self) -> Router<Self> {
-        Router::new()
-            .route("/v1/jobs", get(jobs::list).post(jobs::submit))
-            .route("/v1/jobs/{id}", get(jobs::one))
-            .route("/v1/jobs/{id}/wait", get(jobs::wait))
-            .route("/v1/jobs/{id}/cancel", post(jobs::cancel))
-            .route("/v1/jobs/{id}/retry", post(jobs::retry))
-            .route("/v1/tasks", get(tasks::list))
-            .route("/v1/tasks/{id}", get(tasks::one))
-            .route("/v1/tasks/{id}/explain", get(tasks::explain))
-            .route("/v1/tasks/{id}/output", get(output::output))
-            .route("/v1/tasks/{id}/wait", get(tasks::wait))
-            .route("/v1/tasks/{id}/cancel", post(tasks::cancel))
-            .route("/v1/tasks/{id}/retry", post(tasks::retry))
-            .route("/v1/sessions/{id}", post(sessions::ask))
-            .route("/v1/workers", get(workers::list))
-            .route("/v1/workers/{name}/drain", post(workers::drain))
-            .route("/v1/farms", get(loans::neighbourhood))
-            .route("/v1/loans", get(loans::list).post(loans::lend))
-            .route("/v1/loans/recall", post(loans::recall_some))
-            .route("/v1/loans/{id}", get(loans::one))
-            .route("/v1/loans/{id}/explain", get(loans::explain))
-            .route("/v1/loans/{id}/recall", post(loans::recall_one))
-            .layer(from_fn_with_state(self, at_the_leader))
     }
 
     /// The leader's API, if another server leads and the request did not come through one already. Between two leaders it
@@ -188,6 +152,57 @@ impl Context {
         // If the server ended meanwhile, others may still commit what it proposed.
         answer.await.map_err(|_| Unable::Unknown)?
     }
+}
+
+/// What every server answers.
+fn own_routes() -> Table {
+    Table::default()
+        .get(doors::LIVEZ, "this process lives", async || "alive\n")
+        .get("/readyz", "a server leads, as far as this one knows", readyz)
+        .get("/metrics", "what this server counts, for Prometheus", metrics::metrics)
+        .get("/v1/leader", "which server leads", leader)
+        .get("/v1/status", "servers, workers and tasks at a glance", status)
+        .get("/v1/events", "what this server has seen, as server-sent events; ?after=N&follow=false", events)
+        .get("/v1/groups", "further elections, and leases", groups::list)
+        .post("/v1/elections", "hold an election", elect)
+        .get("/v1/leader/explain", "why this server leads", explain::leader)
+        .post("/v1/leader/resign", "let another server lead", resign)
+        .post("/v1/leader/transfer", "let this server lead: {\"to\":2}", transfer)
+        .get("/v1/kv", "all keys and values; ?prefix=TEXT", list)
+        .post("/v1/kv", "write many, a line each: {\"key\":\"colour\",\"value\":\"blue\"}", import::import)
+        .get("/v1/kv/{*key}", "a value", read)
+        .put("/v1/kv/{*key}", "write a value: the body as it is", write)
+        .delete("/v1/kv/{*key}", "delete a value", forget)
+        .post("/v1/chaos/cut", "cut links: {\"peers\":[1,2]}; only under primus up", cut)
+        .post("/v1/chaos/load", "set a score: {\"score\":85}; only under primus up", load)
+}
+
+/// What only the leader can answer, because it is about tasks and those who run them.
+fn task_routes() -> Table {
+    Table::default()
+        .get("/v1/jobs", "jobs, the newest first; ?limit=N&after=JOB", jobs::list)
+        .post("/v1/jobs", "submit a job: {\"command\":[\"echo\",\"hello\"]}", jobs::submit)
+        .get("/v1/jobs/{id}", "a job", jobs::one)
+        .get("/v1/jobs/{id}/wait", "a job, when it has ended; ?timeout_ms=N", jobs::wait)
+        .post("/v1/jobs/{id}/cancel", "cancel a job", jobs::cancel)
+        .post("/v1/jobs/{id}/retry", "run a job again: {\"failed_only\":true}", jobs::retry)
+        .get("/v1/tasks", "tasks; ?job=N&state=failed&limit=N&after=TASK&fields=NAMES", tasks::list)
+        .get("/v1/tasks/{id}", "a task", tasks::one)
+        .get("/v1/tasks/{id}/explain", "why a task is as it is", tasks::explain)
+        .get("/v1/tasks/{id}/output", "what a task printed; ?stream=stderr&offset=N&follow=true", output::output)
+        .get("/v1/tasks/{id}/wait", "a task, when it has ended; ?timeout_ms=N", tasks::wait)
+        .post("/v1/tasks/{id}/cancel", "cancel a task", tasks::cancel)
+        .post("/v1/tasks/{id}/retry", "run a task again", tasks::retry)
+        .post("/v1/sessions/{id}", "ask for leases, as primus lead does", sessions::ask)
+        .get("/v1/workers", "the workers", workers::list)
+        .post("/v1/workers/{name}/drain", "give a worker nothing new: {\"draining\":true}", workers::drain)
+        .get("/v1/farms", "this farm and its neighbours", loans::neighbourhood)
+        .get("/v1/loans", "workers away from home", loans::list)
+        .post("/v1/loans", "lend workers: {\"to\":\"south\",\"count\":2}", loans::lend)
+        .post("/v1/loans/recall", "call lent workers home", loans::recall_some)
+        .get("/v1/loans/{id}", "a loan", loans::one)
+        .get("/v1/loans/{id}/explain", "a loan in words", loans::explain)
+        .post("/v1/loans/{id}/recall", "end a loan", loans::recall_one)
 }
 
 pub(super) async fn heard<T>(answer: oneshot::Receiver<Result<T, Unable>>) -> Result<T, Problem> {

@@ -7,7 +7,8 @@ use super::{RankedBy, WhichAlgorithm, guide};
 /// Where the farm is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
 pub(crate) struct Place {
-    /// A server's API [default: $PRIMUS_API, else the farm that runs here, else http://127.0.0.1:7461]
+    /// A server's API, with the secret in $PRIMUS_TOKEN [default: $PRIMUS_API, else the farm that runs here, else
+    /// http://127.0.0.1:7461]
     #[arg(long, value_name = "URL", display_order = 800)]
     pub(crate) api: Option<String>,
     /// The name of the farm, if primus up runs several here

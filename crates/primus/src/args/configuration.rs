@@ -67,7 +67,7 @@ pub(crate) struct Choices {
     /// The server's configuration, a TOML file [default: $PRIMUS_CONFIG, if set]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Listen beyond the loopback address, without encryption, for whoever can reach the port
+    /// Listen beyond the loopback address, without encryption; an API beyond it also needs api.token_file
     #[arg(long)]
     pub(crate) insecure: bool,
     #[command(flatten)]

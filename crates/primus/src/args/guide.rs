@@ -123,6 +123,8 @@ pub(super) const UP: &str = "\
 It prints who leads and stays until it is interrupted; then it stops all servers and workers. None of them survives it.
 Two servers tolerate no loss: neither is a majority. The workers run whatever they are given. Several farms are neighbours:
 each borrows idle workers of the others when it has too much to do; --farm NAME says which one a command means.
+Only you can use its API: the servers ask for a secret, new at every start, which your commands find by themselves. Other programs
+show the file that it prints: curl -H @DIR/api.token http://127.0.0.1:PORT/v1/status.
 
 Examples:
   primus up
@@ -459,9 +461,11 @@ A file looks like this; the servers of a cluster differ only in id:
     { id = 2, address = \"127.0.0.1:7470\", api = \"127.0.0.1:7471\" },
     { id = 3, address = \"127.0.0.1:7480\", api = \"127.0.0.1:7481\" },
   ]
+Without api.token_file (a file with a secret that only you can read) every user of this host can run commands through its API.
 
 Examples:
   primus server --config server-1.toml
+  primus server --config server-1.toml --token-file /etc/primus/token
   primus server --config cluster.toml --id 2 --heartbeat 50ms
   PRIMUS_SERVER_ID=3 primus server --config cluster.toml";
 

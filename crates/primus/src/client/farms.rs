@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, getuid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
+use super::tokens;
 use crate::output::failure::Failure;
+use crate::token::Token;
 
 /// A farm that `primus up` runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +28,11 @@ pub(crate) struct Farm {
     /// Is the folder removed at the end?
     pub(crate) temporary: bool,
     pub(crate) api: Vec<String>,
+    /// What its servers ask for, and the file that holds it.
+    #[serde(default)]
+    pub(crate) token: Option<Token>,
+    #[serde(default)]
+    pub(crate) token_file: Option<PathBuf>,
     pub(crate) servers: Vec<Started>,
     pub(crate) workers: Vec<StartedWorker>,
 }
@@ -65,6 +72,7 @@ impl Farm {
         };
         let files = entries.flatten().map(|entry| entry.path());
         let mut farms: Vec<Self> = files.filter_map(|file| Self::read(&file)).filter(Self::runs).collect();
+        farms.iter().for_each(Self::make_known);
         farms.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(farms)
     }
@@ -94,9 +102,11 @@ impl Farm {
     /// How it is now.
     pub(crate) fn again(&self) -> Result<Self, Failure> {
         let current = Self::read(&folder()?.join(format!("{}.json", self.name)));
-        current.filter(Self::runs).ok_or_else(|| {
+        let current = current.filter(Self::runs).ok_or_else(|| {
             Failure::unreachable(format!("farm '{}' has ended", self.name), "start it again: primus up")
-        })
+        })?;
+        current.make_known();
+        Ok(current)
     }
 
     /// Makes the farm known, unless another one of that name runs.
@@ -145,6 +155,13 @@ impl Farm {
         let farm: Self = serde_json::from_slice(&fs::read(file).ok().filter(|_| is_ours)?).ok()?;
         // Whoever wrote a name that does not fit its file did not write it with us.
         (file.file_stem()?.to_str()? == farm.name).then_some(farm)
+    }
+
+    /// From now on its servers are shown its secret.
+    pub(crate) fn make_known(&self) {
+        if let Some(token) = &self.token {
+            self.api.iter().for_each(|api| tokens::know(api, token));
+        }
     }
 
     fn runs(&self) -> bool {
@@ -246,6 +263,8 @@ mod tests {
             dir: PathBuf::from("/nowhere"),
             temporary: true,
             api: Vec::new(),
+            token: None,
+            token_file: None,
             servers: Vec::new(),
             workers: Vec::new(),
         };

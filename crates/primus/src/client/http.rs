@@ -7,7 +7,8 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use crate::api::HERE;
+use super::tokens;
+use crate::api::{HERE, PROOF};
 
 const HEAD_LINE_LEN_MAX: u64 = 16 * 1024;
 const HEAD_LINES_MAX: usize = 100;
@@ -89,14 +90,26 @@ impl<'a> Request<'a> {
 
     fn exchange(&self, mut stream: TcpStream, address: &str, field: Option<(&str, &str)>) -> io::Result<Response> {
         let Self { method, path, body } = self;
-        let length = body.len();
         let field = field.map(|(name, value)| format!("{name}: {value}\r\n")).unwrap_or_default();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{field}content-length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{field}{}{}\r\n",
+            authorization(address),
+            content(body),
         );
         stream.write_all(&[head.as_bytes(), body].concat())?;
         Response::begin(BufReader::new(stream))
     }
+}
+
+/// The secret, as a field of the head, if the server there has one that we know.
+fn authorization(address: &str) -> String {
+    tokens::of(address).map(|token| format!("authorization: {}\r\n", token.credentials())).unwrap_or_default()
+}
+
+/// What the head says of the body.
+fn content(body: &[u8]) -> String {
+    let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
+    format!("{kind}content-length: {}\r\n", body.len())
 }
 
 /// Bodies whose every line is an object of its own.
@@ -112,8 +125,9 @@ pub(crate) fn upload(
 ) -> Result<Response, Trouble> {
     let mut stream = connect(address, answer_time).map_err(|_| Trouble::Unreachable)?;
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: {kind}\r\n\
-         transfer-encoding: chunked\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: {kind}\r\n{}\
+         transfer-encoding: chunked\r\n\r\n",
+        authorization(address),
     );
     let sent = stream.write_all(head.as_bytes()).and_then(|()| send_chunks(&mut stream, body));
     // A server that refuses stops reading; then its answer says why.
@@ -139,6 +153,8 @@ fn send_chunks(stream: &mut TcpStream, body: &mut impl Read) -> io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct Session {
     address: String,
+    /// What every head says of us.
+    identity: String,
     answer_time: Duration,
     stream: Option<BufReader<TcpStream>>,
 }
@@ -146,7 +162,9 @@ pub(crate) struct Session {
 impl Session {
     /// With the server at `host:port`.
     pub(crate) fn new(address: &str, answer_time: Duration) -> Self {
-        Self { address: address.to_string(), answer_time, stream: None }
+        let proof = tokens::of(address).map(|token| format!("{PROOF}: {}\r\n", token.proof())).unwrap_or_default();
+        let identity = authorization(address) + &proof;
+        Self { address: address.to_string(), identity, answer_time, stream: None }
     }
 
     /// The status of the answer. After any trouble the next request opens another connection.
@@ -170,9 +188,8 @@ impl Session {
 
     fn exchange(&mut self, mut stream: BufReader<TcpStream>, request: &Request<'_>) -> io::Result<(u16, Vec<u8>)> {
         let Request { method, path, body } = request;
-        let (address, length) = (&self.address, body.len());
-        let head =
-            format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n{HERE}: 1\r\ncontent-length: {length}\r\n\r\n");
+        let (address, identity, content) = (&self.address, &self.identity, content(body));
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\n{HERE}: 1\r\n{identity}{content}\r\n");
         stream.get_mut().write_all(&[head.as_bytes(), body].concat())?;
         let mut response = Response::begin(stream)?;
         let mut body = Vec::new();

@@ -333,6 +333,8 @@ mod tests {
             dir: "/nowhere".into(),
             temporary: true,
             api: Vec::new(),
+            token: None,
+            token_file: None,
             servers: (1..=3).map(server).collect(),
             workers: vec![StartedWorker { name: "w1".to_string(), pid: None }],
         }

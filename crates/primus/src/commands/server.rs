@@ -4,14 +4,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use primus_node::handle::{Handle, Request};
 use primus_node::hooks;
 use primus_node::load::Meter;
 use primus_node::node::{self, Config};
 use primus_node::store::{Identity, Opened, Store, WriteError};
-use rustix::process::{Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit};
+use rustix::process::{
+    Resource, Rlimit, Signal, geteuid, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
+};
+use serde_json::json;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,7 +23,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
 use super::Verdict;
-use super::diagnostics::{self, Diary};
+use super::diagnostics::{self, Diary, Level, Note};
 use crate::api;
 use crate::args::{Format, LogFormat, ServerArgs};
 use crate::output::failure::Failure;
@@ -91,6 +94,7 @@ impl Prepared {
             hooks::start(hook, settings.farm.clone(), settings.id, history, meters);
         }
         work(settings.worker.clone(), diary);
+        say_who_can_use(&settings, diary);
         serve_api(settings, web, handle.clone(), diary);
         Ok((handle, serving))
     }
@@ -141,11 +145,13 @@ async fn serve(handle: &Handle, mut serving: Serving) -> Result<Verdict, Failure
 /// The API has a thread of its own: however busy it is, the server's loop is not late.
 fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: Diary) {
     let history = Arc::clone(&handle.history);
+    let places = settings.servers.values().copied();
+    let doors = Arc::new(api::Doors::new(settings.api, places, &settings.names, settings.token));
     let context = api::Context {
         farm: settings.farm,
         servers: Arc::new(settings.servers),
         handle,
-        proxy: api::Proxy::new(settings.id),
+        proxy: api::Proxy::new(settings.id, doors.proof()),
         algorithm: settings.plan.algorithm,
         rank: settings.plan.rank,
         lease_us: settings.plan.lease_us,
@@ -161,10 +167,41 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
             single_threaded().block_on(async {
                 let web = TcpListener::from_std(web).expect("a listener stays one");
                 tokio::spawn(diagnostics::write_down(settings.id.0, history, diary));
-                api::serve(web, context.router()).await;
+                api::serve(web, context.router(doors)).await;
             });
         })
         .expect("the system gives a thread");
+}
+
+/// Without a secret a server listens on loopback only, and there everybody may ask: people should know.
+fn say_who_can_use(settings: &ServerSettings, diary: Diary) {
+    if settings.token.is_some() {
+        return;
+    }
+    let (api, user) = (settings.api, user_name());
+    let words = format!(
+        "every user of this host can run commands as {user}, through the API at {api}: name a file with a secret in \
+         api.token_file"
+    );
+    diary.add(Note {
+        time: SystemTime::now(),
+        level: Level::Warn,
+        who: ("server", settings.id.0.into()),
+        words,
+        facts: json!({ "kind": "no_token", "api": api.to_string(), "user": user }),
+    });
+}
+
+/// What the user is called who runs this process.
+fn user_name() -> String {
+    let user = geteuid().as_raw().to_string();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)? == user).then(|| name.to_owned())
+    };
+    users.lines().find_map(name).unwrap_or_else(|| format!("user {user}"))
 }
 
 /// A worker beside the server has a thread of its own, too. If it cannot work, the server still serves.

@@ -8,6 +8,7 @@ mod home;
 mod ports;
 mod several;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -51,6 +52,8 @@ struct ReadyFarm<'a> {
     farm: &'a str,
     leader: u64,
     dir: String,
+    /// The file that holds what the servers ask for.
+    token_file: Option<&'a Path>,
     api: &'a [String],
     servers: &'a [Started],
     workers: &'a [StartedWorker],
@@ -201,6 +204,7 @@ impl<'a> ReadyFarm<'a> {
             farm: &farm.name,
             leader,
             dir: farm.dir.to_string_lossy().into_owned(),
+            token_file: farm.token_file.as_deref(),
             api: &farm.api,
             servers: &farm.servers,
             workers: &farm.workers,
@@ -256,13 +260,24 @@ fn farm_text(farm: &Farm, leader: u64) -> String {
     let name = styled(STRONG, &farm.name);
     let dir = farm.dir.display();
     let fate = styled(FAINT, &format!("({fate})"));
+    let curl = curl(farm);
     format!(
         "farm {name}: {count}, server {leader} leads
 
 {servers}
 data: {dir} {fate}
-
+{curl}
 "
+    )
+}
+
+/// How other programs show the secret, which itself is printed nowhere.
+fn curl(farm: &Farm) -> String {
+    let (Some(file), Some(api)) = (&farm.token_file, farm.api.first()) else { return String::new() };
+    format!(
+        "curl: curl -H @{} {api}/v1/status {}\n",
+        file.display(),
+        styled(FAINT, "(only you can read that file)")
     )
 }
 

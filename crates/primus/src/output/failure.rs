@@ -152,8 +152,8 @@ impl Failure {
     /// What a server refused to do, in its own words.
     pub(crate) fn refused(code: String, status: u16, message: &str, hint: &str) -> Self {
         let exit = match (status, code.as_str()) {
-            (400 | 413, _) => 2,
-            (403, _) => 5,
+            (400 | 413 | 415 | 422, _) => 2,
+            (401 | 403 | 421, _) => 5,
             // Too much is queued, or it does not fit to how things are at the moment.
             (409 | 429, _) => 4,
             // Whoever repeats this blindly may do it twice, so it must not look like "not now".

@@ -15,7 +15,7 @@ pub(crate) mod worker;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use primus_core::NodeId;
 use primus_core::load::Weights;
@@ -26,10 +26,14 @@ use primus_server::Plan;
 
 use crate::api::Places;
 use crate::output::failure::Failure;
+use crate::token::Token;
 use keys::{Fallback, KEYS, Key};
 use layers::{Given, Layers, Origin, Sources};
 pub(crate) use value::Value;
 pub(crate) use worker::WorkerSettings;
+
+/// The key that names the file with the secret of the API.
+const TOKEN_FILE: &str = "api.token_file";
 
 /// What a server must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +43,9 @@ pub(crate) struct ServerSettings {
     /// Where it listens, which need not be where others find it.
     pub(crate) address: SocketAddr,
     pub(crate) api: SocketAddr,
+    /// What its API asks for, and under which further names it is reached.
+    pub(crate) token: Option<Token>,
+    pub(crate) names: Vec<String>,
     pub(crate) servers: BTreeMap<NodeId, Places>,
     pub(crate) dir: PathBuf,
     /// How it elects.
@@ -57,6 +64,7 @@ pub(crate) struct ServerSettings {
 pub(crate) struct Configuration {
     layers: Layers,
     servers: Option<BTreeMap<NodeId, Places>>,
+    token: Option<Token>,
 }
 
 impl Configuration {
@@ -70,7 +78,7 @@ impl Configuration {
         groups::check(&mut layers, servers.as_ref());
         neighbours::check(&mut layers, servers.as_ref());
         rules::check(&mut layers, insecure);
-        Self { layers, servers }
+        Self { layers, servers, token: None }
     }
 
     /// Every key with what was said of it.
@@ -86,6 +94,7 @@ impl Configuration {
     /// The settings, if nothing is wrong.
     pub(crate) fn settle(mut self) -> Result<ServerSettings, Failure> {
         self.complain_of_missing();
+        self.read_token();
         self.check()?;
         Ok(self.settings().expect("without mistakes every key has a value"))
     }
@@ -100,6 +109,15 @@ impl Configuration {
     pub(crate) fn lending(&self) -> Result<office::Rules, Failure> {
         self.check()?;
         Ok(rules::lending(&self.layers).expect("without mistakes every key of lending has a value"))
+    }
+
+    /// Only who starts a server needs to be able to read its secret.
+    fn read_token(&mut self) {
+        let Some(file) = self.layers.text(TOKEN_FILE).filter(|file| !file.is_empty()) else { return };
+        match Token::read(Path::new(file)) {
+            Ok(token) => self.token = Some(token),
+            Err((what, hint)) => self.layers.complain_about(TOKEN_FILE, format!("{TOKEN_FILE} {what}"), hint),
+        }
     }
 
     fn complain_of_missing(&mut self) {
@@ -133,6 +151,8 @@ impl Configuration {
             id: plan.id,
             address: layers.address("server.address")?,
             api: layers.address("server.api")?,
+            token: self.token.clone(),
+            names: layers.programs("api.names")?.to_vec(),
             servers,
             dir: PathBuf::from(layers.text("server.dir")?),
             plan,

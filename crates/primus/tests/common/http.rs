@@ -1,13 +1,46 @@
-//! Requests to a server's API, each on a connection of its own.
+//! Requests to a server's API, each on a connection of its own, with the secret of the server that they go to.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 /// How long a client waits for an answer.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// What each server asks for.
+static TOKENS: Mutex<BTreeMap<SocketAddr, String>> = Mutex::new(BTreeMap::new());
+
+/// From now on requests to this server show this.
+pub(crate) fn know(api: SocketAddr, token: &str) {
+    TOKENS.lock().unwrap_or_else(PoisonError::into_inner).insert(api, token.to_owned());
+}
+
+/// What this server asks for, if it is known.
+pub(crate) fn token(api: SocketAddr) -> Option<String> {
+    TOKENS.lock().unwrap_or_else(PoisonError::into_inner).get(&api).cloned()
+}
+
+/// The same request with what every server asks for: its own address as `Host`, the secret, and the kind of the body.
+pub(crate) fn dressed(api: SocketAddr, request: &[u8]) -> Vec<u8> {
+    let Some(end) = request.windows(4).position(|four| four == b"\r\n\r\n") else { return request.to_vec() };
+    let Ok(head) = std::str::from_utf8(&request[..end]) else { return request.to_vec() };
+    let mut lines = head.split("\r\n");
+    let first = lines.next().unwrap_or_default();
+    let fields: Vec<&str> = lines.filter(|line| !line.eq_ignore_ascii_case("host: x")).collect();
+    let says = |name: &str| fields.iter().any(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")));
+    let mut dressed = vec![first.to_owned()];
+    dressed.extend((!says("host")).then(|| format!("host: {api}")));
+    let token = token(api).filter(|_| !says("authorization"));
+    dressed.extend(token.map(|token| format!("authorization: Bearer {token}")));
+    let has_body = request.len() > end + 4 || says("transfer-encoding");
+    dressed.extend((has_body && !says("content-type")).then(|| "content-type: application/json".to_owned()));
+    dressed.extend(fields.into_iter().map(str::to_owned));
+    [dressed.join("\r\n").as_bytes(), &request[end..]].concat()
+}
 
 /// The status and JSON that came back.
 pub(crate) fn ask(api: SocketAddr, method: &str, path: &str, body: &str) -> io::Result<(u16, Value)> {
@@ -30,8 +63,13 @@ fn request(api: SocketAddr, head: &str, body: &str) -> io::Result<(u16, Value)> 
     Ok((status, serde_json::from_str(body).map_err(|_| broken())?))
 }
 
-/// Sends this and reads until the other side closes or time is up.
+/// Sends this, with what every server asks for, and reads until the other side closes or time is up.
 pub(crate) fn exchange(api: SocketAddr, request: &[u8]) -> io::Result<String> {
+    exchange_bare(api, &dressed(api, request))
+}
+
+/// The same with nothing but these bytes.
+pub(crate) fn exchange_bare(api: SocketAddr, request: &[u8]) -> io::Result<String> {
     let until = Instant::now() + ANSWER_TIME;
     let mut stream = TcpStream::connect_timeout(&api, ANSWER_TIME)?;
     stream.set_write_timeout(Some(ANSWER_TIME))?;

@@ -36,7 +36,9 @@ impl Network {
             let config = place.dir.join(format!("{id}.toml"));
             fs::write(&config, configuration(place, id, count)).expect("a file can be written");
             network.servers.push(start(place, id, &server_words(&config)));
-            network.api.push(SocketAddr::new(address(id), API));
+            let api = SocketAddr::new(address(id), API);
+            place.token_file(&[api]);
+            network.api.push(api);
         }
         network
     }
@@ -130,13 +132,15 @@ fn await_namespace(pid: u32) {
 }
 
 fn configuration(place: &Place, id: u8, count: u8) -> String {
-    let dir = place.dir.display();
+    let (dir, token) = (place.dir.display(), place.token_file(&[]));
     let mut text = format!(
         "[server]\nid = {id}\naddress = \"{}:{LINKS}\"\nfarm = \"cut\"\ndir = \"{dir}/{id}\"\n\
+         [api]\ntoken_file = \"{}\"\n\
          [load]\nsource = \"file:{dir}/load\"\n\
          [election]\nfailure_timeout_secs = {SILENCE_SECS}\n\
          [peers]\npeers = [\n",
-        address(id)
+        address(id),
+        token.display()
     );
     for peer in (1..=count).filter(|peer| *peer != id) {
         writeln!(text, "{{ id = {peer}, address = \"{}:{LINKS}\" }},", address(peer)).expect("a text takes all");

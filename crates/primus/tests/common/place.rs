@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{eventually, is_running, send};
+use super::{eventually, http, is_running, send};
+
+/// What the file is called that holds the secret of servers without `primus up`.
+const TOKEN: &str = "token";
 
 /// A place in which farms run that no other test sees.
 pub(crate) struct Place {
@@ -47,8 +51,11 @@ impl Place {
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_primus"));
-        command.args(words).env_remove("PRIMUS_API").current_dir(&self.dir);
+        command.args(words).env_remove("PRIMUS_API").env_remove("PRIMUS_TOKEN").current_dir(&self.dir);
         command.env("XDG_RUNTIME_DIR", self.dir.join("run")).env("TMPDIR", &self.dir);
+        if let Ok(token) = fs::read_to_string(self.dir.join(TOKEN)) {
+            command.env("PRIMUS_TOKEN", token);
+        }
         command
     }
 
@@ -80,7 +87,20 @@ impl Place {
         let address = |api: &Value| api.as_str()?.trim_start_matches("http://").parse().ok();
         let addresses = farm.ready["api"].as_array().and_then(|apis| apis.iter().map(address).collect());
         farm.api = addresses.expect("every server has an API");
+        farm.know_tokens();
         farm
+    }
+
+    /// A file with a secret, for servers that `primus up` does not run, which commands and requests then show to those
+    /// servers.
+    pub(crate) fn token_file(&self, apis: &[SocketAddr]) -> PathBuf {
+        let (file, token) = (self.dir.join(TOKEN), "0123456789abcdef".repeat(4));
+        if !file.exists() {
+            fs::write(&file, &token).expect("a file can be written");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        }
+        apis.iter().for_each(|api| http::know(*api, &token));
+        file
     }
 
     /// Files of farms that are known.
@@ -114,6 +134,19 @@ impl Farm<'_> {
     /// What it said on stderr so far.
     pub(crate) fn complaints(&self) -> String {
         fs::read_to_string(&self.complaints).unwrap_or_default()
+    }
+
+    /// From now on requests to its servers show their secrets.
+    fn know_tokens(&self) {
+        let farms = self.ready["farms"].as_array().cloned().unwrap_or_else(|| vec![self.ready.clone()]);
+        for name in farms.iter().filter_map(|farm| farm["farm"].as_str()) {
+            let file = fs::read(self.place.dir.join(format!("run/primus/{name}.json"))).expect("the farm is known");
+            let known: Value = serde_json::from_slice(&file).expect("the file is JSON");
+            let token = known["token"].as_str().expect("a farm has a secret");
+            let apis = known["api"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let apis = apis.filter_map(|api| api.trim_start_matches("http://").parse().ok());
+            apis.for_each(|api| http::know(api, token));
+        }
     }
 
     pub(crate) fn api_of(&self, server: u64) -> SocketAddr {

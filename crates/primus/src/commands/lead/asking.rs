@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::api::{AnswerBody, QuestionBody};
 use crate::args::Place;
-use crate::client::{Client, refusal_of};
+use crate::client::{Client, refusal_of, tokens};
 use crate::output::failure::Failure;
 
 /// The longest answer: ten thousand groups fit.
@@ -60,8 +61,12 @@ impl Asker {
         let number = poll.number;
         let Some(address) = self.addresses.first() else { return };
         let body = serde_json::to_vec(&QuestionBody::new(poll)).expect("plain fields become JSON");
-        let request = Request::post(format!("http://{address}/v1/sessions/{:x}", session.0)).body(Body::from(body));
-        let request = request.expect("an address and a number make a path");
+        let mut request = Request::post(format!("http://{address}/v1/sessions/{:x}", session.0));
+        request = request.header(CONTENT_TYPE, "application/json");
+        if let Some(token) = tokens::of(address) {
+            request = request.header(AUTHORIZATION, token.credentials());
+        }
+        let request = request.body(Body::from(body)).expect("an address and a number make a path");
         let asking = exchange(self.client().clone(), request);
         self.asked = Some(tokio::spawn(async move {
             timeout(patience, asking).await.ok().flatten().unwrap_or(Answered::Failed(number))

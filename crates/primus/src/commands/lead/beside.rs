@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::args::LogFormat;
+use crate::client::tokens;
 use crate::commands::config;
 use crate::commands::server::Prepared;
 use crate::output::failure::Failure;
@@ -29,6 +30,9 @@ pub(super) struct Server {
 pub(super) fn start(file: PathBuf) -> Result<Server, Failure> {
     let settings = Configuration::read(&config::sources(Some(file), Vec::new()), false).settle()?;
     let api = settings.api.to_string();
+    if let Some(token) = &settings.token {
+        tokens::know(&api, token);
+    }
     let (ready, begun) = oneshot::channel();
     let serving = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");

@@ -21,6 +21,7 @@ use crate::client::farms::{self, Farm, Started, StartedWorker, began};
 use crate::output::failure::Failure;
 use crate::settings::server::groups::{self, GroupEntry};
 use crate::settings::server::keys::{KEYS, Key};
+use crate::token::{self, Token};
 
 /// How long a node may take to end by itself.
 const END_TIME: Duration = Duration::from_secs(2);
@@ -28,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Longer buffers go back to the system when they are freed. By itself the C library comes to keep ever longer ones, and a
 /// server that once took a large submission stays large.
 const MALLOC_THRESHOLD: &str = "MALLOC_MMAP_THRESHOLD_";
+/// What the file is called that holds the secret of all servers.
+const TOKEN: &str = "api.token";
 /// What the file of all workers is called.
 const WORKERS: &str = "workers";
 
@@ -63,6 +66,9 @@ impl<'a> Fleet<'a> {
         let groups: String = groups::typed(&args.groups, home.servers)?.iter().map(GroupEntry::toml).collect();
         let pid = std::process::id();
         let server = |id| Started { id, pid: None, address: String::new(), api: String::new() };
+        let token = Token::fresh().map_err(|error| {
+            Failure::failed("system", format!("the system gives no random bytes: {error}"), "try again")
+        })?;
         let farm = Farm {
             name: home.name.clone(),
             pid,
@@ -70,6 +76,8 @@ impl<'a> Fleet<'a> {
             dir: home.dir.clone(),
             temporary: home.temporary,
             api: Vec::new(),
+            token: Some(token),
+            token_file: Some(home.dir.join(TOKEN)),
             servers: (1..=home.servers).map(server).collect(),
             workers: (1..=home.workers).map(|number| worker(home.initial, number)).collect(),
         };
@@ -91,6 +99,7 @@ impl<'a> Fleet<'a> {
             server.api = format!("http://127.0.0.1:{}", pair[1]);
         }
         self.farm.api = self.farm.servers.iter().map(|server| server.api.clone()).collect();
+        self.farm.make_known();
     }
 
     /// Starts all servers, then all workers. These are its neighbours, as files say it.
@@ -106,6 +115,9 @@ impl<'a> Fleet<'a> {
     }
 
     fn write_configuration(&self) -> io::Result<()> {
+        if let (Some(token), Some(file)) = (&self.farm.token, &self.farm.token_file) {
+            token.write(file)?;
+        }
         for server in &self.farm.servers {
             fs::write(self.config_file(&server.node()), self.server_config(server.id))?;
         }
@@ -241,6 +253,8 @@ impl<'a> Fleet<'a> {
         };
         let is_own = |key: &&Key| !is_common(key);
         KEYS.iter().filter(is_own).for_each(|key| _ = command.env_remove(key.variable()));
+        // What this user may do elsewhere is none of the tasks' business.
+        command.env_remove(token::VARIABLE).env_remove("PRIMUS_API");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         // Ctrl-C is for us; we stop them in good order.
         command.process_group(0);
@@ -253,9 +267,10 @@ impl<'a> Fleet<'a> {
 
     fn server_config(&self, id: u64) -> String {
         format!(
-            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n{}\n[election]\n{}{}{}",
+            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n[api]\ntoken_file = {}\n\n{}\n[election]\n{}{}{}",
             quoted(&self.farm.name),
             quoted(&self.home.dir.join(format!("server-{id}")).to_string_lossy()),
+            quoted(&self.home.dir.join(TOKEN).to_string_lossy()),
             self.cluster_config(),
             self.election,
             self.groups,

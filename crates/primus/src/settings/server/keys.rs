@@ -83,6 +83,20 @@ pub(crate) const KEYS: &[Key] = &[
         about: "may primus chaos cut its links and set its load?",
     },
     Key {
+        name: "api.token_file",
+        kind: Kind::File,
+        fallback: Fallback::Is(""),
+        flag: Some("token-file"),
+        about: "a file that only this user can read, with the secret that every request to the API must show",
+    },
+    Key {
+        name: "api.names",
+        kind: Kind::Hosts,
+        fallback: Fallback::Is(""),
+        flag: None,
+        about: "further names and addresses under which clients reach the API; it answers under no others",
+    },
+    Key {
         name: "cluster.servers",
         kind: Kind::Servers,
         fallback: Fallback::Is(""),

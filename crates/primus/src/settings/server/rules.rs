@@ -15,6 +15,7 @@ use primus_core::machine::Delay;
 use primus_core::rank::RankBy;
 use primus_server::Plan;
 
+use super::TOKEN_FILE;
 use super::layers::Layers;
 use super::value::{Value, time_text};
 
@@ -147,6 +148,7 @@ pub(super) fn check(layers: &mut Layers, insecure: bool) {
     }
     check_weights(layers);
     check_marks(layers);
+    check_secret(layers);
     let least = Duration::from_micros(LEASE_MIN_US);
     if let Some(lease) = layers.time("guard.lease").filter(|lease| *lease < least) {
         let message =
@@ -160,6 +162,18 @@ pub(super) fn check(layers: &mut Layers, insecure: bool) {
             let hint = "listen on 127.0.0.1, or add --insecure if you trust the network";
             layers.complain_about(name, message, hint);
         }
+    }
+}
+
+/// Encryption can wait, where people trust a network. That other hosts run commands without any secret cannot.
+fn check_secret(layers: &mut Layers) {
+    let has_secret = layers.text(TOKEN_FILE).is_some_and(|file| !file.is_empty());
+    if let Some(address) = layers.address("server.api").filter(|address| is_open(*address) && !has_secret) {
+        let message = format!(
+            "server.api is {address}, which other hosts can reach, and without {TOKEN_FILE} everybody there can run commands"
+        );
+        let hint = format!("name a file with a secret in {TOKEN_FILE}, or let the API listen on 127.0.0.1");
+        layers.complain_about("server.api", message, hint);
     }
 }
 

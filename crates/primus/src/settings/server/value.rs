@@ -1,7 +1,7 @@
 //! Values as they are configured: read from text, whichever way it came, and written as text again.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use primus_core::NodeId;
@@ -30,6 +30,10 @@ pub(crate) enum Kind {
     Address,
     Name,
     Folder,
+    /// A file; nothing at all is none.
+    File,
+    /// Names and addresses of a host.
+    Hosts,
     Source,
     Servers,
     /// A number of bytes.
@@ -89,6 +93,8 @@ impl Kind {
             Self::Name => check_name(text).map(|()| Value::Text(text.to_owned())).map_err(wrong),
             Self::Folder if text.is_empty() => Err(("is empty".to_owned(), self.rule())),
             Self::Folder => Ok(Value::Text(text.to_owned())),
+            Self::File => Ok(Value::Text(text.to_owned())),
+            Self::Hosts => hosts(text.split(',')),
             Self::Source => text.parse().map(Value::Source).map_err(|_| wrong(self.rule())),
             Self::Servers => servers(text).map(Value::Servers),
             Self::Size => size(text).map(Value::Size).ok_or_else(|| wrong(self.rule())),
@@ -110,6 +116,8 @@ impl Kind {
             Self::Address => "ADDRESS",
             Self::Name => "NAME",
             Self::Folder => "DIR",
+            Self::File => "FILE",
+            Self::Hosts => "HOST,…",
             Self::Source => "SOURCE",
             Self::Servers => "ID@ADDRESS[/API],…",
             Self::Size => "SIZE",
@@ -131,6 +139,8 @@ impl Kind {
             Self::Address => "write it like 127.0.0.1:7460".to_owned(),
             Self::Name => "give a name".to_owned(),
             Self::Folder => "name a folder".to_owned(),
+            Self::File => "name a file".to_owned(),
+            Self::Hosts => "write names and addresses without ports, like farm.example or 10.0.0.1".to_owned(),
             Self::Source => "choose system, cgroup, process or file:PATH".to_owned(),
             Self::Servers => "write it like 1@127.0.0.1:7460,2@127.0.0.1:7470".to_owned(),
             Self::Size => "write it like 64KiB, 10MiB or 1GiB".to_owned(),
@@ -148,6 +158,7 @@ impl Kind {
             Self::Truth => return "true".to_owned(),
             Self::Servers => return "[{ id = 1, address = \"127.0.0.1:7460\" }]".to_owned(),
             Self::Programs => return "[\"make\", \"/usr/bin/env\"]".to_owned(),
+            Self::Hosts => return "[\"farm.example\", \"10.0.0.1\"]".to_owned(),
             Self::Command => return "[\"/usr/local/bin/notify\", \"--all\"]".to_owned(),
             Self::Groups => return "[{ name = \"router\", algorithm = \"bully\", rank = \"address\" }]".to_owned(),
             Self::Neighbours => {
@@ -158,6 +169,7 @@ impl Kind {
             Self::Address => "127.0.0.1:7460",
             Self::Name => "north",
             Self::Folder => "/var/lib/primus",
+            Self::File => "/etc/primus/token",
             Self::Source => "system",
             Self::Size => "10MiB",
         };
@@ -178,6 +190,17 @@ fn size(text: &str) -> Option<u64> {
 /// Names without what people put around them.
 pub(super) fn programs<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     names.map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Names as a `Host` field can say them.
+pub(super) fn hosts<'a>(names: impl Iterator<Item = &'a str>) -> Result<Value, Complaint> {
+    let names = programs(names);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let is_host = |name: &&String| name.parse::<IpAddr>().is_ok() || name.chars().all(is_plain);
+    match names.iter().find(|name| !is_host(name)) {
+        Some(strange) => Err((format!("holds {}", quoted(strange)), Kind::Hosts.rule())),
+        None => Ok(Value::Programs(names)),
+    }
 }
 
 /// A program that can be one, and its arguments. Whether it is there shows when it runs.
@@ -332,6 +355,11 @@ mod tests {
             (Kind::Size, "10", None),
             (Kind::Size, "99999999999GiB", None),
             (Kind::Programs, "make, /bin/true,", Some("make,/bin/true")),
+            (Kind::File, "", Some("")),
+            (Kind::File, "/etc/primus/token", Some("/etc/primus/token")),
+            (Kind::Hosts, "farm.example, fd00::7,10.0.0.1", Some("farm.example,fd00::7,10.0.0.1")),
+            (Kind::Hosts, "farm.example:80", None),
+            (Kind::Hosts, "http://farm.example", None),
             (Kind::Command, "", Some("")),
             (Kind::Command, " notify  --all", Some("notify --all")),
             (Kind::Command, "./hooks/notify", Some("./hooks/notify")),
