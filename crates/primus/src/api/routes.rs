@@ -264,10 +264,7 @@ async fn status(State(context): State<Context>, request: Request<Body>) -> Respo
 }
 
 fn crew(foreman: &Foreman, farm: &str) -> Crew {
-    let counts = foreman.ledger().counts();
-    let running = (foreman.running().len() as u64).max(counts.started);
-    let queued = (counts.waiting + counts.started).saturating_sub(running);
-    Crew { workers: facts::workers(foreman, farm), queued, running }
+    Crew { workers: facts::workers(foreman, farm), queued: foreman.waiting(), running: foreman.under_way() }
 }
 
 async fn elect(State(context): State<Context>) -> Json<serde_json::Value> {

@@ -5,10 +5,11 @@
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::RangeBounds;
 
 use super::Foreman;
 use crate::NodeId;
-use crate::farm::desk::{Desk, Phase, Worker};
+use crate::farm::desk::{Desk, Hand, Phase, Worker};
 use crate::ledger::loans::home_of;
 use crate::ledger::{JobId, State, TaskId};
 use crate::loan::office::Situation;
@@ -60,7 +61,6 @@ impl Foreman {
     #[must_use]
     pub fn situation(&self, now_ms: u64) -> Option<Situation> {
         let desk = self.desk.as_ref().filter(|desk| desk.older.is_none())?;
-        let counts = self.ledger.counts();
         let occupied: BTreeSet<NodeId> = desk.hands.values().map(|hand| hand.worker).collect();
         let open: Vec<(&NodeId, &Worker)> =
             desk.workers.iter().filter(|(_, worker)| desk.is_open(worker, &self.ledger)).collect();
@@ -73,7 +73,7 @@ impl Foreman {
         let guests = self.ledger.workers().keys().filter(|name| home_of(name).is_some());
         Some(Situation {
             now_ms,
-            queued: (counts.waiting + counts.started).saturating_sub(desk.hands.len() as u64),
+            queued: self.waiting(),
             free: open.iter().map(|(_, worker)| worker.slots.saturating_sub(worker.busy)).sum(),
             idle: open.iter().filter(is_idle).map(name_and_slots).collect(),
             guests: guests.cloned().collect(),
@@ -138,18 +138,53 @@ impl Foreman {
         })
     }
 
-    /// All tasks that run, as far as the leader can tell.
+    /// How many tasks wait for a slot: those that are handed out in advance and have not begun wait, too. This is the one
+    /// number that people, neighbours and the rules of lending go by.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        let counts = self.ledger.counts();
+        let Some(desk) = &self.desk else { return counts.waiting };
+        let in_advance = |worker: &Worker| worker.held.len() - self.begun(worker).count();
+        let in_advance: usize = desk.workers.values().map(in_advance).sum();
+        // What has started, as agreed on, does not wait, though a new leader may not have heard yet where it is.
+        let starts = self.ledger.starts().filter(|start| !desk.hands.contains_key(&start.task));
+        let elsewhere = if counts.started > 0 { starts.count() } else { 0 };
+        (counts.waiting + counts.started + in_advance as u64).saturating_sub((desk.hands.len() + elsewhere) as u64)
+    }
+
+    /// How many tasks neither wait nor have ended: they run, as far as the leader can tell, or that they start or have ended is
+    /// being written down.
+    #[must_use]
+    pub fn under_way(&self) -> u64 {
+        let counts = self.ledger.counts();
+        (counts.waiting + counts.started).saturating_sub(self.waiting())
+    }
+
+    /// The same tasks, one by one.
     #[must_use]
     pub fn running(&self) -> BTreeSet<TaskId> {
         let workers = self.desk.iter().flat_map(|desk| desk.workers.values());
-        workers.flat_map(|worker| self.begun(worker)).collect()
+        workers.flat_map(|worker| self.begun(worker)).chain(self.being_written(JobId(0)..)).collect()
     }
 
-    /// How many tasks of a job run.
+    /// How many of them are of one job.
     #[must_use]
     pub fn running_of(&self, job: JobId) -> u64 {
         let workers = self.desk.iter().flat_map(|desk| desk.workers.values());
-        workers.flat_map(|worker| self.begun(worker)).filter(|task| task.job == job).count() as u64
+        let begun = workers.flat_map(|worker| self.begun(worker)).filter(|task| task.job == job).count();
+        (begun + self.being_written(job..=job).count()) as u64
+    }
+
+    /// Tasks of these jobs that no worker has: that they have ended, or start on one that has gone meanwhile, is being written
+    /// down.
+    fn being_written(&self, jobs: impl RangeBounds<JobId>) -> impl Iterator<Item = TaskId> {
+        let task = |index: u64| move |job: &JobId| TaskId { job: *job, index };
+        let range = (jobs.start_bound().map(task(0)), jobs.end_bound().map(task(u64::MAX)));
+        let hands = self.desk.iter().flat_map(move |desk| desk.hands.range(range).map(move |found| (desk, found)));
+        let is_held = |desk: &Desk, hand: &Hand| {
+            desk.workers.get(&hand.worker).is_some_and(|worker| worker.held.contains_key(&hand.attempt))
+        };
+        hands.filter(move |(desk, (_, hand))| !is_held(desk, hand)).map(|(_, (task, _))| *task)
     }
 
     /// The workers that are here, each with how many tasks it runs.
