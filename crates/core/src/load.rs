@@ -24,6 +24,23 @@ pub struct Reading {
     pub memory_used: f64,
 }
 
+/// What a host's meter says: everything that a score is made of, except the tasks, which are counted elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Usage {
+    /// Nothing has been measured yet: only tasks count.
+    #[default]
+    Unknown,
+    /// Use of processors and of memory, each from 0 to 100.
+    Parts {
+        /// Processors.
+        cpu: Score,
+        /// Memory.
+        memory: Score,
+    },
+    /// A whole score that somebody chose. Tasks are counted and shown, and do not change it.
+    Chosen(Score),
+}
+
 /// What a server tells others about its load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -41,7 +58,7 @@ pub struct Load {
 }
 
 /// How much each part of a reading counts. Only their proportions matter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Weights {
     cpu: u32,
     tasks: u32,
@@ -94,6 +111,11 @@ impl Score {
     }
 }
 
+impl Load {
+    /// Nothing is known, and nothing runs.
+    pub const IDLE: Self = Self { score: Score(0), cpu: None, memory: None, tasks: 0, is_disk_full: false };
+}
+
 impl From<Score> for Load {
     /// A score whose parts nobody knows.
     fn from(score: Score) -> Self {
@@ -119,28 +141,51 @@ impl Weights {
         Ok(Self { cpu, tasks, memory, tasks_full })
     }
 
-    /// A reading with its score.
+    /// The load of a host that is used like this and runs so many tasks.
     #[must_use]
-    pub fn load(self, reading: Reading) -> Load {
-        let Reading { cpu, tasks, memory_used } = reading;
-        let percent = |part| Some(Score::from_percent(part));
-        let (score, cpu, memory) = (self.score(reading), percent(cpu), percent(memory_used));
+    pub fn load(self, usage: Usage, tasks: u32) -> Load {
+        let (cpu, memory) = match usage {
+            Usage::Chosen(score) => return Load { score, tasks, ..Load::default() },
+            Usage::Unknown => (None, None),
+            Usage::Parts { cpu, memory } => (Some(cpu), Some(memory)),
+        };
+        let score = self.of_parts(cpu.unwrap_or_default(), tasks, memory.unwrap_or_default());
         Load { score, cpu, memory, tasks, is_disk_full: false }
     }
 
     /// The score of a reading.
     #[must_use]
     pub fn score(self, reading: Reading) -> Score {
-        let tasks = (u64::from(reading.tasks) * 10_000 / u64::from(self.tasks_full)).min(10_000);
-        let parts = [
-            (self.cpu, u64::from(Score::from_percent(reading.cpu).0)),
-            (self.tasks, tasks),
-            (self.memory, u64::from(Score::from_percent(reading.memory_used).0)),
-        ];
+        self.of_parts(Score::from_percent(reading.cpu), reading.tasks, Score::from_percent(reading.memory_used))
+    }
+
+    /// The score of a load if so many tasks run by now: what came after it was measured counts in it. Fewer change nothing,
+    /// because the next reading says so.
+    #[must_use]
+    pub fn score_with(self, load: Load, tasks: u32) -> Score {
+        if tasks <= load.tasks {
+            return load.score;
+        }
+        let part = |tasks: u32| u64::from(self.tasks) * self.fullness(tasks) / self.sum();
+        let added = part(tasks) - part(load.tasks);
+        Score::from_hundredths(load.score.0.saturating_add(u32::try_from(added).unwrap_or(u32::MAX)))
+    }
+
+    fn of_parts(self, cpu: Score, tasks: u32, memory: Score) -> Score {
+        let parts =
+            [(self.cpu, u64::from(cpu.0)), (self.tasks, self.fullness(tasks)), (self.memory, u64::from(memory.0))];
         // Weights are 32 bits and parts at most 10,000, so the sums stay far below 64 bits.
         let sum: u64 = parts.iter().map(|&(weight, part)| u64::from(weight) * part).sum();
-        let weights: u64 = parts.iter().map(|&(weight, _)| u64::from(weight)).sum();
-        Score::from_hundredths(u32::try_from(sum / weights).unwrap_or(u32::MAX))
+        Score::from_hundredths(u32::try_from(sum / self.sum()).unwrap_or(u32::MAX))
+    }
+
+    /// How much of full load so many tasks are, in hundredths of a percent.
+    fn fullness(self, tasks: u32) -> u64 {
+        (u64::from(tasks) * 10_000 / u64::from(self.tasks_full)).min(10_000)
+    }
+
+    fn sum(self) -> u64 {
+        u64::from(self.cpu) + u64::from(self.tasks) + u64::from(self.memory)
     }
 }
 
@@ -189,6 +234,34 @@ mod tests {
         ] {
             assert_eq!(score(cpu, tasks, 100.0 - memory_available), expected);
         }
+    }
+
+    #[test]
+    fn tasks_count_in_what_was_measured_and_not_in_what_was_chosen() {
+        let points = Score::from_percent;
+        for (usage, tasks, expected) in [
+            (Usage::Parts { cpu: points(40.0), memory: points(40.0) }, 5, 43.0),
+            (Usage::Parts { cpu: points(80.0), memory: points(80.0) }, 12, 86.0),
+            (Usage::Chosen(points(18.7)), 5, 18.7),
+            (Usage::Unknown, 5, 15.0),
+        ] {
+            let load = Weights::DEFAULT.load(usage, tasks);
+            assert_eq!((load.score, load.tasks), (points(expected), tasks), "{usage:?}");
+        }
+    }
+
+    #[test]
+    fn tasks_that_came_since_count_in_a_score() {
+        let load = |usage| Weights::DEFAULT.load(usage, 2);
+        let idle = load(Usage::Parts { cpu: Score::default(), memory: Score::default() });
+        for (load, tasks, expected) in
+            [(idle, 0, 600), (idle, 2, 600), (idle, 3, 900), (idle, 10, 3000), (idle, 99, 3000)]
+        {
+            assert_eq!(Weights::DEFAULT.score_with(load, tasks).hundredths(), expected, "{tasks}");
+        }
+        let chosen = load(Usage::Chosen(Score::from_percent(18.7)));
+        assert_eq!(Weights::DEFAULT.score_with(chosen, 3), Score::from_percent(21.7));
+        assert_eq!(Weights::DEFAULT.score_with(load(Usage::Chosen(Score::MAX)), 9), Score::MAX);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use primus_core::NodeId;
+use primus_core::load::Weights;
 use primus_node::companion;
 use primus_node::executor::{Answer, Call, Kinds, Settings};
 use primus_node::worker::{self, Config};
@@ -64,7 +65,9 @@ fn config(words: &[String], companion: Companion) -> Result<Config, Box<dyn Erro
     }
     std::fs::create_dir_all(folder)?;
     let executor = Settings::new(name, std::fs::canonicalize(folder)?, companion);
-    Ok(Config { cluster: farm.clone(), name: name.clone(), slots: 2, servers: known, executor, load: None })
+    let (load, weights, beside) = (None, Weights::DEFAULT, None);
+    let (cluster, name) = (farm.clone(), name.clone());
+    Ok(Config { cluster, name, slots: 2, servers: known, executor, load, weights, beside })
 }
 
 /// How many primes there are up to the number that the job was submitted with or, if it had none, the task's own argument.

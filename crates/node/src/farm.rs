@@ -96,6 +96,8 @@ pub(crate) enum Wish {
     Guarded(bool),
     /// Nothing is, so that one can take over, for this reason.
     Transfer(NodeId, Reason),
+    /// So many tasks run beside this server.
+    Tasks(u32),
 }
 
 impl FarmHandle {

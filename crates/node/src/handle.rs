@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use primus_core::NodeId;
-use primus_core::load::{Load, Score};
+use primus_core::load::{Load, Score, Usage};
 use primus_replica::{Role, Term};
 use primus_server::control::{Outlook, Reason};
 use primus_server::record;
@@ -97,7 +97,7 @@ pub enum Request {
     /// Cut these links, and no others.
     Cut(Cuts),
     /// The load has been measured.
-    Load(Load),
+    Load(Usage),
     /// Whatever is measured, this is the load; with nothing, what is measured counts again.
     OverrideLoad(Option<Score>),
 }

@@ -1,17 +1,19 @@
-//! How loaded this server is: measured now and then, off the loop's thread, smoothed.
+//! How much of this host is used: measured now and then, off the loop's thread, smoothed. What runs here is not measured but
+//! counted, and added elsewhere ([`primus_core::load::Weights::load`]).
 //!
 //! The first reading of processors is their average since the host, or the process, started, so it is thrown away. All
-//! servers on one host read the same processors; tests and demonstrations set loads through a file or by hand.
+//! servers on one host read the same processors; tests and demonstrations set loads through a file or by hand. What a file says
+//! is not smoothed: it means what it says.
 
 mod cgroup;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use primus_core::load::{Load, Reading, Score, Weights};
+use primus_core::load::{Score, Usage};
 use sysinfo::{MemoryRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 use cgroup::Cgroup;
@@ -29,7 +31,7 @@ pub enum Source {
     Cgroup,
     /// This process alone.
     Process,
-    /// A file that holds a score from 0 to 100.
+    /// A file that holds a score from 0 to 100, or what is used of processors and memory: lines like `cpu = 40`.
     File(PathBuf),
 }
 
@@ -63,12 +65,9 @@ impl fmt::Display for Source {
     }
 }
 
-/// What measures a load.
+/// What measures a host.
 #[derive(Debug)]
-pub struct Meter {
-    gauge: Gauge,
-    weights: Weights,
-}
+pub struct Meter(Gauge);
 
 #[derive(Debug)]
 enum Gauge {
@@ -83,7 +82,7 @@ impl Meter {
     ///
     /// # Errors
     /// If there is nothing of this kind to measure here.
-    pub fn open(source: &Source, weights: Weights) -> Result<Self, Unmeasurable> {
+    pub fn open(source: &Source) -> Result<Self, Unmeasurable> {
         let gauge = match source {
             Source::System => Gauge::System(System::new()),
             Source::Cgroup => Gauge::Cgroup(Cgroup::of_this_process()?),
@@ -93,7 +92,7 @@ impl Meter {
             }
             Source::File(path) => Gauge::File(path.clone()),
         };
-        let mut meter = Self { gauge, weights };
+        let mut meter = Self(gauge);
         _ = meter.read();
         Ok(meter)
     }
@@ -102,15 +101,14 @@ impl Meter {
     ///
     /// # Panics
     /// If the system gives no thread.
-    pub fn watch(mut self, mut tell: impl FnMut(Load) -> bool + Send + 'static) {
+    pub fn watch(mut self, mut tell: impl FnMut(Usage) -> bool + Send + 'static) {
         let watching = move || {
-            let mut before = None;
+            let mut usage = Usage::Unknown;
             thread::sleep(self.first_pause());
             loop {
                 if let Some(now) = self.read() {
-                    let load = before.map_or(now, |before| smoothed(before, now));
-                    before = Some(load);
-                    if !tell(load) {
+                    usage = if self.is_file() { now } else { smoothed(usage, now) };
+                    if !tell(usage) {
                         return;
                     }
                 }
@@ -121,35 +119,59 @@ impl Meter {
     }
 
     const fn first_pause(&self) -> Duration {
-        if let Gauge::File(_) = self.gauge { Duration::ZERO } else { WATCHING }
+        if self.is_file() { Duration::ZERO } else { WATCHING }
     }
 
-    /// Nothing if it cannot be read: then the last load stays.
-    fn read(&mut self) -> Option<Load> {
-        let (cpu, memory_used) = match &mut self.gauge {
-            Gauge::File(path) => return read_file(path).map(Load::from),
+    const fn is_file(&self) -> bool {
+        matches!(self.0, Gauge::File(_))
+    }
+
+    /// Nothing if it cannot be read: then what was read last stays.
+    fn read(&mut self) -> Option<Usage> {
+        let (cpu, memory) = match &mut self.0 {
+            Gauge::File(path) => return usage_of(&std::fs::read_to_string(path).ok()?),
             Gauge::System(system) => read_system(system),
             Gauge::Process(system, pid) => read_process(system, *pid)?,
             Gauge::Cgroup(cgroup) => cgroup.read()?,
         };
-        Some(self.weights.load(Reading { cpu, tasks: 0, memory_used }))
+        Some(Usage::Parts { cpu: Score::from_percent(cpu), memory: Score::from_percent(memory) })
     }
 }
 
-/// Half of what was, half of what is: a burst of a moment moves nobody.
-fn smoothed(before: Load, now: Load) -> Load {
-    let mix = |before: Score, now: Score| Score::from_hundredths(before.hundredths().midpoint(now.hundredths()));
-    Load {
-        score: mix(before.score, now.score),
-        cpu: now.cpu.map(|cpu| mix(before.cpu.unwrap_or(cpu), cpu)),
-        memory: now.memory.map(|memory| mix(before.memory.unwrap_or(memory), memory)),
-        tasks: now.tasks,
-        is_disk_full: now.is_disk_full,
+/// Half of what was, half of what is: a burst of a moment moves no leader.
+const fn smoothed(before: Usage, now: Usage) -> Usage {
+    match (before, now) {
+        (Usage::Parts { cpu: cpu_before, memory: memory_before }, Usage::Parts { cpu, memory }) => {
+            Usage::Parts { cpu: mixed(cpu_before, cpu), memory: mixed(memory_before, memory) }
+        }
+        _ => now,
     }
 }
 
-fn read_file(path: &Path) -> Option<Score> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok().map(Score::from_percent)
+/// The middle, rounded towards what is now, or it would never be reached.
+const fn mixed(before: Score, now: Score) -> Score {
+    let (before, now) = (before.hundredths(), now.hundredths());
+    let middle = before.midpoint(now);
+    Score::from_hundredths(if middle < now { middle + (before + now) % 2 } else { middle })
+}
+
+/// What a file says: one number is a score, lines like `cpu = 40` and `memory = 40` are what is used; what is not named is 0.
+fn usage_of(text: &str) -> Option<Usage> {
+    if let Ok(score) = text.trim().parse() {
+        return Some(Usage::Chosen(Score::from_percent(score)));
+    }
+    let (mut cpu, mut memory) = (None, None);
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (name, percent) = line.split_once('=')?;
+        let part = match name.trim() {
+            "cpu" => &mut cpu,
+            "memory" => &mut memory,
+            _ => return None,
+        };
+        *part = Some(Score::from_percent(percent.trim().parse().ok()?));
+    }
+    (cpu.is_some() || memory.is_some())
+        .then_some(Usage::Parts { cpu: cpu.unwrap_or_default(), memory: memory.unwrap_or_default() })
 }
 
 fn read_system(system: &mut System) -> (f64, f64) {
@@ -182,7 +204,11 @@ mod tests {
     use super::*;
 
     fn meter(source: &Source) -> Meter {
-        Meter::open(source, Weights::DEFAULT).expect("this can be measured everywhere")
+        Meter::open(source).expect("this can be measured everywhere")
+    }
+
+    fn parts(cpu: f64, memory: f64) -> Option<Usage> {
+        Some(Usage::Parts { cpu: Score::from_percent(cpu), memory: Score::from_percent(memory) })
     }
 
     #[test]
@@ -196,12 +222,24 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gives_its_score_and_garbage_gives_none() {
+    fn a_file_gives_a_score_or_its_parts_and_garbage_gives_none() {
         let path = std::env::temp_dir().join(format!("primus-load-{}", std::process::id()));
         let source = Source::File(path.clone());
-        for (text, expected) in [("85\n", Some(8500)), (" 12.5", Some(1250)), ("much", None), ("-3", Some(0))] {
+        let chosen = |percent| Some(Usage::Chosen(Score::from_percent(percent)));
+        for (text, expected) in [
+            ("85\n", chosen(85.0)),
+            (" 12.5", chosen(12.5)),
+            ("-3", chosen(0.0)),
+            ("much", None),
+            ("", None),
+            ("cpu = 40\nmemory = 12.5\n", parts(40.0, 12.5)),
+            ("# busy\n\nmemory=30", parts(0.0, 30.0)),
+            ("cpu = 40\ndisk = 3", None),
+            ("cpu = much", None),
+            ("cpu", None),
+        ] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(meter(&source).read().map(|load| load.score.hundredths()), expected);
+            assert_eq!(meter(&source).read(), expected, "{text}");
         }
         std::fs::remove_file(&path).unwrap();
         assert_eq!(meter(&source).read(), None);
@@ -209,9 +247,9 @@ mod tests {
 
     #[test]
     fn the_host_has_a_load() {
-        let load = meter(&Source::System).read().expect("a host can be measured");
-        assert!(load.memory > Some(Score::default()), "memory is always used");
-        assert!(load.score > Score::default());
+        let usage = meter(&Source::System).read();
+        let Some(Usage::Parts { memory, .. }) = usage else { panic!("a host can be measured") };
+        assert!(memory > Score::default(), "memory is always used");
     }
 
     /// Keeps a processor busy, long enough to be noticed.
@@ -229,17 +267,19 @@ mod tests {
         work();
         let mut meter = meter(&Source::Process);
         work();
-        let load = meter.read().expect("a process can be measured");
-        assert!(load.cpu > Some(Score::default()), "{load:?}");
-        assert!(load.memory < Some(Score::MAX), "{load:?}");
+        let Some(Usage::Parts { cpu, memory }) = meter.read() else { panic!("a process can be measured") };
+        assert!(cpu > Score::default(), "{cpu}");
+        assert!(memory < Score::MAX, "{memory}");
     }
 
     #[test]
-    fn a_burst_moves_a_load_half_way() {
-        let load = |cpu: f64| Weights::DEFAULT.load(Reading { cpu, tasks: 0, memory_used: 10.0 });
-        let mixed = smoothed(load(0.0), load(80.0));
-        assert_eq!(mixed.cpu, Some(Score::from_percent(40.0)));
-        assert_eq!(mixed.memory, Some(Score::from_percent(10.0)));
-        assert_eq!(mixed.score, Score::from_percent(22.0));
+    fn a_burst_moves_a_load_half_way_and_what_lasts_all_the_way() {
+        let usage = |cpu| parts(cpu, 10.0).unwrap();
+        assert_eq!(smoothed(Usage::Unknown, usage(80.0)), usage(80.0));
+        assert_eq!(smoothed(usage(0.0), usage(80.0)), usage(40.0));
+        for (from, to) in [(0.0, 80.0), (80.0, 0.0), (0.01, 99.99)] {
+            let arrived = (0..20).fold(usage(from), |before, _| smoothed(before, usage(to)));
+            assert_eq!(arrived, usage(to));
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use primus_core::NodeId;
-use primus_core::load::{Load, Score};
+use primus_core::load::{Load, Score, Usage};
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
 use primus_replica::message::{Entry, Record, Snapshot};
 use primus_replica::replica::Refusal;
@@ -138,7 +138,9 @@ struct Running {
     parked: Parked,
     reads: Reads,
     state: View,
-    measured: Load,
+    /// What was measured last, and how many tasks run here.
+    usage: Usage,
+    tasks: u32,
     overridden: Option<Score>,
     /// Was the leader told that there is no room here?
     is_full: bool,
@@ -226,7 +228,8 @@ impl Running {
             view: watch::Sender::new(state.clone()),
             leadership: watch::Sender::new(state.leadership()),
             questions,
-            measured: Load::default(),
+            usage: Usage::Unknown,
+            tasks: 0,
             overridden: None,
             is_full: false,
             last_leader: None,
@@ -394,8 +397,8 @@ impl Running {
             }
             Request::Elect => self.step(Input::Command(Command::Elect)),
             Request::Cut(cuts) => self.links.cut(cuts),
-            Request::Load(load) => {
-                self.measured = load;
+            Request::Load(usage) => {
+                self.usage = usage;
                 self.on_load();
             }
             Request::OverrideLoad(score) => {
@@ -412,6 +415,10 @@ impl Running {
             Wish::Enter(..) => {}
             Wish::Guarded(is_guarded) => self.step(Input::Command(Command::Guarded(is_guarded))),
             Wish::Transfer(to, reason) => self.step(Input::Command(Command::Transfer(Some(to), reason))),
+            Wish::Tasks(tasks) => {
+                self.tasks = tasks;
+                self.on_load();
+            }
             Wish::Compact(index, state) => {
                 self.step(Input::Command(Command::Compact(index, state)));
                 self.snapshot_at = index + self.config.plan.snapshot_every;
@@ -432,10 +439,11 @@ impl Running {
     }
 
     fn on_load(&mut self) {
-        // Whatever somebody pretends, the parts are as they were measured.
-        let score = self.overridden.unwrap_or(self.measured.score);
+        let load = self.config.plan.weights.load(self.usage, self.tasks);
+        // Whatever somebody pretends, the parts are as they were measured and counted.
+        let score = self.overridden.unwrap_or(load.score);
         self.is_full = self.meters.disk_full.get();
-        self.state.load = Load { score, is_disk_full: self.is_full, ..self.measured };
+        self.state.load = Load { score, is_disk_full: self.is_full, ..load };
         self.step(Input::Command(Command::Load(self.state.load)));
         self.elections.tell(Input::Command(groups::Command::Score(score)));
     }

@@ -14,7 +14,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::ledger::{JobId, Spec};
-use primus_core::load::Weights;
 use primus_server::{Plan, Reason};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Builder;
@@ -266,7 +265,7 @@ fn run(
         let serving = tokio::spawn(node::run(config, listener, opened, ready));
         if let Ok(handle) = handle.await {
             let measured = handle.clone();
-            meter.watch(move |load| measured.ask(Request::Load(load)));
+            meter.watch(move |usage| measured.ask(Request::Load(usage)));
             _ = started.send(Ok(handle));
         }
         tokio::select! {
@@ -281,7 +280,7 @@ fn run(
 fn prepare(settings: &Settings) -> Result<(TcpListener, Opened, Meter), StartError> {
     let Plan { id, servers, .. } = &settings.plan;
     let address = *servers.get(id).ok_or(StartError::NotAmongServers(*id))?;
-    let meter = Meter::open(&settings.load, Weights::default())?;
+    let meter = Meter::open(&settings.load)?;
     let identity = Identity { cluster: settings.farm.clone(), server: *id };
     let opened = Store::open(&settings.dir, &identity)?;
     Ok((listen(address)?, opened, meter))

@@ -32,9 +32,9 @@ impl<T: Copy + Ord> Timers<T> {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.due.clear();
-        self.by_name.clear();
+    pub(crate) fn retain(&mut self, stays: impl Fn(T) -> bool) {
+        self.due.retain(|(_, timer)| stays(*timer));
+        self.by_name.retain(|timer, _| stays(*timer));
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {

@@ -25,7 +25,7 @@ use primus_core::NodeId;
 use primus_core::farm::worker;
 use primus_core::ledger::LoanId;
 use primus_core::ledger::loans::name_here;
-use primus_core::load::Score;
+use primus_core::load::{Usage, Weights};
 use primus_core::loan::allegiance::{Command, Notice, Place, Record, Timer};
 use primus_core::loan::{Allegiance, Word};
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
@@ -60,8 +60,12 @@ pub struct Config {
     pub servers: BTreeMap<NodeId, SocketAddr>,
     /// How tasks run here. Its folder is where results and outputs are kept.
     pub executor: executor::Settings,
-    /// What measures this host's load; without it the load counts as nothing.
+    /// What measures this host; without it only the tasks that run here count in its load.
     pub load: Option<Meter>,
+    /// How much each part of a load counts.
+    pub weights: Weights,
+    /// The server on the same host, in whose load it counts what runs here.
+    pub beside: Option<NodeId>,
 }
 
 /// What happens to a worker, for those who watch it.
@@ -126,14 +130,15 @@ pub async fn run(
     let visited = abroad::visited(&directory).map_err(unusable)?;
     let (loads, measured) = mpsc::unbounded_channel();
     if let Some(meter) = config.load {
-        meter.watch(move |load| loads.send(load.score).is_ok());
+        meter.watch(move |usage| loads.send(usage).is_ok());
     }
     let mut executor = config.executor;
     executor.companions = companions_for(config.slots);
     let (name, slots) = (config.name, config.slots);
     let own_farm = Farm { name: config.cluster, servers: config.servers };
-    let trade = Trade { own_farm, name, slots, executor, kinds, store, happenings };
-    let mut running = Running::new(trade, own, epoch, measured)?;
+    let beside = config.beside;
+    let trade = Trade { own_farm, name, slots, beside, executor, kinds, store, happenings };
+    let mut running = Running::new(trade, own, epoch, (measured, config.weights))?;
     running.take_up_visited(visited)?;
     running.turn().await
 }
@@ -149,6 +154,7 @@ struct Trade {
     own_farm: Farm,
     name: String,
     slots: u16,
+    beside: Option<NodeId>,
     executor: executor::Settings,
     kinds: Kinds,
     store: [u8; 16],
@@ -180,6 +186,8 @@ impl Trade {
             farm: farm.name.clone(),
             name,
             slots: self.slots,
+            // Servers of other farms are elsewhere, whatever their numbers are.
+            beside: self.beside.filter(|_| allegiance == worker::Allegiance::Own),
             servers: farm.servers.clone(),
             executor,
             kinds: self.kinds.clone(),
@@ -229,7 +237,11 @@ struct Running {
     stranded: Option<LoanId>,
     readied: mpsc::UnboundedReceiver<Ready>,
     ready: mpsc::UnboundedSender<Ready>,
-    measured: mpsc::UnboundedReceiver<Score>,
+    measured: mpsc::UnboundedReceiver<Usage>,
+    weights: Weights,
+    /// What was measured last, and how many tasks run, for all farms.
+    usage: Usage,
+    tasks: u32,
 }
 
 impl Running {
@@ -237,7 +249,7 @@ impl Running {
         trade: Trade,
         own: Opened,
         epoch: LoanId,
-        measured: mpsc::UnboundedReceiver<Score>,
+        (measured, weights): (mpsc::UnboundedReceiver<Usage>, Weights),
     ) -> Result<Self, WorkerError> {
         let home = Service::start(trade.at_home(), own)?;
         let (ready, readied) = mpsc::unbounded_channel();
@@ -257,6 +269,9 @@ impl Running {
             readied,
             ready,
             measured,
+            weights,
+            usage: Usage::Unknown,
+            tasks: 0,
         })
     }
 
@@ -283,13 +298,17 @@ impl Running {
                 biased;
                 taken = take_next(home, abroad) => taken?,
                 Some(ready) = readied.recv() => self.on_ready(ready)?,
-                Some(score) = measured.recv() => self.services().for_each(|service| service.measure(score)),
+                Some(usage) = measured.recv() => {
+                    self.usage = usage;
+                    self.tell_load();
+                }
                 () = sleep_until(due) => {}
             }
             self.services().try_for_each(Service::take_inputs)?;
             self.fire_timers();
             self.services().for_each(Service::look_for_room);
             self.attend();
+            self.count_tasks();
             self.services().for_each(Service::flush);
             self.part();
             // The links have this thread, too.
@@ -299,6 +318,20 @@ impl Running {
 
     fn services(&mut self) -> impl Iterator<Item = &mut Service> {
         iter::once(&mut self.home).chain(self.abroad.values_mut())
+    }
+
+    /// A load follows what runs at once; only what is measured comes now and then.
+    fn count_tasks(&mut self) {
+        let tasks: usize = self.services().map(|service| service.running_len()).sum();
+        let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
+        if std::mem::replace(&mut self.tasks, tasks) != tasks {
+            self.tell_load();
+        }
+    }
+
+    fn tell_load(&mut self) {
+        let load = self.weights.load(self.usage, self.tasks);
+        self.services().for_each(|service| service.measure(load));
     }
 
     fn fire_timers(&mut self) {
@@ -462,7 +495,10 @@ impl Running {
         let setting = self.trade.abroad(&place, lent);
         let started = opened.map_err(WorkerError::Open).and_then(|opened| Service::start(setting, opened));
         match started {
-            Ok(service) => _ = self.abroad.insert(farm, service),
+            Ok(service) => {
+                self.abroad.insert(farm, service);
+                self.tell_load();
+            }
             Err(error) => {
                 self.cannot_go(farm, loan, error.to_string());
                 self.stranded = Some(loan);

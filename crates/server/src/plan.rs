@@ -12,6 +12,7 @@ use primus_core::election::{Algorithm, Reminders};
 use primus_core::farm::assign::Rule;
 use primus_core::handover;
 use primus_core::ledger::Limits;
+use primus_core::load::Weights;
 use primus_core::loan::office;
 use primus_core::machine::Delay;
 use primus_core::rank::{Address, RankBy};
@@ -51,6 +52,8 @@ pub struct Plan {
     pub handover: handover::Rules,
     /// Who gets a task.
     pub assignment: Rule,
+    /// How much each part of a load counts in a score.
+    pub weights: Weights,
     /// How long a lease lasts that this server grants.
     pub lease_us: u64,
     /// How much the ledger keeps, once this server leads.
@@ -94,6 +97,7 @@ impl Plan {
             silence: detector::Rules::DEFAULT,
             handover: handover::Rules::DEFAULT,
             assignment: Rule::Balanced,
+            weights: Weights::DEFAULT,
             lease_us: primus_core::lease::LEASE_US,
             limits: Limits::default(),
             snapshot_every: 10_000,

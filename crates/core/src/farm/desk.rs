@@ -4,13 +4,13 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::assign::{Candidate, OVERLOADED};
+use super::assign::{self, Candidate};
 use super::foreman::{Foreman, Rules};
 use super::queue::Queue;
 use super::{Hello, Message};
 use crate::NodeId;
 use crate::ledger::{Attempt, Held, Job, JobId, Ledger, Report, TaskId};
-use crate::load::Score;
+use crate::load::Load;
 use crate::machine::Outbox;
 use crate::planted::{Bug, Planted};
 
@@ -44,7 +44,8 @@ pub(super) struct Worker {
     pub(super) slots: u32,
     /// How many slots its tasks take, those in advance included.
     pub(super) busy: u32,
-    pub(super) score: Score,
+    /// How loaded its host is, as it last said.
+    pub(super) load: Load,
     /// How long its tasks take, smoothed; nothing until one has ended.
     task_us: Option<u64>,
     /// What it has, in the order in which it got it.
@@ -180,19 +181,20 @@ impl Desk {
     }
 
     pub(super) fn choose(&self, rules: &Rules, ledger: &Ledger, job: &Job) -> Option<NodeId> {
-        let slots = u32::from(job.spec.slots());
-        let has_room = |worker: &Worker| {
-            // What must not start twice waits here rather than there: there it would be lost with the worker.
-            let ahead = if job.spec.is_once { 0 } else { worker.ahead(rules) };
-            worker.slots >= slots && worker.busy + slots <= worker.slots + ahead && self.is_open(worker, ledger)
-        };
-        let candidates = self.workers.iter().filter(|(_, worker)| has_room(worker)).map(|(id, worker)| Candidate {
+        let need = u32::from(job.spec.slots());
+        let candidate = |(id, worker): (&NodeId, &Worker)| Candidate {
             worker: *id,
             busy: worker.busy,
             slots: worker.slots,
-            score: worker.score,
-        });
-        rules.assignment.choose(candidates, self.sequence + 1)
+            // What must not start twice waits here rather than there: there it would be lost with the worker.
+            ahead: if job.spec.is_once { 0 } else { worker.ahead(rules) },
+            tasks: u32::try_from(worker.held.len()).unwrap_or(u32::MAX),
+            load: worker.load,
+        };
+        // Whether there is room is found out faster than whether the ledger lets it work.
+        let candidates = self.workers.iter().map(|pair| (pair.1, candidate(pair)));
+        let open = candidates.filter(|(worker, found)| found.has_room(need) && self.is_open(worker, ledger));
+        rules.assignment.choose(rules.weights, need, open.map(|(_, found)| found), self.sequence + 1)
     }
 
     pub(super) fn give(&mut self, worker: NodeId, held: Held, slots: u32, phase: Phase) {
@@ -280,7 +282,7 @@ impl Desk {
     /// When nothing waits here and somebody is idle, whoever has the most in advance gives half of it back, as far as it
     /// fits there: otherwise it would go to and fro.
     pub(super) fn take_back(&mut self, ledger: &Ledger, out: &mut Outbox<Foreman>) {
-        let idle = self.workers.values().filter(|worker| self.is_open(worker, ledger) && worker.score < OVERLOADED);
+        let idle = self.workers.values().filter(|worker| self.is_open(worker, ledger));
         let room = idle.map(|worker| worker.slots.saturating_sub(worker.busy)).max().unwrap_or(0);
         if room == 0 || self.queue.peek().is_some() {
             return;
@@ -310,7 +312,7 @@ impl Worker {
             name,
             slots,
             busy: 0,
-            score: Score::from_hundredths(0),
+            load: Load::IDLE,
             task_us: None,
             held: BTreeMap::new(),
             is_asked: false,
@@ -321,9 +323,7 @@ impl Worker {
 
     /// How many tasks it may have in advance: as much as keeps it busy while a message travels, and no more.
     fn ahead(&self, rules: &Rules) -> u32 {
-        let per_slot = self.task_us.map_or(1, |task_us| rules.ahead_us / task_us.max(1));
-        let per_slot = u32::try_from(per_slot).unwrap_or(u32::MAX).clamp(1, rules.ahead_max);
-        per_slot * self.slots
+        assign::ahead(self.slots, self.task_us, rules.ahead_us, rules.ahead_max)
     }
 
     fn note_duration(&mut self, took_us: u64) {

@@ -25,7 +25,7 @@ use crate::ledger::loans::home_of;
 use crate::ledger::{
     Attempt, Batch, Effect, Entry, Held, Job, Ledger, LoanId, Outcome, Report, Start, State, Tail, TaskId, Verdict,
 };
-use crate::load::Score;
+use crate::load::{Load, Weights};
 use crate::machine::{Delay, Input, Machine, Outbox};
 use crate::planted::{Bug, Planted};
 
@@ -37,6 +37,8 @@ pub struct Foreman {
     desk: Option<Desk>,
     /// Who has a link to this server, and may be a worker.
     callers: BTreeSet<NodeId>,
+    /// How many tasks run on workers that stand beside this server, by link.
+    beside: BTreeMap<NodeId, u32>,
 }
 
 /// What a foreman goes by.
@@ -44,6 +46,8 @@ pub struct Foreman {
 pub struct Rules {
     /// Who gets a task.
     pub assignment: Rule,
+    /// How much a task that was handed out counts in a score.
+    pub weights: Weights,
     /// How long a new leader waits for workers that an older one knew.
     pub settle: Delay,
     /// How long a worker whose link was lost may take to come back.
@@ -62,6 +66,7 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             assignment: Rule::Balanced,
+            weights: Weights::DEFAULT,
             settle: Delay::exactly_ms(2000),
             grace: Delay::exactly_ms(10),
             silence: Delay::exactly_ms(1500),
@@ -92,6 +97,8 @@ pub enum Notice {
     Applied(Vec<Effect>),
     /// This worker of another farm says that it is lent to this one. It gets nothing before the ledger says so, too.
     Arrived(String, LoanId),
+    /// So many tasks run on workers that stand beside this server.
+    Beside(u32),
 }
 
 /// Its timers.
@@ -103,13 +110,15 @@ pub enum Timer {
     Grace(NodeId),
     /// A worker has been silent for too long.
     Silence(NodeId),
+    /// A worker that stands beside this server has not said for too long what it runs.
+    Beside(NodeId),
 }
 
 impl Foreman {
     /// The foreman of a server that follows.
     #[must_use]
     pub const fn new(rules: Rules, ledger: Ledger) -> Self {
-        Self { rules, ledger, desk: None, callers: BTreeSet::new() }
+        Self { rules, ledger, desk: None, callers: BTreeSet::new(), beside: BTreeMap::new() }
     }
 
     /// What is agreed on.
@@ -137,10 +146,10 @@ impl Foreman {
         self.desk.as_ref().map_or(0, |desk| desk.hands.len())
     }
 
-    /// The workers that are here: name, slots, how many of them are taken, score.
-    pub fn present(&self) -> impl Iterator<Item = (&str, u32, u32, Score)> {
+    /// The workers that are here: name, slots, how many of them are taken, load.
+    pub fn present(&self) -> impl Iterator<Item = (&str, u32, u32, Load)> {
         let workers = self.desk.iter().flat_map(|desk| desk.workers.values());
-        workers.map(|worker| (worker.name.as_str(), worker.slots, worker.busy, worker.score))
+        workers.map(|worker| (worker.name.as_str(), worker.slots, worker.busy, worker.load))
     }
 
     fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
@@ -265,6 +274,9 @@ impl Foreman {
 
     fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
         self.callers.insert(from);
+        if let Message::Beside(tasks) = message {
+            return self.on_beside(from, tasks, out);
+        }
         let Some(desk) = &mut self.desk else { return out.ignore("a worker's message to one that does not lead") };
         let is_known = desk.workers.get(&from).is_some_and(|worker| !worker.is_gone);
         if !is_known && !matches!(message, Message::Hello(_)) {
@@ -276,7 +288,7 @@ impl Foreman {
             Message::Hello(hello) => self.on_hello(from, hello, out),
             Message::Ended(reports) => self.on_ended(from, reports, out),
             Message::GaveBack(held) => self.on_gave_back(from, &held, out),
-            Message::Beat(score) => self.on_beat(from, score, out),
+            Message::Beat(load) => self.on_beat(from, load, out),
             Message::Room(has_room) => self.on_room(from, has_room, out),
             _ => out.ignore("what only leaders say"),
         }
@@ -368,10 +380,40 @@ impl Foreman {
         propose(entries, out);
     }
 
-    fn on_beat(&mut self, from: NodeId, score: Score, out: &mut Outbox<Self>) {
+    fn on_beat(&mut self, from: NodeId, load: Load, out: &mut Outbox<Self>) {
         let Some(worker) = self.desk.as_mut().and_then(|desk| desk.workers.get_mut(&from)) else { return };
-        worker.score = score;
+        worker.load = load;
         out.set(Timer::Silence(from), self.rules.silence);
+    }
+
+    /// What runs beside a server counts in its load, leader or not, for as long as it is told again and again.
+    fn on_beside(&mut self, from: NodeId, tasks: u32, out: &mut Outbox<Self>) {
+        let before = self.running_beside();
+        if tasks == 0 {
+            self.beside.remove(&from);
+            out.cancel(Timer::Beside(from));
+        } else {
+            self.beside.insert(from, tasks);
+            out.set(Timer::Beside(from), self.rules.silence);
+        }
+        self.tell_beside(before, out);
+    }
+
+    fn forget_beside(&mut self, from: NodeId, out: &mut Outbox<Self>) {
+        if self.beside.contains_key(&from) {
+            self.on_beside(from, 0, out);
+        }
+    }
+
+    fn tell_beside(&self, before: u32, out: &mut Outbox<Self>) {
+        let now = self.running_beside();
+        if now != before {
+            out.notify(Notice::Beside(now));
+        }
+    }
+
+    fn running_beside(&self) -> u32 {
+        self.beside.values().fold(0, |sum, tasks| sum.saturating_add(*tasks))
     }
 
     /// A worker without room on its disk begins with nothing, so others get what waits there.
@@ -382,6 +424,7 @@ impl Foreman {
 
     fn on_link_down(&mut self, worker: NodeId, out: &mut Outbox<Self>) {
         self.callers.remove(&worker);
+        self.forget_beside(worker, out);
         let Some(desk) = &mut self.desk else { return };
         desk.asked.remove(&worker);
         if desk.workers.contains_key(&worker) {
@@ -393,6 +436,7 @@ impl Foreman {
         match timer {
             Timer::Settle => self.give_up_unheard(out),
             Timer::Grace(worker) | Timer::Silence(worker) => self.give_up(worker, out),
+            Timer::Beside(worker) => self.forget_beside(worker, out),
         }
     }
 
@@ -477,7 +521,7 @@ impl Foreman {
         }
         let term = desk.term;
         parcels.into_iter().for_each(|(worker, parcel)| out.send(worker, Message::Run(term, parcel)));
-        if self.rules.assignment == Rule::Balanced {
+        if self.rules.assignment.takes_back() {
             desk.take_back(&self.ledger, out);
         }
         propose(starts, out);
@@ -555,6 +599,7 @@ impl fmt::Display for Notice {
             Self::Propose(entries) => write!(f, "propose {}", entries.len()),
             Self::Applied(effects) => write!(f, "applied {}", effects.len()),
             Self::Arrived(worker, loan) => write!(f, "{worker} has arrived under {loan}"),
+            Self::Beside(tasks) => write!(f, "{tasks} run beside"),
         }
     }
 }
@@ -565,6 +610,7 @@ impl fmt::Display for Timer {
             Self::Settle => f.write_str("settle"),
             Self::Grace(worker) => write!(f, "grace {worker}"),
             Self::Silence(worker) => write!(f, "silence {worker}"),
+            Self::Beside(worker) => write!(f, "beside {worker}"),
         }
     }
 }

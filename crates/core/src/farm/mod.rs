@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::ledger::{Held, LoanId, Report, Work};
-use crate::load::Score;
+use crate::load::Load;
 
 /// What a leader and a worker say to each other. What comes from a leader carries its term; a worker obeys the newest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +30,7 @@ pub enum Message {
     /// Worker: I shall not come to an end with these. Most of them I had not even begun with.
     GaveBack(Vec<Held>),
     /// Worker: I am alive, and this loaded.
-    Beat(Score),
+    Beat(Load),
     /// Leader of this term: I do not know you; say hello.
     WhoAreYou(u64),
     /// Leader of this term: I know you. Everything that you reported has been taken up.
@@ -45,6 +45,8 @@ pub enum Message {
     Forget(u64, Vec<Held>),
     /// Worker: give me new work, or none: there is no room for results on my disk, or I am about to go.
     Room(bool),
+    /// Worker, to the server that it stands beside: so many tasks run here, whichever farm's they are.
+    Beside(u32),
 }
 
 /// How a worker introduces itself, to every new leader and after every lost link.
@@ -99,7 +101,7 @@ impl fmt::Display for Message {
                 reports.iter().try_for_each(|report| write!(f, " {}", report.task))
             }
             Self::GaveBack(held) => list(f, "gave back", held),
-            Self::Beat(score) => write!(f, "beat {score}"),
+            Self::Beat(load) => write!(f, "beat {}", load.score),
             Self::WhoAreYou(term) => write!(f, "who are you, in term {term}"),
             Self::Welcome(term) => write!(f, "welcome to term {term}"),
             Self::Run(_, assignments) => {
@@ -110,6 +112,7 @@ impl fmt::Display for Message {
             Self::Stop(_, held) => list(f, "stop", held),
             Self::Forget(_, held) => list(f, "forget", held),
             Self::Room(has_room) => f.write_str(if *has_room { "room" } else { "no room" }),
+            Self::Beside(tasks) => write!(f, "{tasks} run beside you"),
         }
     }
 }

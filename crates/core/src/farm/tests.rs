@@ -10,7 +10,7 @@ use crate::ledger::{
     Attempt, Batch, Entry, Fan, Held, JobId, Ledger, Outcome, Report, Spec, State, Tail, Target, TaskId, Verdict,
     Work,
 };
-use crate::load::Score;
+use crate::load::{Load, Score};
 use crate::{Delay, Input, Machine, NodeId, Outbox, Output, Token};
 
 const W1: NodeId = NodeId(101);
@@ -164,7 +164,7 @@ fn what_a_lost_worker_had_runs_elsewhere_when_the_log_says_that_it_is_gone() {
         foreman.hears(W1, Message::Ended(alloc::vec![report(held(1, 1, 1))])),
         ["send 101 who are you, in term 1"]
     );
-    assert_eq!(foreman.hears(W1, Message::Beat(Score::default())).len(), 0, "asked once");
+    assert_eq!(foreman.hears(W1, Message::Beat(Load::IDLE)).len(), 0, "asked once");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn whoever_has_nothing_to_give_back_is_not_asked_again_and_again() {
     foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 2 });
     assert!(foreman.hears(W2, hello("w2", &[])).contains(&"send 101 give back 1.2 (1-2)".into()));
     assert_eq!(foreman.hears(W1, Message::GaveBack(Vec::new())), Vec::<String>::new(), "it has begun with both");
-    assert_eq!(foreman.hears(W2, Message::Beat(Score::default())), Vec::<String>::new());
+    assert_eq!(foreman.hears(W2, Message::Beat(Load::IDLE)), Vec::<String>::new());
 }
 
 #[test]
@@ -430,4 +430,82 @@ fn a_worker_with_many_results_tells_them_in_pieces() {
     (0..count).for_each(|_| _ = foreman.submit(|_| ()));
     foreman.hears(W1, Message::Hello(hello.clone()));
     assert_eq!(foreman.hears(W1, Message::Ended(more.clone())), ["propose 1"]);
+}
+
+#[test]
+fn what_runs_beside_a_server_counts_until_it_is_not_said_any_more() {
+    let mut foreman = Bench(Foreman::new(Rules::default(), Ledger::default()));
+    let said = |words: Vec<String>| -> Vec<String> {
+        words.into_iter().filter(|words| words.ends_with("run beside")).collect()
+    };
+    assert_eq!(said(foreman.hears(W1, Message::Beside(3))), ["3 run beside"]);
+    assert_eq!(said(foreman.hears(W2, Message::Beside(2))), ["5 run beside"]);
+    assert_eq!(said(foreman.hears(W2, Message::Beside(2))), Vec::<String>::new(), "a sign of life");
+    assert_eq!(said(foreman.step(Input::LinkDown(W1))), ["2 run beside"]);
+    assert_eq!(said(foreman.step(Input::Timer(Timer::Beside(W2)))), ["0 run beside"]);
+    assert_eq!(said(foreman.hears(W1, Message::Beside(u32::MAX))).len(), 1);
+    assert_eq!(said(foreman.hears(W2, Message::Beside(1))), Vec::<String>::new(), "it cannot be more");
+}
+
+#[test]
+fn a_worker_says_how_many_tasks_run_when_that_has_settled() {
+    let (server, leader) = (NodeId(1), NodeId(2));
+    let worker = Worker::new("w1".into(), 4, Delay::exactly_ms(500), []).beside(Some(server));
+    let mut worker = Bench(worker);
+    let load = |tasks| Input::Command(worker::Command::Load(Load { tasks, ..Score::default().into() }));
+    worker.step(Input::Command(worker::Command::Serve(leader)));
+    assert_eq!(worker.step(load(2)), ["set tell"]);
+    assert_eq!(worker.step(load(3)), Vec::<String>::new(), "that will be told, too");
+    let tell = || Input::Timer(worker::Timer::Tell);
+    assert_eq!(worker.step(tell()), ["send 2 beat 0.00", "send 1 3 run beside you", "set tell"]);
+    assert_eq!(worker.step(tell()), ["send 1 3 run beside you", "set tell"], "a sign of life");
+    worker.step(Input::LinkDown(leader));
+    assert_eq!(worker.step(Input::LinkUp(server)), ["send 1 3 run beside you", "set tell"]);
+    worker.step(load(0));
+    assert_eq!(worker.step(tell()), ["send 1 0 run beside you"], "nothing more to say");
+    worker.step(load(1));
+    worker.step(load(0));
+    assert_eq!(worker.step(tell()), ["send 1 0 run beside you"]);
+}
+
+#[test]
+fn the_lowest_score_does_not_fill_one_worker_while_others_are_free() {
+    let rules = Rules { assignment: super::assign::Rule::Score, ..Rules::default() };
+    let mut foreman = Bench(Foreman::new(rules, Ledger::default()));
+    for (worker, id) in [("w1", W1), ("w2", W2), ("w3", NodeId(103))] {
+        foreman.apply(Entry::Join { worker: worker.into(), slots: 10 });
+        foreman.lead(1);
+        let Message::Hello(hello) = hello(worker, &[]) else { unreachable!() };
+        foreman.hears(id, Message::Hello(Hello { slots: 10, ..hello }));
+    }
+    foreman.lead(2);
+    for (worker, id) in [("w1", W1), ("w2", W2), ("w3", NodeId(103))] {
+        let Message::Hello(hello) = hello(worker, &[]) else { unreachable!() };
+        foreman.hears(id, Message::Hello(Hello { slots: 10, ..hello }));
+    }
+    foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 24 });
+    let mut shares: Vec<u64> = foreman.0.crews().map(|(_, running)| running).collect();
+    shares.sort_unstable();
+    assert_eq!((foreman.0.running().len(), shares), (24, alloc::vec![8, 8, 8]));
+    assert_eq!(foreman.0.waiting(), 0);
+}
+
+/// Ten wait, however many of them are handed out in advance.
+#[test]
+fn what_is_handed_out_in_advance_waits() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.hears(W1, hello("w1", &[]));
+    let waiting = |foreman: &Bench<Foreman>| {
+        let situation = foreman.0.situation(0).map(|situation| situation.queued);
+        assert_eq!(situation, Some(foreman.0.waiting()));
+        (foreman.0.running().len(), foreman.0.waiting())
+    };
+    foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 11 });
+    assert_eq!(foreman.0.handed_out(), 2, "one runs, and one is there in advance");
+    assert_eq!(waiting(&foreman), (1, 10));
+    foreman.hears(W1, Message::Ended(alloc::vec![report(held(1, 1, 1))]));
+    assert_eq!(waiting(&foreman), (2, 9), "one runs, and of another the result is being written down");
+    foreman.apply(Entry::Finish(report(held(1, 1, 1))));
+    assert_eq!(waiting(&foreman), (1, 9));
+    assert_eq!(foreman.0.running_of(JobId(1)), 1);
 }

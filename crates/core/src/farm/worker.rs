@@ -12,7 +12,7 @@ use core::fmt;
 use super::{Assignment, Hello, Message};
 use crate::NodeId;
 use crate::ledger::{Held, LoanId, Report};
-use crate::load::Score;
+use crate::load::Load;
 use crate::machine::{Delay, Input, Machine, Outbox, Token};
 
 /// One worker.
@@ -22,7 +22,12 @@ pub struct Worker {
     slots: u32,
     allegiance: Allegiance,
     beat: Delay,
-    score: Score,
+    load: Load,
+    /// The server that it stands beside, on the same host.
+    beside: Option<NodeId>,
+    /// How many tasks others were last told of, and whether they will hear of another number soon.
+    told: u32,
+    is_telling: bool,
     /// The leader that is linked and has welcomed this worker, or is about to.
     leader: Option<NodeId>,
     /// The newest term heard of.
@@ -81,8 +86,8 @@ pub enum Command {
     Ended(Report),
     /// An attempt was ended before its time, or before it began, through no fault of its own, and has no result.
     Abandoned(Held),
-    /// The host's load has been measured.
-    Load(Score),
+    /// The host's load has been measured, or what runs here has changed, for whichever farm.
+    Load(Load),
     /// There is room for results on the disk, or not: then nothing is begun. A worker that is with another farm says so in the same
     /// way.
     Room(bool),
@@ -108,6 +113,10 @@ pub const REPORTS_MAX: usize = 1024;
 /// How long results may be gathered, while the worker has more to do, before the disk gets them.
 const GATHER: Delay = Delay::exactly_ms(5);
 
+/// How long a number of running tasks must have changed before others hear of it: they need not know of those that last a
+/// moment, and never hear of more than a hundred changes a second.
+const SETTLED: Delay = Delay::exactly_ms(10);
+
 /// Its timers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timer {
@@ -115,6 +124,8 @@ pub enum Timer {
     Beat,
     /// The disk shall have what was gathered.
     Gather,
+    /// Others shall hear how many tasks run.
+    Tell,
 }
 
 impl Worker {
@@ -133,7 +144,10 @@ impl Worker {
             slots: u32::from(slots),
             allegiance: Allegiance::Own,
             beat,
-            score: Score::default(),
+            load: Load::IDLE,
+            beside: None,
+            told: 0,
+            is_telling: false,
             leader: None,
             term: 0,
             is_welcome: false,
@@ -155,6 +169,18 @@ impl Worker {
     #[must_use]
     pub fn standing(self, allegiance: Allegiance) -> Self {
         Self { allegiance, ..self }
+    }
+
+    /// The same worker on the host of this server.
+    #[must_use]
+    pub fn beside(self, server: Option<NodeId>) -> Self {
+        Self { beside: server, ..self }
+    }
+
+    /// How many tasks run here for this farm.
+    #[must_use]
+    pub fn running_len(&self) -> usize {
+        self.running.len()
     }
 
     /// Does nothing run here, nor wait for anything but room? What must not start twice is not left behind for want of it.
@@ -205,7 +231,7 @@ impl Worker {
             Command::Serve(leader) => self.introduce(leader, out),
             Command::Ended(report) => self.on_ended(report, out),
             Command::Abandoned(held) => self.on_abandoned(held, out),
-            Command::Load(score) => self.score = score,
+            Command::Load(load) => self.on_load(load, out),
             Command::Room(has_room) => self.on_room(has_room, out),
             Command::Open(is_open) => self.on_open(is_open, out),
             Command::Allegiance(allegiance) => {
@@ -216,6 +242,32 @@ impl Worker {
                 }
                 self.leader.into_iter().for_each(|leader| self.introduce(leader, out));
             }
+        }
+    }
+
+    fn on_load(&mut self, load: Load, out: &mut Outbox<Self>) {
+        self.load = load;
+        if load.tasks != self.told && !core::mem::replace(&mut self.is_telling, true) {
+            out.set(Timer::Tell, SETTLED);
+        }
+    }
+
+    /// The leader hears it because it gives tasks by score, the server beside because they count in its own load. The latter
+    /// hears it again and again, like a sign of life: it forgets what is not said any more.
+    fn tell(&mut self, out: &mut Outbox<Self>) {
+        self.is_telling = false;
+        let is_news = core::mem::replace(&mut self.told, self.load.tasks) != self.load.tasks;
+        if let Some(leader) = self.leader.filter(|_| is_news) {
+            out.send(leader, Message::Beat(self.load));
+        }
+        self.tell_beside(out);
+    }
+
+    fn tell_beside(&self, out: &mut Outbox<Self>) {
+        let Some(server) = self.beside else { return };
+        out.send(server, Message::Beside(self.told));
+        if self.told > 0 && !self.is_telling {
+            out.set(Timer::Tell, self.beat);
         }
     }
 
@@ -408,7 +460,7 @@ impl Worker {
 
     fn on_beat(&mut self, out: &mut Outbox<Self>) {
         if let Some(leader) = self.leader {
-            out.send(leader, Message::Beat(self.score));
+            out.send(leader, Message::Beat(self.load));
             out.set(Timer::Beat, self.beat);
         }
         if self.gathered.is_empty() {
@@ -446,6 +498,8 @@ impl Machine for Worker {
             Input::Message { from, message } => self.on_message(from, message, out),
             Input::Command(command) => self.on_command(command, out),
             Input::Timer(Timer::Beat) => self.on_beat(out),
+            Input::Timer(Timer::Tell) => self.tell(out),
+            Input::LinkUp(peer) if self.beside == Some(peer) && self.told > 0 => self.tell_beside(out),
             Input::Timer(Timer::Gather) => {
                 self.is_gathering = false;
                 self.write(out);
@@ -471,7 +525,12 @@ const fn term_of(message: &Message) -> Option<u64> {
         | Message::GiveBack(term, _)
         | Message::Stop(term, _)
         | Message::Forget(term, _) => Some(*term),
-        Message::Hello(_) | Message::Ended(_) | Message::GaveBack(_) | Message::Beat(_) | Message::Room(_) => None,
+        Message::Hello(_)
+        | Message::Ended(_)
+        | Message::GaveBack(_)
+        | Message::Beat(_)
+        | Message::Room(_)
+        | Message::Beside(_) => None,
     }
 }
 
@@ -490,7 +549,7 @@ impl fmt::Display for Command {
             Self::Serve(leader) => write!(f, "serve {leader}"),
             Self::Ended(report) => write!(f, "ended {}", report.task),
             Self::Abandoned(held) => write!(f, "abandoned {held}"),
-            Self::Load(score) => write!(f, "load {score}"),
+            Self::Load(load) => write!(f, "load {}", load.score),
             Self::Room(has_room) => f.write_str(if *has_room { "room" } else { "no room" }),
             Self::Open(is_open) => f.write_str(if *is_open { "open" } else { "take nothing new" }),
             Self::Allegiance(Allegiance::Own) => f.write_str("one of its own"),
@@ -514,6 +573,7 @@ impl fmt::Display for Timer {
         f.write_str(match self {
             Self::Beat => "beat",
             Self::Gather => "gather",
+            Self::Tell => "tell",
         })
     }
 }

@@ -406,7 +406,7 @@ impl Scene {
                 let (from, why) = (LENDER.to_owned(), Why::Operator);
                 self.propose(vec![Entry::Borrow(Borrow { worker, from, loan, for_ms: 0, why })]);
             }
-            foreman::Notice::Arrived(..) => {}
+            foreman::Notice::Arrived(..) | foreman::Notice::Beside(_) => {}
         }
     }
 

@@ -359,7 +359,8 @@ impl<'a, O: Observer<Foreman> + Observer<Worker>> Run<'a, O> {
                 }
                 Output::Cancel(timer) => _ = self.server(id).timers.remove(&timer),
                 Output::Notify(Notice::Propose(entries)) => self.propose(id, entries),
-                Output::Notify(Notice::Applied(_) | Notice::Arrived(..)) | Output::Ignore(_) => {}
+                Output::Notify(Notice::Applied(_) | Notice::Arrived(..) | Notice::Beside(_))
+                | Output::Ignore(_) => {}
                 Output::Persist { .. } | Output::SendAfter { .. } => {
                     unreachable!("a foreman keeps nothing on disk")
                 }

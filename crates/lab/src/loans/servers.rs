@@ -173,7 +173,7 @@ impl<O: Audience> Run<'_, O> {
                 Output::Notify(foreman::Notice::Arrived(worker, loan)) => {
                     self.step_office(id, Input::Command(office::Command::Arrived(worker, loan)));
                 }
-                Output::Ignore(_) => {}
+                Output::Notify(foreman::Notice::Beside(_)) | Output::Ignore(_) => {}
                 Output::Persist { .. } | Output::SendAfter { .. } => {
                     unreachable!("a foreman keeps nothing on disk")
                 }

@@ -77,7 +77,8 @@ pub(crate) fn start(
     requests: mpsc::UnboundedSender<Request>,
     (history, meters): (Arc<History>, Arc<Meters>),
 ) -> Ends {
-    let (rules, limits) = (Rules { assignment: plan.assignment, ..Rules::default() }, plan.limits);
+    let rules = Rules { assignment: plan.assignment, weights: plan.weights, ..Rules::default() };
+    let limits = plan.limits;
     let (told_sender, told) = mpsc::unbounded_channel();
     let (asks_sender, asks) = mpsc::unbounded_channel();
     let (workers, calls) = mpsc::channel(CALLERS_MAX);
@@ -257,7 +258,7 @@ impl Farm {
         let now = Instant::now();
         while let Some((due, timer)) = self.timers.take_due(now) {
             match timer {
-                Timer::Silence(_) | Timer::Settle if !all_taken || now - due > LATE => {
+                Timer::Silence(_) | Timer::Beside(_) | Timer::Settle if !all_taken || now - due > LATE => {
                     self.timers.set(timer, now + LATE / 2);
                 }
                 timer => self.step(Input::Timer(timer)),
@@ -319,7 +320,8 @@ impl Farm {
             self.step(Input::Command(Command::Follow));
             self.callers.say_to_all(&ToWorker::Follows);
         }
-        self.timers.clear();
+        // What runs beside this server does not depend on who leads.
+        self.timers.retain(|timer| matches!(timer, Timer::Beside(_)));
         self.proposed.clear();
         self.records.clear();
         self.under_way.clear();
@@ -471,6 +473,7 @@ impl Farm {
             Output::Notify(Notice::Propose(entries)) => self.proposed.extend(entries),
             Output::Notify(Notice::Applied(effects)) => self.effects = effects,
             Output::Notify(Notice::Arrived(worker, loan)) => self.offices.on_arrived(worker, loan),
+            Output::Notify(Notice::Beside(tasks)) => self.wish(Wish::Tasks(tasks)),
             Output::Ignore(_) => {}
             Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("a foreman keeps nothing on disk"),
         }

@@ -15,7 +15,7 @@ use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::farm::worker::{Allegiance, Command, Notice, REPORTS_MAX, Timer, Worker};
 use primus_core::ledger::Held;
-use primus_core::load::Score;
+use primus_core::load::Load;
 use primus_core::loan::Word;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
 use primus_wire::work::{self, FromWorker, Part, ToWorker};
@@ -45,6 +45,8 @@ pub(super) struct Setting {
     /// What it is called there.
     pub(super) name: String,
     pub(super) slots: u16,
+    /// The server on the same host, if it is one of this farm.
+    pub(super) beside: Option<NodeId>,
     pub(super) servers: BTreeMap<NodeId, SocketAddr>,
     pub(super) executor: executor::Settings,
     pub(super) kinds: Kinds,
@@ -105,7 +107,8 @@ enum Arrival {
 impl Service {
     /// Begins to serve a farm, with what was kept for it. To be called inside a tokio runtime with time and io.
     pub(super) fn start(setting: Setting, (results, records): Opened) -> Result<Self, WorkerError> {
-        let Setting { farm, name, slots, servers, executor, kinds, store, allegiance, happenings } = setting;
+        let Setting { farm, name, slots, beside, servers, executor, kinds, store, allegiance, happenings } =
+            setting;
         let outputs = executor.directory.join(executor::Settings::OUTPUTS);
         let (executor, ended) = Executor::start(executor, kinds).map_err(WorkerError::Executor)?;
         let abroad = (allegiance != Allegiance::Own).then(|| farm.clone());
@@ -113,7 +116,7 @@ impl Service {
         let meters = Arc::<Meters>::default();
         Ok(Self {
             abroad,
-            worker: Worker::new(name, slots, BEAT, records).standing(allegiance),
+            worker: Worker::new(name, slots, BEAT, records).standing(allegiance).beside(beside),
             outbox: Outbox::new(),
             executor,
             ended,
@@ -180,8 +183,13 @@ impl Service {
         }
     }
 
-    pub(super) fn measure(&mut self, score: Score) {
-        self.step(Input::Command(Command::Load(score)));
+    /// How many tasks run here for this farm.
+    pub(super) fn running_len(&self) -> usize {
+        self.worker.running_len()
+    }
+
+    pub(super) fn measure(&mut self, load: Load) {
+        self.step(Input::Command(Command::Load(load)));
     }
 
     /// The worker is well.
@@ -266,7 +274,10 @@ impl Service {
 
     fn on_link(&mut self, event: LinkEvent) {
         match event {
-            LinkEvent::Up(server, outgoing) => self.links.opened(server, outgoing),
+            LinkEvent::Up(server, outgoing) => {
+                self.links.opened(server, outgoing);
+                self.step(Input::LinkUp(server));
+            }
             LinkEvent::Word(server, _) if self.links.is_given_up(server) => {}
             LinkEvent::Word(server, word) => self.on_word(server, word),
             LinkEvent::Down(server) => {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use primus_core::NodeId;
 use primus_core::ledger::{CommandLine, Effect, Entry, Fan, JobId, Outcome, Spec, State, Target, TaskId, Work};
+use primus_core::load::Weights;
 use primus_core::loan::office;
 use primus_core::rank::RankBy;
 use primus_node::companion;
@@ -189,6 +190,8 @@ impl Farm {
             servers: self.addresses.clone(),
             executor: settings,
             load: None,
+            weights: Weights::DEFAULT,
+            beside: None,
         };
         let (tell, happenings) = mpsc::unbounded_channel();
         let process = Process::start(move || async move {

@@ -126,7 +126,7 @@ impl StatusAnswer {
     }
 }
 
-fn number(score: Score) -> f64 {
+pub(super) fn number(score: Score) -> f64 {
     f64::from(score.hundredths()) / 100.0
 }
 

@@ -8,7 +8,7 @@ use primus_core::ledger::{Attempt, Counts, Job, JobId, Loans, Outcome, State, Ta
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::answers::time_text;
+use super::answers::{number, time_text};
 use crate::output::tasks::time;
 
 /// A job: `/v1/jobs/12`.
@@ -299,7 +299,7 @@ fn explanation(foreman: &Foreman, id: TaskId) -> Option<(&'static str, String)> 
 }
 
 /// A worker: `/v1/workers`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Default)]
 pub(crate) struct WorkerFacts {
     name: String,
     /// Whose it is, and whom it works for.
@@ -311,7 +311,11 @@ pub(crate) struct WorkerFacts {
     /// Does the ledger know of it, so that it may get work?
     registered: bool,
     draining: bool,
+    /// How loaded its host is, as it last said, and what that is made of; `tasks` are those that it counts itself.
     score: Option<f64>,
+    cpu: Option<f64>,
+    memory: Option<f64>,
+    tasks: Option<u32>,
 }
 
 /// All workers that are here or registered, in the order of their names.
@@ -321,9 +325,7 @@ pub(super) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
     let loans = foreman.ledger().loans();
     let facts = |name: &str, slots: u32| {
         let (home, farm) = allegiance(loans, name, farm);
-        let (running, score) = (None, None);
-        let (alive, registered, draining) = (false, false, false);
-        WorkerFacts { name: name.to_owned(), home, farm, slots, running, alive, registered, draining, score }
+        WorkerFacts { name: name.to_owned(), home, farm, slots, ..WorkerFacts::default() }
     };
     // One that is lent is still one of ours, also if nobody sees it at the moment.
     for lent in loans.lent().values() {
@@ -334,11 +336,12 @@ pub(super) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
         let known = WorkerFacts { registered: true, draining, ..facts(name, registration.slots.into()) };
         all.insert(name.clone(), known);
     }
-    for (name, slots, _, score) in foreman.present() {
+    for (name, slots, _, load) in foreman.present() {
         let entry = all.entry(name.to_owned()).or_insert_with(|| facts(name, slots));
         entry.alive = running.contains_key(name);
         entry.running = running.get(name).copied();
-        entry.score = Some(f64::from(score.hundredths()) / 100.0);
+        (entry.score, entry.tasks) = (Some(number(load.score)), Some(load.tasks));
+        (entry.cpu, entry.memory) = (load.cpu.map(number), load.memory.map(number));
     }
     all.into_values().collect()
 }

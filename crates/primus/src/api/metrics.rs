@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use axum::extract::State;
+use primus_core::farm::foreman::Foreman;
 use primus_node::handle::View;
 use primus_node::meters::{Histogram, Meters, Tally};
 
@@ -20,6 +21,12 @@ pub(super) async fn metrics(State(context): State<Context>) -> String {
     let mut page = Page::default();
     page.state(&view);
     page.links(&view);
+    let look = |foreman: &Foreman| (foreman.waiting(), foreman.under_way());
+    if view.leader == Some(view.id)
+        && let Ok((waiting, running)) = context.handle.farm.look_here(look).await
+    {
+        page.tasks(waiting, running);
+    }
     page.counts(&view, &context.handle.meters);
     page.0
 }
@@ -31,8 +38,20 @@ impl Page {
         self.gauge("primus_leading", "1 if this server leads.", leads);
         self.gauge("primus_log_last_index", "How far the log reaches.", view.last as f64);
         self.gauge("primus_log_applied_index", "How far the log is applied.", view.applied as f64);
+        let score = f64::from(view.load.score.hundredths()) / 100.0;
+        self.gauge("primus_load_score", "How loaded this server is, from 0 to 100.", score);
+        let what = "How many tasks run beside this server and count in its score.";
+        self.gauge("primus_load_tasks", what, f64::from(view.load.tasks));
         let longest = view.longest_turn.as_secs_f64();
         self.gauge("primus_loop_turn_longest_seconds", "The longest turn of the control loop.", longest);
+    }
+
+    /// Only the leader knows.
+    fn tasks(&mut self, waiting: u64, running: u64) {
+        let what = "How many tasks wait for a slot, those handed out in advance included; at the leader.";
+        self.gauge("primus_tasks_waiting", what, waiting as f64);
+        let what = "How many tasks run, or are being written down; at the leader.";
+        self.gauge("primus_tasks_running", what, running as f64);
     }
 
     fn links(&mut self, view: &View) {

@@ -234,6 +234,7 @@ A server's file says where the servers are; a worker finds its own values under 
 
 Examples:
   primus worker --config cluster.toml --name w1 --slots 4
+  primus worker --config cluster.toml --name w1 --beside 2   # on the host of server 2: its tasks count in that server's load
   primus worker --api http://127.0.0.1:7461 --name w2 --allow '*'
   primus worker --servers 1@10.0.0.1:7460,2@10.0.0.2:7460 --farm north --dir /var/lib/primus";
 

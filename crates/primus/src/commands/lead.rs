@@ -11,7 +11,7 @@ mod settings;
 use std::time::Duration;
 
 use primus_core::lease::guard::{Command, Notice};
-use primus_core::load::Load;
+use primus_core::load::{Load, Weights};
 use primus_node::guarded::{Guarded, Report};
 use primus_node::load::{Meter, Source};
 use serde_json::{Value, json};
@@ -359,8 +359,8 @@ async fn heard(signal: &mut Signal) {
 /// How loaded this host is, now and then.
 fn measured() -> mpsc::UnboundedReceiver<Load> {
     let (tell, loads) = mpsc::unbounded_channel();
-    if let Ok(meter) = Meter::open(&Source::System, primus_core::load::Weights::default()) {
-        meter.watch(move |load| tell.send(load).is_ok());
+    if let Ok(meter) = Meter::open(&Source::System) {
+        meter.watch(move |usage| tell.send(Weights::DEFAULT.load(usage, 0)).is_ok());
     }
     loads
 }

@@ -64,7 +64,7 @@ impl Prepared {
     /// Opens its disk and its ports.
     pub(super) async fn new(settings: ServerSettings, log_format: LogFormat) -> Result<Self, Failure> {
         let diary = Diary::new(log_format)?;
-        let meter = Meter::open(&settings.load, settings.weights).map_err(|error| {
+        let meter = Meter::open(&settings.load).map_err(|error| {
             Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
         })?;
         raise_file_limit();
@@ -88,7 +88,7 @@ impl Prepared {
             ended = &mut serving => return Err(failed(ended)),
         };
         let measured = handle.clone();
-        meter.watch(move |load| measured.ask(Request::Load(load)));
+        meter.watch(move |usage| measured.ask(Request::Load(usage)));
         if let Some(hook) = settings.hook.clone() {
             let (history, meters) = (Arc::clone(&handle.history), Arc::clone(&handle.meters));
             hooks::start(hook, settings.farm.clone(), settings.id, history, meters);

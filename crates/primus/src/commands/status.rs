@@ -21,7 +21,8 @@ const COLUMNS: [&str; 11] =
 /// The columns that are shown as they come.
 const FIELDS: [&str; 8] = ["score", "cpu", "memory", "tasks", "applied", "lag", "address", "api"];
 
-const WORKER_COLUMNS: [&str; 7] = ["WORKER", "FARM", "SLOTS", "RUNNING", "ALIVE", "DRAINED", "SCORE"];
+const WORKER_COLUMNS: [&str; 10] =
+    ["WORKER", "FARM", "SLOTS", "RUNNING", "ALIVE", "DRAINED", "SCORE", "CPU", "MEMORY", "TASKS"];
 
 /// Shows it once, or again and again.
 pub(super) fn run(args: &StatusArgs, format: Format) -> Result<Verdict, Failure> {
@@ -71,11 +72,11 @@ fn crew(status: &Value) -> String {
     if workers.is_empty() && queued + running == 0 {
         return String::new();
     }
-    let rows: Vec<[String; 7]> = workers.iter().map(worker_row).collect();
+    let rows: Vec<[String; 10]> = workers.iter().map(worker_row).collect();
     format!("\n{}\n{queued} queued, {running} running\n", table(&WORKER_COLUMNS, &rows))
 }
 
-fn worker_row(worker: &Value) -> [String; 7] {
+fn worker_row(worker: &Value) -> [String; 10] {
     let yes_or_no = |value: &Value| if value == true { "yes" } else { "no" }.to_string();
     [
         plain(&worker["name"]),
@@ -85,6 +86,9 @@ fn worker_row(worker: &Value) -> [String; 7] {
         yes_or_no(&worker["alive"]),
         yes_or_no(&worker["draining"]),
         plain(&worker["score"]),
+        plain(&worker["cpu"]),
+        plain(&worker["memory"]),
+        plain(&worker["tasks"]),
     ]
 }
 
@@ -123,10 +127,10 @@ SERVER  ROLE    ALIVE  SCORE  CPU  MEMORY  TASKS  APPLIED  LAG  ADDRESS  API
         let full = full_disks(&[json!({"id": 1, "disk_full": false}), json!({"id": 2, "disk_full": true})]);
         assert_eq!(full, "\nthe disk of server 2 is full: make room\n");
         let crowd = json!({"workers": [{"name": "w1", "farm": "north", "slots": 2, "running": 1, "alive": true, "draining": false,
-            "score": 3.5}], "queued": 7, "running": 1});
+            "score": 17.0, "cpu": 20.0, "memory": 20.0, "tasks": 1}], "queued": 7, "running": 1});
         let expected = "
-WORKER  FARM   SLOTS  RUNNING  ALIVE  DRAINED  SCORE
-w1      north  2      1        yes    no       3.5
+WORKER  FARM   SLOTS  RUNNING  ALIVE  DRAINED  SCORE  CPU   MEMORY  TASKS
+w1      north  2      1        yes    no       17.0   20.0  20.0    1
 
 7 queued, 1 running
 ";

@@ -39,6 +39,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
     }
     if settings.servers.is_empty() {
         (settings.farm, settings.servers) = ask_for_servers(args)?;
+        settings.check_beside()?;
     }
     raise_file_limit();
     let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
@@ -65,7 +66,7 @@ pub(super) async fn work(settings: WorkerSettings, diary: Diary) -> Result<(), F
 }
 
 fn config(settings: WorkerSettings) -> Result<Config, Failure> {
-    let WorkerSettings { farm, name, slots, dir, servers, allow, output_max, outputs_max, load, weights } =
+    let WorkerSettings { farm, name, slots, beside, dir, servers, allow, output_max, outputs_max, load, weights } =
         settings;
     let unusable = |error: io::Error| {
         Failure::server(format!("{} cannot be used: {error}", dir.display()), "choose another worker.dir")
@@ -73,7 +74,7 @@ fn config(settings: WorkerSettings) -> Result<Config, Failure> {
     fs::create_dir_all(dir.join(HOME)).map_err(unusable)?;
     let dir = fs::canonicalize(&dir).map_err(unusable)?;
     let program = std::env::current_exe().map_err(unusable)?;
-    let load = Meter::open(&load, weights).map_err(|error| {
+    let load = Meter::open(&load).map_err(|error| {
         Failure::usage(format!("load.source is {load}, but {error}"), "choose system or process")
     })?;
     let mut executor = Settings::new(&name, dir.clone(), (program, vec!["companion".into()]));
@@ -81,7 +82,7 @@ fn config(settings: WorkerSettings) -> Result<Config, Failure> {
     executor.allow = allow;
     executor.output_len_max = output_max;
     executor.outputs_len_max = outputs_max;
-    Ok(Config { cluster: farm, name, slots, servers, executor, load: Some(load) })
+    Ok(Config { cluster: farm, name, slots, servers, executor, load: Some(load), weights, beside })
 }
 
 /// The farm's name and servers, as one of them says.

@@ -18,7 +18,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use primus_core::NodeId;
-use primus_core::load::Weights;
 use primus_core::loan::office;
 use primus_node::hooks::Hook;
 use primus_node::load::Source;
@@ -51,7 +50,6 @@ pub(crate) struct ServerSettings {
     /// How it elects.
     pub(crate) plan: Plan,
     pub(crate) load: Source,
-    pub(crate) weights: Weights,
     pub(crate) chaos: bool,
     /// What it runs when a server begins to lead.
     pub(crate) hook: Option<Hook>,
@@ -157,7 +155,6 @@ impl Configuration {
             dir: PathBuf::from(layers.text("server.dir")?),
             plan,
             load: layers.source("load.source")?.clone(),
-            weights: rules::weights(layers)?.ok()?,
             chaos: layers.truth("server.chaos")?,
             hook: Some(hook).filter(|hook| !hook.command.is_empty()),
             worker: Some(worker).filter(|worker| worker.slots > 0),

@@ -250,7 +250,8 @@ impl fmt::Display for Timer {
             Self::Server(foreman::Timer::Settle) => f.write_str("settle"),
             Self::Server(foreman::Timer::Grace(worker)) => write!(f, "grace {}", name_of(*worker)),
             Self::Server(foreman::Timer::Silence(worker)) => write!(f, "silence {}", name_of(*worker)),
-            Self::Worker(beat) => beat.fmt(f),
+            Self::Server(foreman::Timer::Beside(worker)) => write!(f, "beside {}", name_of(*worker)),
+            Self::Worker(timer) => timer.fmt(f),
         }
     }
 }

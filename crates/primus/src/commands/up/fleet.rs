@@ -202,6 +202,12 @@ impl<'a> Fleet<'a> {
         self.worker(place).map_or_else(|| self.farm.servers[place].node(), |worker| worker.name.clone())
     }
 
+    /// All share one host, so workers are dealt out to servers in turn: the first stands beside the first.
+    fn server_beside(&self, place: usize) -> u64 {
+        // Workers come after all servers, so the remainder starts anew with the first of them.
+        self.farm.servers[place % self.farm.servers.len()].id
+    }
+
     fn target(&self, place: usize) -> String {
         self.worker(place).map_or_else(|| self.farm.servers[place].id.to_string(), |worker| worker.name.clone())
     }
@@ -240,6 +246,7 @@ impl<'a> Fleet<'a> {
         if self.worker(place).is_some() {
             command.arg("worker").arg("--config").arg(self.config_file(WORKERS));
             command.arg("--name").arg(&node).arg("--dir").arg(self.home.dir.join(&node));
+            command.arg("--beside").arg(self.server_beside(place).to_string());
         } else {
             command.arg("server").arg("--config").arg(self.config_file(&node));
             if std::env::var_os(MALLOC_THRESHOLD).is_none() {

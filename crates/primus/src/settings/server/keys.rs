@@ -255,7 +255,7 @@ pub(crate) const KEYS: &[Key] = &[
         kind: Kind::Number { least: 1, most: 100_000_000 },
         fallback: Fallback::Is("10"),
         flag: None,
-        about: "with so many tasks waiting and no free slot the farm is saturated, and asks its neighbours for workers",
+        about: "with so many tasks waiting, those included that are handed out in advance, and no free slot the farm is saturated, and asks its neighbours for workers",
     },
     Key {
         name: "lending.saturated_for",
@@ -332,7 +332,7 @@ pub(crate) const KEYS: &[Key] = &[
         kind: Kind::Source,
         fallback: Fallback::Is("system"),
         flag: Some("load"),
-        about: "whose load counts: system, cgroup, process or file:PATH, which holds a score",
+        about: "whose load counts: system, cgroup, process or file:PATH, which holds a score, or cpu = N and memory = N",
     },
     Key {
         name: "load.weights.cpu",
@@ -346,7 +346,7 @@ pub(crate) const KEYS: &[Key] = &[
         kind: Kind::Number { least: 0, most: 1000 },
         fallback: Fallback::Is("30"),
         flag: None,
-        about: "how much running tasks count",
+        about: "how much tasks count that run on this host: on a worker its own, on a server those of workers beside it",
     },
     Key {
         name: "load.weights.memory",
@@ -382,6 +382,13 @@ pub(crate) const KEYS: &[Key] = &[
         fallback: Fallback::Depends("0 for a server, which then runs no tasks; one per processor for a worker"),
         flag: Some("slots"),
         about: "how many tasks run here at once",
+    },
+    Key {
+        name: "worker.beside",
+        kind: Kind::Number { least: 1, most: u64::MAX },
+        fallback: Fallback::Depends("the server itself for a server; none for a worker"),
+        flag: None,
+        about: "the server on the same host, in whose load the worker's tasks count",
     },
     Key {
         name: "worker.name",
@@ -424,6 +431,7 @@ pub(crate) const KEYS: &[Key] = &[
 pub(crate) const WORKER_FLAGS: &[(&str, &str)] = &[
     ("worker.name", "name"),
     ("worker.slots", "slots"),
+    ("worker.beside", "beside"),
     ("worker.allow", "allow"),
     ("worker.dir", "dir"),
     ("cluster.servers", "servers"),

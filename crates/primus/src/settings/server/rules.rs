@@ -69,6 +69,7 @@ pub(super) fn plan(layers: &Layers, plan: Plan) -> Option<Plan> {
         },
         lease_us: us("guard.lease")?,
         assignment: assignment(layers)?,
+        weights: weights(layers)?.ok()?,
         limits: Limits {
             results: usize::try_from(layers.number("farm.results_max")?).ok()?,
             results_len: layers.size("farm.results_bytes")?,

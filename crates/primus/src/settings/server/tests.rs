@@ -443,6 +443,10 @@ fn every_mistake_says_what_to_do() {
             "4: load.weights: all weights are zero",
         ),
         (
+            "[server]\nid = 1\n[worker]\nslots = 2\nbeside = 2".to_owned(),
+            "5: worker.beside is 2, but the slots of a server are its own; leave it out, ",
+        ),
+        (
             "[server]\nid = 1\naddress = \"0.0.0.0:7460\"\napi = \"127.0.0.1:7461\"".to_owned(),
             "3: server.address is 0.0.0.0:7460, which other hosts can reach, and links are not encrypted yet; listen on",
         ),
@@ -483,4 +487,17 @@ fn a_file_that_cannot_be_read_is_named() {
     let sources = Sources { file: Some("/nowhere/x.toml".into()), ..Sources::default() };
     let words = Configuration::read(&sources, false).settle().unwrap_err().words();
     assert!(words.contains("cannot read /nowhere/x.toml: "), "{words}");
+}
+
+#[test]
+fn a_worker_stands_beside_a_server_that_exists() {
+    let beside = |id: &str| {
+        let flag = |key: &str, text: &str| Override { flag: "--set".into(), key: key.into(), text: text.into() };
+        let servers = flag("cluster.servers", "1@127.0.0.1:7460,2@127.0.0.1:7470");
+        let sources = Sources { flags: vec![servers, flag("worker.beside", id)], ..Sources::default() };
+        WorkerSettings::read(&sources).map(|settings| settings.beside).map_err(|failure| failure.words())
+    };
+    assert_eq!(beside("2"), Ok(Some(NodeId(2))));
+    let words = beside("7").unwrap_err();
+    assert!(words.starts_with("worker.beside is 7, but the farm has not got that server"), "{words}");
 }

@@ -25,6 +25,8 @@ pub(crate) struct WorkerSettings {
     pub(crate) farm: String,
     pub(crate) name: String,
     pub(crate) slots: u16,
+    /// The server on the same host, in whose load its tasks count.
+    pub(crate) beside: Option<NodeId>,
     pub(crate) dir: PathBuf,
     /// Where the servers listen for it; nothing if a server has to be asked.
     pub(crate) servers: BTreeMap<NodeId, SocketAddr>,
@@ -46,7 +48,18 @@ impl WorkerSettings {
         if !layers.mistakes.is_empty() {
             return Err(Failure::configuration(layers.mistakes));
         }
-        Ok(Self::new(&layers, servers).expect("without mistakes every key has a value"))
+        let settings = Self::new(&layers, servers).expect("without mistakes every key has a value");
+        settings.check_beside().map(|()| settings)
+    }
+
+    /// Nothing would count what runs beside a server that does not exist. Without servers, it is not known yet which exist.
+    pub(crate) fn check_beside(&self) -> Result<(), Failure> {
+        let stranger = self.beside.filter(|id| !self.servers.is_empty() && !self.servers.contains_key(id));
+        stranger.map_or(Ok(()), |NodeId(id)| {
+            let known: Vec<String> = self.servers.keys().map(|NodeId(id)| id.to_string()).collect();
+            let hint = format!("name the server on the same host: {}", known.join(", "));
+            Err(Failure::usage(format!("worker.beside is {id}, but the farm has not got that server"), hint))
+        })
     }
 
     /// What these values mean.
@@ -55,6 +68,7 @@ impl WorkerSettings {
             farm: layers.text("server.farm")?.to_owned(),
             name: layers.text("worker.name")?.to_owned(),
             slots: u16::try_from(layers.number("worker.slots")?).ok()?,
+            beside: layers.number("worker.beside").map(NodeId),
             dir: PathBuf::from(layers.text("worker.dir")?),
             servers,
             allow: layers.programs("worker.allow")?.to_vec(),
@@ -85,6 +99,11 @@ pub(super) fn derive_beside_server(layers: &mut Layers) {
     layers.fall_back("worker.slots", Value::Number(0));
     if let Some(id) = layers.number("server.id") {
         layers.fall_back("worker.name", Value::Text(format!("server-{id}")));
+        layers.fall_back("worker.beside", Value::Number(id));
+        if let Some(other) = layers.number("worker.beside").filter(|other| *other != id) {
+            let message = format!("worker.beside is {other}, but the slots of a server are its own");
+            layers.complain_about("worker.beside", message, "leave it out, or start primus worker --beside");
+        }
     }
     if let Some(dir) = layers.text("server.dir") {
         let dir = Path::new(dir).join("worker").to_string_lossy().into_owned();
