@@ -63,6 +63,8 @@ pub(crate) enum Given {
     Job(Option<JobId>),
     /// What the session holds.
     Holds(Answer),
+    /// The key belongs to this job, which is another one.
+    OtherJob(JobId),
 }
 
 /// How this server asks others.
@@ -268,8 +270,11 @@ async fn answer(handle: &Handle, question: Question) -> Result<Given, Unable> {
         }
         Question::Submit(spec, key) => {
             let effects = handle.farm.enter(vec![Entry::Submit { spec: *spec, key }]).await?;
-            let job = |effect: &Effect| if let Effect::Submitted { job, .. } = effect { Some(*job) } else { None };
-            Ok(Given::Job(effects.first().and_then(job)))
+            Ok(match effects.first() {
+                Some(Effect::Submitted { job, .. }) => Given::Job(Some(*job)),
+                Some(Effect::OtherJob(job)) => Given::OtherJob(*job),
+                _ => Given::Job(None),
+            })
         }
         Question::Poll(session, poll) => handle.farm.poll(session, poll).await.map(Given::Holds),
     }

@@ -88,6 +88,9 @@ pub enum SubmitError {
     /// Too much waits already, or the job has too many tasks.
     #[error("the queue is full: try again when some tasks have ended")]
     Full,
+    /// Another job was submitted under this key.
+    #[error("job {0} was submitted under this key, and it is another one: use a new key")]
+    OtherJob(JobId),
     /// The leader could not take it.
     #[error(transparent)]
     Unable(#[from] Unable),
@@ -224,6 +227,7 @@ impl Handle {
         let question = Question::Submit(Box::new(job), key.map(str::to_owned));
         match self.ask_patiently(question).await? {
             Given::Job(job) => job.ok_or(SubmitError::Full),
+            Given::OtherJob(job) => Err(SubmitError::OtherJob(job)),
             _ => Err(Unable::Unknown.into()),
         }
     }

@@ -209,7 +209,8 @@ impl Foreman {
             Effect::Workers => self.on_workers(out),
             Effect::Left(worker) => self.on_left(worker, out),
             // All that are cancelled are stopped together.
-            Effect::Cancelled(_) | Effect::Submitted { .. } | Effect::Full | Effect::Nothing => {}
+            Effect::Cancelled(_) | Effect::Submitted { .. } | Effect::OtherJob(_) => {}
+            Effect::Full | Effect::Nothing => {}
             // It may work here now, and was only heard until then; or the other way round.
             Effect::Borrowed(name) | Effect::GivenBack(name, _) => {
                 let guest = desk.worker_named(name);

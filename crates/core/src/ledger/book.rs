@@ -78,6 +78,8 @@ pub enum Effect {
         /// Did this entry make it?
         is_new: bool,
     },
+    /// Nothing: its key belongs to this job, which is another one.
+    OtherJob(JobId),
     /// Too much waits already, or the job has too many tasks.
     Full,
     /// This attempt's result is recorded, and the task is over.
@@ -190,7 +192,9 @@ impl Ledger {
 
     fn submit(&mut self, spec: Spec, key: Option<String>, time_ms: u64) -> Effect {
         if let Some(&job) = key.as_ref().and_then(|key| self.keys.get(key)) {
-            return Effect::Submitted { job, is_new: false };
+            // Whoever says the same twice is told the same twice; another job under the same name is a mistake.
+            let is_same = self.jobs.get(&job).is_none_or(|known| *known.spec == spec);
+            return if is_same { Effect::Submitted { job, is_new: false } } else { Effect::OtherJob(job) };
         }
         let tasks = spec.fan.len();
         if tasks == 0 || self.counts.waiting.saturating_add(tasks) > self.limits.waiting {
@@ -512,6 +516,16 @@ mod tests {
             assert_eq!(effect, Effect::Submitted { job: JobId(expected), is_new });
         }
         assert_eq!(submit(&mut ledger, spec(Fan::One), None), Effect::Submitted { job: JobId(2), is_new: true });
+    }
+
+    #[test]
+    fn another_job_under_the_same_key_is_refused_and_changes_nothing() {
+        let mut ledger = Ledger::default();
+        submit(&mut ledger, spec(Fan::One), Some("once"));
+        let before = ledger.clone();
+        let other = spec(Fan::Array { first: 1, last: 3 });
+        assert_eq!(submit(&mut ledger, other, Some("once")), Effect::OtherJob(JobId(1)));
+        assert_eq!(ledger, before);
     }
 
     #[test]
