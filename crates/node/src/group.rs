@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use primus_core::lease::{Candidacy, Objection};
-use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, HOLDER_NAME_LEN_MAX, HOLDERS_MAX};
+use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, HOLDER_NAME_LEN_MAX, HOLDERS_MAX, objection_to_group};
 use primus_core::ledger::{GroupRank, GroupRules, Session};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -123,12 +123,13 @@ impl Group {
 
     fn check(&self) -> Result<(), Unguarded> {
         let Candidacy { group, rules, name, .. } = &self.candidacy;
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-        if group.is_empty() || group.len() > GROUP_NAME_LEN_MAX || !group.chars().all(is_plain) {
-            return Err(Unguarded::Name(group.clone()));
+        // A name that is far too long is not repeated in full.
+        let shown = |name: &str| name.chars().take(HOLDER_NAME_LEN_MAX).collect();
+        if objection_to_group(group).is_some() {
+            return Err(Unguarded::Name(shown(group)));
         }
         if name.is_empty() || name.len() > HOLDER_NAME_LEN_MAX {
-            return Err(Unguarded::Name(name.clone()));
+            return Err(Unguarded::Name(shown(name)));
         }
         let is_possible = (1..=HOLDERS_MAX).contains(&rules.holders);
         if is_possible { Ok(()) } else { Err(Unguarded::Holders(rules.holders)) }

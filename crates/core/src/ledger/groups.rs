@@ -5,6 +5,7 @@
 //! whatever the group, so whoever keeps something safe for a holder can refuse everybody with an older one.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 
 use super::book::Effect;
@@ -22,6 +23,22 @@ pub const HOLDERS_MAX: u16 = 1000;
 pub const GROUP_NAME_LEN_MAX: usize = 64;
 /// No name of a holder is longer.
 pub const HOLDER_NAME_LEN_MAX: usize = 100;
+
+/// What is wrong with the name of a group, if anything is. A name has parts between slashes, as a path has, and names nothing
+/// outside: no part is empty, `.` or `..`.
+#[must_use]
+pub fn objection_to_group(name: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    if name.is_empty() || name.len() > GROUP_NAME_LEN_MAX {
+        let len = name.len();
+        return Some(format!("the name of a group has 1 to {GROUP_NAME_LEN_MAX} letters, this one {len}"));
+    }
+    if let Some(strange) = name.chars().find(|c| !is_plain(*c)) {
+        return Some(format!("the name of a group has no {strange:?}"));
+    }
+    let is_empty = |part: &str| part.chars().all(|c| c == '.');
+    name.split('/').any(is_empty).then(|| format!("the group {name:?} has a part without a name"))
+}
 
 /// All groups that somebody holds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
