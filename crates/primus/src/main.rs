@@ -7,6 +7,7 @@ mod api;
 mod args;
 mod client;
 mod commands;
+mod objects;
 mod output;
 mod settings;
 mod submission;

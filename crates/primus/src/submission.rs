@@ -12,6 +12,8 @@ use primus_core::ledger::job::Lines;
 use primus_core::ledger::{CommandLine, Fan, Spec, Work};
 use serde::{Deserialize, Serialize};
 
+use crate::objects::unique;
+
 /// How long a command may be, its environment included: a worker's companion takes no more.
 pub(crate) const COMMAND_LEN_MAX: usize = 768 << 10;
 /// How much it may read.
@@ -60,7 +62,7 @@ pub(crate) struct Submission {
     pub(crate) cpus: Option<u16>,
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) nice: u8,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "unique")]
     pub(crate) env: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cwd: Option<String>,
@@ -117,6 +119,9 @@ impl Submission {
         if self.cpus == Some(0) {
             return wrong("cpus is 0", "a task takes one slot at least");
         }
+        if self.cwd.as_deref() == Some("") {
+            return wrong("cwd is empty", "name a folder, or leave it out");
+        }
         if self.timeout_ms == Some(0) {
             return wrong("timeout_ms is 0", "give it some time, or leave it out");
         }
@@ -151,8 +156,15 @@ impl Submission {
     fn work(self) -> Result<Work, Mistake> {
         match (self.kind, self.command.is_empty()) {
             (Some(_), false) => wrong("command and kind exclude each other", "leave one out"),
+            (Some(name), true) if name.is_empty() => wrong("kind is empty", "name what workers have, such as noop"),
             (Some(name), true) => Ok(Work::Kind { name, input: self.input.unwrap_or_default().into_bytes() }),
             (None, true) => wrong("there is no command", "write the program and its arguments"),
+            (None, false) if self.input.is_some() => {
+                wrong("input belongs to a kind, and this is a command", "send stdin instead, or leave it out")
+            }
+            (None, false) if self.command[0].is_empty() => {
+                wrong("the first word of the command is empty", "write the program and its arguments")
+            }
             (None, false) => {
                 let words = self.command.iter().chain(self.env.keys()).chain(self.env.values()).chain(&self.cwd);
                 check_words(words)?;
@@ -244,6 +256,11 @@ mod tests {
         for (json, expected) in [
             ("{}", "there is no command"),
             (r#"{"command":["a"],"kind":"noop"}"#, "command and kind exclude each other"),
+            (r#"{"command":[""]}"#, "the first word of the command is empty"),
+            (r#"{"command":["a"],"cwd":""}"#, "cwd is empty"),
+            (r#"{"command":["a"],"input":"x"}"#, "input belongs to a kind"),
+            (r#"{"kind":""}"#, "kind is empty"),
+            (r#"{"command":["a"],"env":{"A":"1","A":"2"}}"#, "A is given twice"),
             (r#"{"command":["a"],"array":"9-1"}"#, "array is '9-1'"),
             (r#"{"command":["a"],"array":"-1"}"#, "array is '-1'"),
             (r#"{"command":["a"],"array":"1-1000000000000"}"#, "1000000000000 tasks; 1000 are allowed"),

@@ -464,3 +464,158 @@ fn believe_only_servers(farm: &Farm<'_>) {
     let answer = exchange_bare(api, request("GET", "/v1/jobs", &fields, secret.as_deref(), "").as_bytes());
     assert_eq!(status_of(&answer.expect("it answers")), 200);
 }
+
+/// What is refused, and with which words: each row a mistake that was once taken, or answered in the framework's words.
+#[test]
+fn mistakes_are_refused_at_once_with_what_was_sent() {
+    let place = Place::new();
+    let farm = place.up("--servers 3 --workers 1");
+    let leader = farm.ready["leader"].as_u64().expect("somebody leads");
+    assert_eq!(place.primus("run -- true").code, Some(0));
+    let before = jobs(farm.api[0]);
+    for api in [farm.api_of(leader), farm.api_of(1 + leader % 3)] {
+        for (method, path, body, words) in mistakes() {
+            let (status, answer) = ask(api, method, path, body).expect("it answers");
+            let error = &answer["error"];
+            let message = error["message"].as_str().unwrap_or_default();
+            assert_eq!((status, &error["code"]), (400, &json!("usage")), "{method} {path} {body:.80}: {answer}");
+            assert!(message.contains(words), "{method} {path} {body:.80}: {message} has no {words:?}");
+            let text = error.to_string();
+            assert!(text.len() < 700, "{method} {path}: {text}");
+            for framework in ["Failed to deserialize", "struct ", "documentation", "u64", "sequence"] {
+                assert!(!text.contains(framework), "{method} {path} {body:.80}: {text}");
+            }
+        }
+    }
+    assert_eq!(jobs(farm.api[0]), before, "nothing was submitted or retried");
+    farm.end();
+}
+
+fn jobs(api: SocketAddr) -> Value {
+    ask(api, "GET", "/v1/jobs", "").expect("it answers").1
+}
+
+/// Method, path, body, and words of the answer.
+type Mistake = (&'static str, &'static str, &'static str, &'static str);
+
+/// Bodies that are not jobs, and words of the answer.
+const NO_JOBS: &[(&str, &str)] = &[
+    // An object is an object.
+    ("[[\"echo\",\"x\"]]", "a list stands where an object belongs"),
+    ("[]", "a list stands where an object belongs"),
+    ("7", "7 stands where an object belongs"),
+    ("{\"command\":[\"env\"],\"env\":{\"A\":\"1\",\"A\":\"2\"}}", "A is given twice"),
+    ("{\"command\":[\"env\"],\"env\":[[\"A\",\"1\"]]}", "a list stands where an object belongs"),
+    ("{\"command\":[\"a\"],\"command\":[\"b\"]}", "given twice"),
+    // Own words for what is not JSON.
+    ("{\"command\":[\"\\ud800\"]}", "it is not JSON at line 1"),
+    ("{\"command\":", "it ends in the middle"),
+    ("{\"command\":\"echo\"}", "\"echo\" stands where a list belongs"),
+    ("{\"command\":[\"a\"],\"retries\":300}", "300 stands where a whole number within its limits belongs"),
+    // What would only fail later.
+    ("{\"command\":[\"\"]}", "the first word of the command is empty"),
+    ("{\"command\":[\"true\"],\"cwd\":\"\"}", "cwd is empty"),
+    ("{\"command\":[\"true\"],\"input\":\"x\"}", "input belongs to a kind"),
+    ("{\"kind\":\"\"}", "kind is empty"),
+];
+
+const NO_REQUESTS: &[Mistake] = &[
+    ("POST", "/v1/jobs/1/retry", "{\"zzz\":1}", "no field \"zzz\""),
+    ("POST", "/v1/jobs/1/retry", "{\"failed_onyl\":true}", "no field \"failed_onyl\""),
+    ("POST", "/v1/jobs/1/retry", "{\"failed_only\":\"yes\"}", "failed_only is \"yes\", not true or false"),
+    ("POST", "/v1/tasks/1.1/retry", "{\"failed_only\":true}", "no field \"failed_only\""),
+    ("POST", "/v1/jobs/1/cancel", "{\"zzz\":1}", "no field \"zzz\""),
+    ("POST", "/v1/kv", "{\"key\":\"a\",\"value\":\"b\",\"ttl\":1}", "unknown field `ttl`"),
+    ("POST", "/v1/kv", "[\"a\",\"b\"]", "a list stands where an object belongs"),
+    ("POST", "/v1/workers/w1/drain", "{\"draining\":true,\"zzz\":1}", "no field \"zzz\""),
+    ("POST", "/v1/workers/w1/drain", "[true]", "a list stands where an object belongs"),
+    ("POST", "/v1/loans", "{\"to\":\"south\",\"count\":\"2\"}", "count is \"2\", not a whole number"),
+    ("POST", "/v1/loans/recall", "{\"all\":true,\"zzz\":1}", "no field \"zzz\""),
+    ("POST", "/v1/loans/recall", "{\"all\":true,\"worker\":\"w1\"}", "said twice"),
+    ("POST", "/v1/leader/transfer", "{\"to\":\"2\"}", "to is \"2\", not a whole number"),
+    ("POST", "/v1/leader/transfer", "{\"to\":2,\"now\":true}", "no field \"now\""),
+    ("POST", "/v1/leader/transfer", "{}", "to is missing"),
+    ("POST", "/v1/chaos/cut", "{\"peers\":[-1]}", "peers is [-1], not a list of whole numbers"),
+    ("POST", "/v1/chaos/cut", "{\"peers\":[9]}", "there is no server 9"),
+    ("POST", "/v1/chaos/cut", "{\"peers\":[],\"zzz\":1}", "no field \"zzz\""),
+    ("POST", "/v1/chaos/load", "{\"score\":-1}", "score is -1"),
+    ("POST", "/v1/chaos/load", "{\"score\":100.5}", "score is 100.5"),
+    ("POST", "/v1/chaos/load", "{\"score\":1e308}", "not a number from 0 to 100"),
+    ("POST", "/v1/sessions/7", "{\"number\":1,\"zzz\":1}", "unknown field `zzz`"),
+    ("POST", "/v1/sessions/7", "[1]", "a list stands where an object belongs"),
+    ("POST", "/v1/sessions/7", "{\"number\":1,\"holds\":[[\"g\",1]]}", "a list stands where an object belongs"),
+    (
+        "POST",
+        "/v1/sessions/7",
+        "{\"number\":1,\"wants\":[{\"group\":\"g\",\"rank\":\"id\",\"holders\":0}]}",
+        "holders is 0",
+    ),
+    (
+        "POST",
+        "/v1/sessions/7",
+        "{\"number\":1,\"wants\":[{\"group\":\"../x\",\"rank\":\"id\"}]}",
+        "a part without a name",
+    ),
+    (
+        "POST",
+        "/v1/sessions/7",
+        "{\"number\":1,\"wants\":[{\"group\":\".\",\"rank\":\"id\"}]}",
+        "a part without a name",
+    ),
+    ("POST", "/v1/sessions/7", "{\"number\":1,\"holds\":[{\"group\":\"/\",\"term\":1}]}", "a part without a name"),
+    ("POST", "/v1/sessions/7", "{\"number\":1,\"ended\":[{\"group\":\"a b\",\"term\":1}]}", "has no ' '"),
+    ("POST", "/v1/kv?batch=x", "{\"key\":\"a\",\"value\":\"b\"}", "batch is \"x\""),
+    ("GET", "/v1/jobs?limit=-1", "", "limit is \"-1\""),
+    ("GET", "/v1/jobs?limit=1&limit=2", "", "limit is given twice"),
+    ("GET", "/v1/jobs?colour=red", "", "no parameter \"colour\""),
+    ("GET", "/v1/tasks?stat=failed", "", "no parameter \"stat\""),
+    ("GET", "/v1/events?after=x", "", "after is \"x\""),
+    ("GET", "/v1/jobs/1/wait?timeout_ms=soon", "", "timeout_ms is \"soon\""),
+    ("GET", "/v1/tasks/1.1/output?stream=both", "", "there is no stream \"both\""),
+    ("GET", "/v1/kv/%ff", "", "not valid UTF-8"),
+];
+
+fn mistakes() -> Vec<Mistake> {
+    let claim = json!({ "number": 1, "holds": [{ "group": "x".repeat(100_000), "term": 1 }] }).to_string();
+    let long = ("POST", "/v1/sessions/7", &*claim.leak(), "1 to 64 letters, this one 100000");
+    let jobs = NO_JOBS.iter().map(|(body, words)| ("POST", "/v1/jobs", *body, *words));
+    jobs.chain(NO_REQUESTS.iter().copied()).chain([long]).collect()
+}
+
+#[test]
+fn a_key_belongs_to_one_job_and_to_no_other() {
+    let place = Place::new();
+    let farm = place.up("--servers 1 --workers 1");
+    let submit = |body: &str| common::http::submit(farm.api[0], "once", &serde_json::from_str(body).expect("JSON"));
+    let first = submit("{\"command\":[\"echo\",\"a\"]}").expect("it answers");
+    assert_eq!((first.0, &first.1["job"]), (201, &json!("1")));
+    // The same job, however it is written.
+    let again = submit("{ \"retries\":0, \"command\" : [\"echo\",\"a\"] }").expect("it answers");
+    assert_eq!((again.0, &again.1["job"]), (200, &json!("1")));
+    let (status, other) = submit("{\"command\":[\"echo\",\"b\"]}").expect("it answers");
+    assert_eq!((status, &other["error"]["code"]), (422, &json!("other_job")), "{other}");
+    let typed = |word: &str| place.primus(&format!("submit --key once -- echo {word}"));
+    let ran = typed("b");
+    assert!(
+        ran.code == Some(2) && ran.stderr.contains("job 1 was submitted under this Idempotency-Key"),
+        "{ran:?}"
+    );
+    let items = jobs(farm.api[0]);
+    assert_eq!(items["items"].as_array().map(Vec::len), Some(1), "{items}");
+    farm.end();
+}
+
+#[test]
+fn what_somebody_names_a_job_cannot_turn_a_line_round() {
+    let place = Place::new();
+    let farm = place.up("--servers 1 --workers 1");
+    let job = json!({ "command": ["true"], "name": "photo\u{202e}gpj.exe\u{1b}[2J" }).to_string();
+    assert_eq!(ask(farm.api[0], "POST", "/v1/jobs", &job).expect("it answers").0, 201);
+    for line in ["jobs", "tasks", "task 1.1", "status", "events"] {
+        let ran = place.primus(line);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(!ran.stdout.contains(['\u{202e}', '\u{1b}']), "{line}: {ran:?}");
+    }
+    assert!(place.primus("jobs").stdout.contains("photo\\u{202e}gpj.exe\\u{1b}[2J"));
+    farm.end();
+}

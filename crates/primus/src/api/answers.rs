@@ -1,12 +1,13 @@
 //! What the API says, as JSON: the same objects that the commands print.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use axum::Json;
-use axum::body::to_bytes;
 use axum::http::StatusCode;
 use axum::http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
+use primus_core::ledger::JobId;
 use primus_core::load::Score;
 pub(crate) use primus_node::events::text_of;
 use primus_node::handle::{Unable, View};
@@ -18,7 +19,8 @@ use super::facts::WorkerFacts;
 use super::routes::Context;
 use crate::output::failure::Body;
 
-const REFUSAL_LEN_MAX: usize = 4096;
+/// No message is longer, whatever somebody has sent that it repeats.
+const MESSAGE_LEN_MAX: usize = 500;
 /// What to do if one does not know what can be asked.
 pub(super) const SEE_ROUTES: &str = "GET /v1 lists all routes";
 
@@ -194,6 +196,16 @@ impl Problem {
         }
     }
 
+    /// Another job has this key.
+    pub(crate) fn other_job(job: JobId) -> Self {
+        Self {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            code: "other_job",
+            message: format!("job {job} was submitted under this Idempotency-Key, and it is another one"),
+            hint: "use a new key for a new job",
+        }
+    }
+
     pub(crate) fn not_now(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
         Self { status: StatusCode::CONFLICT, code, message: message.into(), hint }
     }
@@ -257,17 +269,28 @@ pub(crate) async fn in_one_body(response: Response) -> Response {
         return response;
     }
     let allowed = response.headers().get(ALLOW).cloned();
-    let said = to_bytes(response.into_body(), REFUSAL_LEN_MAX).await.unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
-    let message = if said.is_empty() { status.canonical_reason().unwrap_or("refused") } else { &said };
-    let code = if status == StatusCode::METHOD_NOT_ALLOWED { "method_not_allowed" } else { "usage" };
+    let (code, message) = match status {
+        StatusCode::METHOD_NOT_ALLOWED => ("method_not_allowed", "this route does not take that method"),
+        StatusCode::BAD_REQUEST => ("usage", "the path is not valid UTF-8"),
+        _ => ("usage", status.canonical_reason().unwrap_or("refused")),
+    };
     let problem = Problem { status, code, message: message.to_owned(), hint: SEE_ROUTES };
     (allowed.map(|methods| [(ALLOW, methods)]), problem).into_response()
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.message.char_indices().nth(MESSAGE_LEN_MAX) {
+            Some((end, _)) => write!(f, "{}…", &self.message[..end]),
+            None => f.write_str(&self.message),
+        }
+    }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let challenge = (self.status == StatusCode::UNAUTHORIZED).then_some([(WWW_AUTHENTICATE, "Bearer")]);
-        (self.status, challenge, Json(Body::new(self.code, &self.message, self.hint))).into_response()
+        let message = self.to_string();
+        (self.status, challenge, Json(Body::new(self.code, &message, self.hint))).into_response()
     }
 }

@@ -20,8 +20,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::answers::Problem;
-use super::jobs::{entry, full, strange, tasks_of};
+use super::jobs::{entry, not_taken, strange, tasks_of};
 use super::routes::Context;
+use crate::objects::Object;
 use crate::submission::Submission;
 
 /// How many jobs are entered at once, and how long their lines are together.
@@ -107,7 +108,8 @@ impl Bulk<'_> {
             self.lines += 1;
             let number = self.lines;
             let place = |problem: Problem| problem.within(&format!("line {number}"));
-            let submission: Submission = serde_json::from_slice(line).map_err(|error| place(strange(&error)))?;
+            let Object(submission) =
+                serde_json::from_slice::<Object<Submission>>(line).map_err(|error| place(strange(&error)))?;
             let key = self.key.as_ref().map(|key| format!("{key}/{number}"));
             self.batch.push(entry(self.context, submission, key).map_err(place)?);
             self.batch_len += line.len();
@@ -138,7 +140,7 @@ impl Bulk<'_> {
         let Some(entering) = self.entering.pop_front() else { return Ok(()) };
         let effects = entering.await.map_err(|_| Unable::Unknown)??;
         for effect in effects {
-            let Effect::Submitted { job, is_new } = effect else { return Err(full(self.context)) };
+            let Effect::Submitted { job, is_new } = effect else { return Err(not_taken(self.context, &effect)) };
             self.submitted.add(job, is_new);
         }
         Ok(())

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
@@ -22,7 +22,9 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::answers::Problem;
+use super::orders::Asked;
 use super::routes::{Context, KEY_LEN_MAX, VALUE_LEN_MAX, heard};
+use crate::objects::{Object, complaint};
 
 /// How many lines can be one proposal.
 const BATCH_MAX: usize = 10_000;
@@ -35,18 +37,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// How long a whole body may take that is passed on.
 const PASSING_TIME: Duration = Duration::from_secs(3600);
 
-/// How many lines are one proposal.
 #[derive(Deserialize)]
-pub(super) struct Lines {
-    #[serde(default = "one")]
-    batch: usize,
-}
-
-const fn one() -> usize {
-    1
-}
-
-#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Line<'a> {
     #[serde(borrow)]
     key: Cow<'a, str>,
@@ -77,24 +69,26 @@ struct Import {
 
 pub(super) async fn import(
     State(context): State<Context>,
-    Query(Lines { batch }): Query<Lines>,
+    mut asked: Asked,
     request: Request<Body>,
-) -> Response {
+) -> Result<Response, Problem> {
+    // How many lines are one proposal.
+    let batch = asked.count("batch")?.unwrap_or(1);
+    asked.done()?;
     if !(1..=BATCH_MAX).contains(&batch) {
-        let message = format!("batch is {batch}");
-        return Problem::usage(message, "choose a number from 1 to 10000").into_response();
+        return Err(Problem::usage(format!("batch is {batch}"), "choose a number from 1 to 10000"));
     }
     if let Some(api) = context.elsewhere(request.headers()).await {
-        return context.pass_on_within(PASSING_TIME, request, api).await;
+        return Ok(context.pass_on_within(PASSING_TIME, request, api).await);
     }
     let acknowledged = Written { written: 0, index: 0 };
     let (arrived, waiting) = (BytesMut::new(), VecDeque::new());
     let mut import = Import { context, batch, arrived, lines: 0, waiting, acknowledged };
     match import.run(request.into_body()).await {
-        Ok(()) => Json(import.acknowledged).into_response(),
+        Ok(()) => Ok(Json(import.acknowledged).into_response()),
         Err(problem) => {
             let written = import.acknowledged.written;
-            problem.after(&format!("{written} writes were acknowledged")).into_response()
+            Err(problem.after(&format!("{written} writes were acknowledged")))
         }
     }
 }
@@ -148,7 +142,8 @@ impl Import {
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             self.lines += 1;
             let wrong = |what: String| Problem::usage(format!("line {}: {what}", self.lines), LINE_HINT);
-            let line: Line<'a> = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
+            let Object(line) =
+                serde_json::from_slice::<Object<Line<'a>>>(line).map_err(|error| wrong(complaint(&error)))?;
             if line.key.is_empty() || line.key.len() > KEY_LEN_MAX || line.value.len() > VALUE_LEN_MAX {
                 return Err(wrong(format!("a key has 1 to {KEY_LEN_MAX} bytes, a value {VALUE_LEN_MAX} at most")));
             }

@@ -4,21 +4,22 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::{Effect, Entry, JobId, Target};
 use primus_node::farm::Awaited;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::answers::Problem;
 use super::facts::{JobFacts, RangeFacts};
+use super::orders::{Asked, Order};
 use super::routes::Context;
 use super::{bodies, bulk};
+use crate::objects::{Object, complaint};
 use crate::submission::{BODY_LEN_MAX, Submission};
 
 /// How many jobs or tasks a list has, and at most.
@@ -29,8 +30,6 @@ pub(super) const WAIT_TIME_MAX: Duration = Duration::from_secs(30);
 /// The header under whose value a job exists once.
 pub(super) const KEY: &str = "idempotency-key";
 const KEY_LEN_MAX: usize = 200;
-/// The longest body of a request that changes something.
-const ORDER_LEN_MAX: usize = 16 * 1024;
 
 pub(super) async fn submit(State(context): State<Context>, request: Request<Body>) -> Result<Response, Problem> {
     let key = key(request.headers())?;
@@ -38,7 +37,7 @@ pub(super) async fn submit(State(context): State<Context>, request: Request<Body
         return bulk::submit(&context, key, request.into_body()).await;
     }
     let body = bodies::read_long(request, BODY_LEN_MAX).await?;
-    let submission: Submission = serde_json::from_slice(&body).map_err(|error| strange(&error))?;
+    let Object(submission) = serde_json::from_slice(&body).map_err(|error| strange(&error))?;
     drop(body);
     let entry = entry(&context, submission, key)?;
     let tasks = tasks_of(&entry);
@@ -49,7 +48,8 @@ pub(super) async fn submit(State(context): State<Context>, request: Request<Body
             let answer = json!({ "job": job.to_string(), "tasks": tasks, "created": is_new });
             Ok((status, Json(answer)).into_response())
         }
-        _ => Err(full(&context)),
+        Some(effect) => Err(not_taken(&context, effect)),
+        None => Err(full(&context)),
     }
 }
 
@@ -77,7 +77,15 @@ pub(super) fn tasks_of(entry: &Entry) -> u64 {
 }
 
 pub(super) fn strange(error: &serde_json::Error) -> Problem {
-    Problem::usage(format!("this is no job: {error}"), "send {\"command\":[\"echo\",\"hello\"]}")
+    Problem::usage(format!("this is not a job: {}", complaint(error)), "send {\"command\":[\"echo\",\"hello\"]}")
+}
+
+/// Why the ledger did not take a job.
+pub(super) fn not_taken(context: &Context, effect: &Effect) -> Problem {
+    match effect {
+        Effect::OtherJob(job) => Problem::other_job(*job),
+        _ => full(context),
+    }
 }
 
 pub(super) fn full(context: &Context) -> Problem {
@@ -85,19 +93,11 @@ pub(super) fn full(context: &Context) -> Problem {
     Problem::full(format!("the queue is full: {most} tasks may wait"), "try again when some have ended")
 }
 
-#[derive(Deserialize)]
-pub(super) struct Page {
-    limit: Option<usize>,
-    /// Only what was submitted before this job.
-    after: Option<u64>,
-}
-
-pub(super) async fn list(
-    State(context): State<Context>,
-    Query(Page { limit, after }): Query<Page>,
-) -> Result<Json<Value>, Problem> {
-    let limit = limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
-    let before = JobId(after.unwrap_or(u64::MAX));
+pub(super) async fn list(State(context): State<Context>, mut asked: Asked) -> Result<Json<Value>, Problem> {
+    let limit = asked.count("limit")?.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    // Only what was submitted before this job.
+    let before = JobId(asked.number("after")?.unwrap_or(u64::MAX));
+    asked.done()?;
     let items = context.handle.farm.look(move |foreman| newest(foreman, before, limit)).await?;
     let next = if items.len() == limit { items.last().map(|(id, _)| id.to_string()) } else { None };
     let items: Vec<JobFacts> = items.into_iter().map(|(_, facts)| facts).collect();
@@ -118,12 +118,18 @@ async fn facts(context: &Context, id: JobId) -> Result<JobFacts, Problem> {
     context.handle.farm.look(look).await?.ok_or_else(|| unknown(id))
 }
 
-#[derive(Deserialize)]
+/// How long somebody wants to wait.
 pub(super) struct Patience {
     timeout_ms: Option<u64>,
 }
 
 impl Patience {
+    pub(super) fn new(mut asked: Asked) -> Result<Self, Problem> {
+        let timeout_ms = asked.number("timeout_ms")?;
+        asked.done()?;
+        Ok(Self { timeout_ms })
+    }
+
     /// Waits until this has ended, or for as long as somebody wants to wait.
     pub(super) async fn wait(&self, context: &Context, awaited: Awaited) -> Result<(), Problem> {
         let wanted = self.timeout_ms.map_or(WAIT_TIME_MAX, Duration::from_millis);
@@ -135,8 +141,9 @@ impl Patience {
 pub(super) async fn wait(
     State(context): State<Context>,
     Path(id): Path<String>,
-    Query(patience): Query<Patience>,
+    asked: Asked,
 ) -> Result<Response, Problem> {
+    let patience = Patience::new(asked)?;
     if let Some((first, last)) = id.split_once('-') {
         let (first, last) = (parse(first)?, parse(last)?);
         return wait_for_many(&context, first, last, &patience).await;
@@ -161,17 +168,16 @@ async fn wait_for_many(
     Ok(Json(facts).into_response())
 }
 
-pub(super) async fn cancel(State(context): State<Context>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+pub(super) async fn cancel(
+    State(context): State<Context>,
+    Path(id): Path<String>,
+    request: Request<Body>,
+) -> Result<Json<Value>, Problem> {
     let job = parse(&id)?;
+    Order::nothing(request).await?;
     facts(&context, job).await?;
     let cancelled = change(&context, vec![Entry::Cancel(Target::Job(job))]).await?;
     Ok(Json(json!({ "id": id, "cancelled": cancelled })))
-}
-
-#[derive(Deserialize, Default)]
-pub(super) struct Retry {
-    #[serde(default)]
-    failed_only: bool,
 }
 
 pub(super) async fn retry(
@@ -180,12 +186,13 @@ pub(super) async fn retry(
     request: Request<Body>,
 ) -> Result<Json<Value>, Problem> {
     let job = parse(&id)?;
-    let body = bodies::read(request, ORDER_LEN_MAX).await?;
-    let order: Result<Retry, _> =
-        if body.is_empty() { Ok(Retry::default()) } else { serde_json::from_slice(&body) };
-    let order = order.map_err(|_| Problem::usage("this is no order to retry", "send {\"failed_only\":true}"))?;
+    let mut failed_only = false;
+    if let Some(mut order) = Order::read(request, "send {\"failed_only\":true}").await? {
+        failed_only = order.truth("failed_only")?.unwrap_or(false);
+        order.done()?;
+    }
     facts(&context, job).await?;
-    let entry = if order.failed_only { Entry::RetryFailed(job) } else { Entry::Retry(Target::Job(job)) };
+    let entry = if failed_only { Entry::RetryFailed(job) } else { Entry::Retry(Target::Job(job)) };
     let retried = change(&context, vec![entry]).await?;
     Ok(Json(json!({ "id": id, "retried": retried })))
 }

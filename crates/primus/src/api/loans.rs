@@ -13,17 +13,14 @@ use primus_core::ledger::loans::LOANS_MAX;
 use primus_core::ledger::{Effect, Entry, Lend, LoanId, Loans, Why};
 use primus_core::loan::Office;
 use primus_node::events::{Event, Guest, Kind, Loan};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answers::Problem;
-use super::bodies;
 use super::loan_facts::{LoanFacts, farms, loans};
+use super::orders::Order;
 use super::routes::Context;
 use crate::output::neighbours::happening;
 
-const ORDER_LEN_MAX: usize = 1024;
 /// For how long an operator lends at most.
 const LOAN_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 const SEE_LOANS: &str = "primus loans lists those that last";
@@ -138,7 +135,6 @@ impl std::fmt::Display for Name<'_> {
 }
 
 /// An operator lends workers.
-#[derive(Deserialize)]
 struct LendOrder {
     to: String,
     count: u32,
@@ -147,7 +143,7 @@ struct LendOrder {
 
 /// Lends idle workers to a neighbour: as many as were asked for, or all that are idle.
 pub(super) async fn lend(State(context): State<Context>, request: Request<Body>) -> Result<Json<Value>, Problem> {
-    let order: LendOrder = order(request, "send {\"to\":\"south\",\"count\":2}").await?;
+    let order = LendOrder::read(request).await?;
     let for_ms = order.for_ms.unwrap_or(context.lending.loan_ms);
     order.check(for_ms)?;
     let (to, asked, lent_max) = (order.to.clone(), order.count, context.lending.lent_max);
@@ -165,12 +161,20 @@ pub(super) async fn lend(State(context): State<Context>, request: Request<Body>)
 }
 
 impl LendOrder {
+    async fn read(request: Request<Body>) -> Result<Self, Problem> {
+        let mut order = Order::must(request, "send {\"to\":\"south\",\"count\":2}").await?;
+        let (to, count, for_ms) = (order.text("to")?, order.number("count")?, order.number("for_ms")?);
+        let (to, count) = (order.given("to", to)?, order.given("count", count)?);
+        order.done()?;
+        Ok(Self { to, count: u32::try_from(count).unwrap_or(u32::MAX), for_ms })
+    }
+
     fn check(&self, for_ms: u64) -> Result<(), Problem> {
         if !(1..=LOANS_MAX).contains(&(self.count as usize)) {
             return Err(Problem::usage(format!("{} workers cannot be lent", self.count), "lend 1 to 1024"));
         }
         if for_ms == 0 || Duration::from_millis(for_ms) > LOAN_TIME_MAX {
-            return Err(Problem::usage("nobody is lent for so long", "lend for 1ms to 24h"));
+            return Err(Problem::usage(format!("for_ms is {for_ms}"), "lend for 1 ms to 24 h: 1 to 86400000"));
         }
         Ok(())
     }
@@ -197,8 +201,7 @@ impl LendOrder {
 }
 
 /// Which loans are to end.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug)]
 enum Recalled {
     Loan(u64),
     Worker(String),
@@ -210,7 +213,9 @@ enum Recalled {
 pub(super) async fn recall_one(
     State(context): State<Context>,
     Path(id): Path<String>,
+    request: Request<Body>,
 ) -> Result<Json<Value>, Problem> {
+    Order::nothing(request).await?;
     match Name::parse(&id, &context.farm)? {
         Name::Own(LoanId(loan)) => recall(&context, Recalled::Loan(loan)).await,
         Name::Of(_, lender) => {
@@ -225,8 +230,7 @@ pub(super) async fn recall_some(
     State(context): State<Context>,
     request: Request<Body>,
 ) -> Result<Json<Value>, Problem> {
-    let which: Recalled =
-        order(request, "send {\"worker\":\"w1\"}, {\"farm\":\"south\"} or {\"all\":true}").await?;
+    let which = Recalled::read(request).await?;
     recall(&context, which).await
 }
 
@@ -248,6 +252,24 @@ async fn recall(context: &Context, which: Recalled) -> Result<Json<Value>, Probl
 }
 
 impl Recalled {
+    async fn read(request: Request<Body>) -> Result<Self, Problem> {
+        const HINT: &str = "send {\"worker\":\"w1\"}, {\"farm\":\"south\"} or {\"all\":true}";
+        let mut order = Order::must(request, HINT).await?;
+        let found = [
+            order.number("loan")?.map(Self::Loan),
+            order.text("worker")?.map(Self::Worker),
+            order.text("farm")?.map(Self::Farm),
+            order.truth("all")?.map(Self::All),
+        ];
+        order.done()?;
+        let mut found = found.into_iter().flatten();
+        match (found.next(), found.next()) {
+            (Some(which), None) => Ok(which),
+            (None, _) => Err(Problem::usage("it is not said which loans are to end", HINT)),
+            (Some(_), Some(_)) => Err(Problem::usage("it is said twice which loans are to end", HINT)),
+        }
+    }
+
     fn find(&self, loans: &Loans, office: &Office) -> Result<Vec<LoanId>, Problem> {
         match self {
             Self::Loan(loan) if loans.lent().contains_key(&LoanId(*loan)) => Ok(vec![LoanId(*loan)]),
@@ -275,11 +297,6 @@ async fn of_effects(context: &Context, effects: &[Effect]) -> Result<Vec<LoanFac
     let mut items = all(context).await?;
     items.retain(|facts| begun.contains(&facts.id));
     Ok(items)
-}
-
-async fn order<T: DeserializeOwned>(request: Request<Body>, hint: &'static str) -> Result<T, Problem> {
-    let body = bodies::read(request, ORDER_LEN_MAX).await?;
-    serde_json::from_slice(&body).map_err(|_| Problem::usage("this is no order", hint))
 }
 
 pub(super) fn no_neighbour(name: &str) -> Problem {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -18,38 +18,35 @@ use primus_core::ledger::{Held, Outcome, TaskId};
 use primus_node::farm::OUTPUT_LEN_MAX;
 use primus_node::handle::Unable;
 use primus_node::outputs::Stream;
-use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
 use super::answers::Problem;
 use super::jobs::WAIT_TIME_MAX;
+use super::orders::Asked;
 use super::routes::Context;
 use super::tasks::{parse, unknown};
+use crate::objects::shown;
 
 /// How often a worker is asked whether there is more: soon at first, then less and less.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 const LOOK_LAST: Duration = Duration::from_millis(50);
 
-#[derive(Deserialize)]
-pub(super) struct Wanted {
-    #[serde(default)]
-    stream: WhichStream,
-    #[serde(default)]
-    offset: u64,
-    /// The attempt that was read so far; another one begins anew.
-    attempt: Option<String>,
-    /// How long to wait for something new.
-    wait_ms: Option<u64>,
-    #[serde(default)]
-    follow: bool,
-}
-
-#[derive(Deserialize, Debug, Clone, Copy, Default)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy)]
 enum WhichStream {
-    #[default]
     Stdout,
     Stderr,
+}
+
+impl WhichStream {
+    fn read(name: Option<&str>) -> Result<Self, Problem> {
+        match name {
+            None | Some("stdout") => Ok(Self::Stdout),
+            Some("stderr") => Ok(Self::Stderr),
+            Some(other) => {
+                Err(Problem::usage(format!("there is no stream {:?}", shown(other)), "choose stdout or stderr"))
+            }
+        }
+    }
 }
 
 /// Who reads what.
@@ -88,9 +85,14 @@ enum Source {
 pub(super) async fn output(
     State(context): State<Context>,
     Path(id): Path<String>,
-    Query(wanted): Query<Wanted>,
+    mut asked: Asked,
 ) -> Result<Response, Problem> {
-    let Wanted { stream, offset, attempt, wait_ms, follow } = wanted;
+    let stream = WhichStream::read(asked.text("stream").as_deref())?;
+    // The attempt that was read so far; another one begins anew.
+    let (offset, attempt) = (asked.number("offset")?.unwrap_or(0), asked.text("attempt"));
+    // How long to wait for something new.
+    let (wait_ms, follow) = (asked.number("wait_ms")?, asked.truth("follow")?.unwrap_or(false));
+    asked.done()?;
     let reader = Reader { context, task: parse(&id)?, stream, attempt, offset };
     if follow {
         return Ok(reader.follow().await?.into_response());

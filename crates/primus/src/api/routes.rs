@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Request};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
@@ -27,14 +27,14 @@ use primus_node::events::Event;
 use primus_node::handle::{Handle, Reply, Request as Ask, Unable};
 use primus_server::Reason;
 use primus_server::register::Change;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::answers::{Crew, LeaderAnswer, Problem, SEE_ROUTES, StatusAnswer, in_one_body};
 use super::doors::{self, Doors};
+use super::orders::{Asked, Order};
 use super::proxy::{ANSWER_TIME, HERE, NOT_TAKEN, PASSED_ON, Proxy};
 use super::table::{Row, Table};
 use super::{bodies, explain, facts, groups, import, jobs, loans, metrics, output, sessions, tasks, workers};
@@ -42,8 +42,6 @@ use super::{bodies, explain, facts, groups, import, jobs, loans, metrics, output
 /// The longest value, and the longest key.
 pub(super) const VALUE_LEN_MAX: usize = 256 * 1024;
 pub(super) const KEY_LEN_MAX: usize = 1024;
-/// The longest body of any other request.
-const ORDER_LEN_MAX: usize = 16 * 1024;
 /// How long another server may take to lead once the old leader has stepped down.
 const TRANSFER_TIME: Duration = Duration::from_secs(2);
 /// How long after the last leader was lost a request waits for the next one: a failover takes less.
@@ -279,25 +277,24 @@ async fn resign(State(context): State<Context>, request: Request<Body>) -> Respo
     hand_over(&context, None, Reason::Resigned).await
 }
 
-#[derive(Deserialize)]
-struct To {
-    to: u64,
-}
-
 async fn transfer(State(context): State<Context>, request: Request<Body>) -> Response {
     if let Some(api) = context.elsewhere(request.headers()).await {
         return context.proxy.pass_on(request, api, ANSWER_TIME).await;
     }
-    let body = match bodies::read(request, ORDER_LEN_MAX).await {
-        Ok(body) => body,
-        Err(problem) => return problem.into_response(),
-    };
-    match serde_json::from_slice::<To>(&body) {
-        Ok(To { to }) if context.servers.contains_key(&NodeId(to)) => {
-            hand_over(&context, Some(NodeId(to)), Reason::Operator).await
-        }
-        Ok(To { to }) => Problem::not_found(format!("there is no server {to}"), "see /v1/status").into_response(),
-        Err(_) => Problem::usage("a server is missing", "send {\"to\":2}").into_response(),
+    match wanted_leader(&context, request).await {
+        Ok(to) => hand_over(&context, Some(to), Reason::Operator).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn wanted_leader(context: &Context, request: Request<Body>) -> Result<NodeId, Problem> {
+    let mut order = Order::must(request, "send {\"to\":2}").await?;
+    let to = order.number("to")?;
+    let to = NodeId(order.given("to", to)?);
+    order.done()?;
+    match context.servers.contains_key(&to) {
+        true => Ok(to),
+        false => Err(Problem::not_found(format!("there is no server {to}"), "see /v1/status")),
     }
 }
 
@@ -340,17 +337,11 @@ impl Value {
     }
 }
 
-#[derive(Deserialize)]
-struct Prefix {
-    #[serde(default)]
-    prefix: String,
-}
-
-async fn list(
-    State(context): State<Context>,
-    Query(Prefix { prefix }): Query<Prefix>,
-    request: Request<Body>,
-) -> Response {
+async fn list(State(context): State<Context>, mut asked: Asked, request: Request<Body>) -> Response {
+    let prefix = asked.text("prefix").unwrap_or_default();
+    if let Err(problem) = asked.done() {
+        return problem.into_response();
+    }
     if let Some(api) = context.elsewhere(request.headers()).await {
         return context.pass_on(request, api).await;
     }
@@ -429,15 +420,14 @@ fn refusal(unable: Unable) -> impl IntoResponse {
     (is_not_taken.then_some([(NOT_TAKEN, "1")]), Problem::from(unable))
 }
 
-#[derive(Deserialize)]
-struct After {
-    #[serde(default)]
-    after: u64,
-    follow: Option<bool>,
+/// Server-sent events, from any number on. This server's own: every server has its own history.
+async fn events(State(context): State<Context>, mut asked: Asked) -> Result<Response, Problem> {
+    let (after, follow) = (asked.number("after")?.unwrap_or(0), asked.truth("follow")?);
+    asked.done()?;
+    Ok(events_after(&context, after, follow))
 }
 
-/// Server-sent events, from any number on. This server's own: every server has its own history.
-async fn events(State(context): State<Context>, Query(After { after, follow }): Query<After>) -> Response {
+fn events_after(context: &Context, after: u64, follow: Option<bool>) -> Response {
     let past = stream::iter(context.handle.history.after(after));
     let newest = context.handle.history.newest();
     let last = context.handle.history.after(after).last().map_or(after, |event| event.index);
@@ -467,66 +457,37 @@ fn sent(
     )
 }
 
-#[derive(Deserialize)]
-struct Cut {
-    peers: BTreeSet<u64>,
-    /// Workers on whose links nothing passes;
-    #[serde(default)]
-    held: BTreeSet<String>,
-    /// and those whose links are closed.
-    #[serde(default)]
-    closed: BTreeSet<String>,
-    /// Farms whose servers are not talked to.
-    #[serde(default)]
-    farms: BTreeSet<String>,
-}
-
-async fn cut(State(context): State<Context>, request: Request<Body>) -> Response {
-    let order = order::<Cut>(&context, request, "the peers are missing", "send {\"peers\":[1,2]}");
-    match order.await.and_then(|cut| cut.check(&context.neighbours)) {
-        Ok(Cut { peers, held, closed, farms }) => {
-            let peers = peers.into_iter().map(NodeId).collect();
-            context.handle.ask(Ask::Cut(Cuts { peers, held, closed, farms }));
-            Json(json!({ "cut": true })).into_response()
-        }
-        Err(problem) => problem.into_response(),
+/// Peers are not talked to, nor are the servers of farms; on the links of workers nothing passes, or they are closed.
+async fn cut(State(context): State<Context>, request: Request<Body>) -> Result<Json<serde_json::Value>, Problem> {
+    let mut order = chaos(&context, request, "send {\"peers\":[1,2]}").await?;
+    let peers: Option<BTreeSet<u64>> = order.numbers("peers")?;
+    let peers: BTreeSet<NodeId> = order.given("peers", peers)?.into_iter().map(NodeId).collect();
+    let [held, closed, farms] = ["held", "closed", "farms"].map(|name| order.texts::<BTreeSet<String>>(name));
+    let (held, closed, farms) =
+        (held?.unwrap_or_default(), closed?.unwrap_or_default(), farms?.unwrap_or_default());
+    order.done()?;
+    if let Some(stranger) = peers.iter().find(|peer| !context.servers.contains_key(peer)) {
+        return Err(Problem::usage(format!("there is no server {stranger}"), "see /v1/status"));
     }
-}
-
-impl Cut {
-    fn check(self, neighbours: &BTreeSet<String>) -> Result<Self, Problem> {
-        match self.farms.difference(neighbours).next() {
-            Some(stranger) => Err(loans::no_neighbour(stranger)),
-            None => Ok(self),
-        }
+    if let Some(stranger) = farms.difference(&context.neighbours).next() {
+        return Err(loans::no_neighbour(stranger));
     }
+    context.handle.ask(Ask::Cut(Cuts { peers, held, closed, farms }));
+    Ok(Json(json!({ "cut": true })))
 }
 
-#[derive(Deserialize)]
-struct Load {
-    score: Option<f64>,
-}
-
-async fn load(State(context): State<Context>, request: Request<Body>) -> Response {
-    match order::<Load>(&context, request, "the score is missing", "send {\"score\":85}").await {
-        Ok(Load { score }) => {
-            context.handle.ask(Ask::OverrideLoad(score.map(Score::from_percent)));
-            Json(json!({ "score": score })).into_response()
-        }
-        Err(problem) => problem.into_response(),
-    }
+async fn load(State(context): State<Context>, request: Request<Body>) -> Result<Json<serde_json::Value>, Problem> {
+    let mut order = chaos(&context, request, "send {\"score\":85}, or {\"score\":null} to measure again").await?;
+    let score = order.within("score", 0.0, 100.0)?;
+    order.done()?;
+    context.handle.ask(Ask::OverrideLoad(score.map(Score::from_percent)));
+    Ok(Json(json!({ "score": score })))
 }
 
 /// What a request for chaos says, where chaos is allowed.
-async fn order<T: DeserializeOwned>(
-    context: &Context,
-    request: Request<Body>,
-    missing: &'static str,
-    hint: &'static str,
-) -> Result<T, Problem> {
+async fn chaos(context: &Context, request: Request<Body>, hint: &'static str) -> Result<Order, Problem> {
     if !context.has_chaos {
         return Err(Problem::forbidden("this server was not started by primus up", "chaos works only there"));
     }
-    let body = bodies::read(request, ORDER_LEN_MAX).await?;
-    serde_json::from_slice(&body).map_err(|_| Problem::usage(missing, hint))
+    Order::must(request, hint).await
 }

@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::http::Request;
 use primus_core::NodeId;
 use primus_core::lease::{Answer, Candidacy, Claim, Objection, Poll, Promise};
-use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, HOLDER_NAME_LEN_MAX, HOLDERS_MAX};
+use primus_core::ledger::groups::{HOLDER_NAME_LEN_MAX, HOLDERS_MAX, objection_to_group};
 use primus_core::ledger::{GroupRank, GroupRules, Session};
 use primus_core::load::Score;
 use serde::{Deserialize, Serialize};
@@ -18,20 +18,22 @@ use super::answers::Problem;
 use super::bodies;
 use super::proxy::PASSED_ON;
 use super::routes::Context;
+use crate::objects::{Object, complaint};
 
 /// Ten thousand groups with long names fit.
 pub(super) const QUESTION_LEN_MAX: usize = 4 << 20;
 
 /// What a candidate asks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct QuestionBody {
     number: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    wants: Option<Vec<WantBody>>,
+    wants: Option<Vec<Object<WantBody>>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    holds: Vec<ClaimBody>,
+    holds: Vec<Object<ClaimBody>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    ended: Vec<ClaimBody>,
+    ended: Vec<Object<ClaimBody>>,
     #[serde(default)]
     score: f64,
     #[serde(default)]
@@ -39,6 +41,7 @@ pub(crate) struct QuestionBody {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct WantBody {
     group: String,
     rank: Rank,
@@ -51,6 +54,7 @@ struct WantBody {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ClaimBody {
     group: String,
     term: u64,
@@ -108,10 +112,12 @@ pub(super) async fn ask(
     let passed_on = request.headers().get(PASSED_ON).and_then(|id| id.to_str().ok()?.parse().ok());
     let at = passed_on.map_or(context.handle.view.borrow().id, NodeId);
     let session = u64::from_str_radix(&session, 16).ok().filter(|id| *id != 0);
-    let session = session.ok_or_else(|| Problem::usage("a session is a number in hex", "see /v1/groups"))?;
+    let session =
+        session.ok_or_else(|| Problem::usage("a session is a number in hex, and not 0", "choose one at random"))?;
     let body = bodies::read_long(request, QUESTION_LEN_MAX).await?;
-    let question: QuestionBody = serde_json::from_slice(&body).map_err(|error| {
-        Problem::usage(format!("this is no question of a session: {error}"), "see the API's documentation")
+    let Object(question) = serde_json::from_slice::<Object<QuestionBody>>(&body).map_err(|error| {
+        let message = format!("this is not a question of a session: {}", complaint(&error));
+        Problem::usage(message, "send {\"number\":1,\"wants\":[{\"group\":\"cron\",\"rank\":\"id\"}]}")
     })?;
     let poll = question.into_poll(at)?;
     let answer = context.handle.farm.poll(Session(session), poll).await?;
@@ -121,10 +127,10 @@ pub(super) async fn ask(
 impl QuestionBody {
     /// As it is sent.
     pub(crate) fn new(poll: Poll) -> Self {
-        let claims = |claims: Vec<Claim>| claims.into_iter().map(ClaimBody::from).collect();
+        let claims = |claims: Vec<Claim>| claims.into_iter().map(|claim| Object(ClaimBody::from(claim))).collect();
         Self {
             number: poll.number,
-            wants: poll.wants.map(|wants| wants.into_iter().map(WantBody::from).collect()),
+            wants: poll.wants.map(|wants| wants.into_iter().map(|want| Object(WantBody::from(want))).collect()),
             holds: claims(poll.holds),
             ended: claims(poll.ended),
             score: f64::from(poll.score.hundredths()) / 100.0,
@@ -133,13 +139,18 @@ impl QuestionBody {
     }
 
     fn into_poll(self, at: NodeId) -> Result<Poll, Problem> {
-        let claims = |claims: Vec<ClaimBody>| claims.into_iter().map(ClaimBody::into_claim).collect();
-        let wants = self.wants.map(|wants| wants.into_iter().map(WantBody::into_candidacy).collect());
+        let claims = |claims: Vec<Object<ClaimBody>>| {
+            claims.into_iter().map(|Object(claim)| claim.into_claim()).collect::<Result<Vec<_>, _>>()
+        };
+        let candidacies = |wants: Vec<Object<WantBody>>| {
+            wants.into_iter().map(|Object(want)| want.into_candidacy()).collect::<Result<Vec<_>, _>>()
+        };
+        let wants = self.wants.map(candidacies);
         Ok(Poll {
             number: self.number,
             wants: wants.transpose()?,
-            holds: claims(self.holds),
-            ended: claims(self.ended),
+            holds: claims(self.holds)?,
+            ended: claims(self.ended)?,
             score: Score::from_percent(self.score),
             at,
             wait_us: in_us(self.wait_ms),
@@ -150,11 +161,9 @@ impl QuestionBody {
 impl WantBody {
     fn into_candidacy(self) -> Result<Candidacy, Problem> {
         let Self { group, rank, holders, name, id } = self;
-        if let Some(objection) = objection_to_name(&group) {
-            return Err(Problem::usage(objection, "use letters, digits, and . _ - /"));
-        }
+        let group = named(group)?;
         if !(1..=HOLDERS_MAX).contains(&holders) {
-            return Err(Problem::usage(format!("holders is {holders}, not 1 to {HOLDERS_MAX}"), "choose fewer"));
+            return Err(Problem::usage(format!("holders is {holders}"), "choose 1 to 1000"));
         }
         if name.len() > HOLDER_NAME_LEN_MAX {
             return Err(Problem::usage(format!("a name has more than {HOLDER_NAME_LEN_MAX} bytes"), "shorten it"));
@@ -163,17 +172,12 @@ impl WantBody {
     }
 }
 
-/// What is wrong with the name of a group, if anything is.
-pub(crate) fn objection_to_name(group: &str) -> Option<String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-    if group.is_empty() || group.len() > GROUP_NAME_LEN_MAX {
-        return Some(format!(
-            "the name of a group has 1 to {GROUP_NAME_LEN_MAX} letters, this one {}",
-            group.len()
-        ));
+/// Every name of a group passes this, whatever is said of the group.
+fn named(group: String) -> Result<String, Problem> {
+    match objection_to_group(&group) {
+        Some(objection) => Err(Problem::usage(objection, "use letters, digits, and . _ - between slashes")),
+        None => Ok(group),
     }
-    let strange = group.chars().find(|c| !is_plain(*c));
-    strange.map(|c| format!("the name of a group has no {c:?}"))
 }
 
 impl AnswerBody {
@@ -254,8 +258,8 @@ impl From<Claim> for ClaimBody {
 }
 
 impl ClaimBody {
-    fn into_claim(self) -> Claim {
-        Claim { group: self.group, token: self.term }
+    fn into_claim(self) -> Result<Claim, Problem> {
+        Ok(Claim { group: named(self.group)?, token: self.term })
     }
 }
 

@@ -4,33 +4,24 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::Request;
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::{Entry, Job, JobId, State as TaskState, Target, TaskId};
 use primus_node::farm::Awaited;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::answers::{Problem, text_of};
 use super::facts::{Explanation, task};
 use super::jobs::{LIMIT, LIMIT_MAX, Patience, change};
+use super::orders::{Asked, Order};
 use super::routes::Context;
 
 /// How many tasks are looked at between two steps of the farm.
 const SCAN_MAX: usize = 50_000;
 /// The states that can be asked for.
 const STATES: [&str; 6] = ["queued", "running", "done", "failed", "lost", "cancelled"];
-
-#[derive(Deserialize)]
-pub(super) struct Wanted {
-    limit: Option<usize>,
-    /// The last task of the page before.
-    after: Option<String>,
-    state: Option<String>,
-    job: Option<u64>,
-    /// Only these, separated by commas.
-    fields: Option<String>,
-}
 
 /// What is looked for: from the newest job to the oldest, and within a job from the first task to the last.
 #[derive(Debug, Clone)]
@@ -49,11 +40,10 @@ struct Found {
     is_all: bool,
 }
 
-pub(super) async fn list(
-    State(context): State<Context>,
-    Query(wanted): Query<Wanted>,
-) -> Result<Json<Value>, Problem> {
-    let mut search = Search::new(&wanted)?;
+pub(super) async fn list(State(context): State<Context>, mut asked: Asked) -> Result<Json<Value>, Problem> {
+    // Only these, separated by commas.
+    let fields = asked.text("fields");
+    let mut search = Search::new(asked)?;
     let mut items = Vec::new();
     let mut is_all = false;
     while !is_all && items.len() < search.limit {
@@ -62,7 +52,7 @@ pub(super) async fn list(
         items.extend(found.items);
         (search.place, is_all) = (found.place, found.is_all);
     }
-    if let Some(fields) = &wanted.fields {
+    if let Some(fields) = &fields {
         let fields: BTreeSet<&str> = fields.split(',').map(str::trim).collect();
         items.iter_mut().for_each(|item| item.retain(|name, _| fields.contains(name.as_str())));
     }
@@ -71,18 +61,22 @@ pub(super) async fn list(
 }
 
 impl Search {
-    fn new(wanted: &Wanted) -> Result<Self, Problem> {
-        if let Some(state) = wanted.state.as_deref().filter(|state| !STATES.contains(state)) {
+    fn new(mut asked: Asked) -> Result<Self, Problem> {
+        let [state, after] = ["state", "after"].map(|name| asked.text(name));
+        let (limit, job) = (asked.count("limit")?.unwrap_or(LIMIT), asked.number("job")?);
+        asked.done()?;
+        if let Some(state) = state.as_deref().filter(|state| !STATES.contains(state)) {
             return Err(Problem::usage(
                 format!("there is no state '{state}'"),
                 "choose queued, running, done, failed, lost or cancelled",
             ));
         }
         Ok(Self {
-            limit: wanted.limit.unwrap_or(LIMIT).clamp(1, LIMIT_MAX),
-            state: wanted.state.clone(),
-            job: wanted.job.map(JobId),
-            place: wanted.after.as_deref().map(parse).transpose()?,
+            limit: limit.clamp(1, LIMIT_MAX),
+            state,
+            job: job.map(JobId),
+            // The last task of the page before.
+            place: after.as_deref().map(parse).transpose()?,
         })
     }
 
@@ -159,22 +153,32 @@ pub(super) async fn explain(
 pub(super) async fn wait(
     State(context): State<Context>,
     Path(id): Path<String>,
-    Query(patience): Query<Patience>,
+    asked: Asked,
 ) -> Result<Json<Map<String, Value>>, Problem> {
-    let id = parse(&id)?;
+    let (id, patience) = (parse(&id)?, Patience::new(asked)?);
     patience.wait(&context, Awaited::Task(id)).await?;
     facts(&context, id).await.map(Json)
 }
 
-pub(super) async fn cancel(State(context): State<Context>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+pub(super) async fn cancel(
+    State(context): State<Context>,
+    Path(id): Path<String>,
+    request: Request<Body>,
+) -> Result<Json<Value>, Problem> {
     let task = parse(&id)?;
+    Order::nothing(request).await?;
     facts(&context, task).await?;
     let cancelled = change(&context, vec![Entry::Cancel(Target::Task(task))]).await?;
     Ok(Json(json!({ "id": id, "cancelled": cancelled })))
 }
 
-pub(super) async fn retry(State(context): State<Context>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+pub(super) async fn retry(
+    State(context): State<Context>,
+    Path(id): Path<String>,
+    request: Request<Body>,
+) -> Result<Json<Value>, Problem> {
     let task = parse(&id)?;
+    Order::nothing(request).await?;
     facts(&context, task).await?;
     let retried = change(&context, vec![Entry::Retry(Target::Task(task))]).await?;
     Ok(Json(json!({ "id": id, "retried": retried })))

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use primus_core::lease::Candidacy;
-use primus_core::ledger::groups::{HOLDER_NAME_LEN_MAX, HOLDERS_MAX};
+use primus_core::ledger::groups::{HOLDER_NAME_LEN_MAX, HOLDERS_MAX, objection_to_group};
 use primus_core::ledger::{GroupRank, GroupRules};
 use primus_node::guarded;
 use rustix::fs::{Access, access};
 
-use crate::api::objection_to_name;
 use crate::args::{LeadArgs, LeadRank, Restart};
 use crate::output::failure::Failure;
 use crate::settings::{length, number};
@@ -28,7 +27,7 @@ pub(super) struct LeadSettings {
 impl LeadSettings {
     pub(super) fn new(args: &LeadArgs) -> Result<Self, Failure> {
         let group = args.group.clone().unwrap_or_else(|| DEFAULT_GROUP.to_owned());
-        if let Some(objection) = objection_to_name(&group) {
+        if let Some(objection) = objection_to_group(&group) {
             return Err(Failure::usage(objection, "use letters, digits, and . _ - / in --group"));
         }
         let name = args.name.clone().unwrap_or_else(own_name);

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use primus_core::NodeId;
 use primus_core::election::Algorithm;
-use primus_core::ledger::groups::GROUP_NAME_LEN_MAX;
+use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, objection_to_group};
 use primus_core::rank::RankBy;
 use primus_server::groups::{GROUPS_MAX, GroupPlan};
 use serde_json::{Value as Json, json};
@@ -19,6 +19,7 @@ use super::keys;
 use super::layers::Layers;
 use super::value::Complaint;
 use crate::api::Places;
+use crate::objects::shown;
 use crate::output::failure::Failure;
 use crate::settings::quoted;
 
@@ -120,10 +121,9 @@ fn member_list(name: &str, value: &DeValue<'_>) -> Result<Vec<String>, Complaint
 impl Written {
     /// What it means, if it means anything.
     fn entry(self) -> Result<GroupEntry, Complaint> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        let is_good = (1..=GROUP_NAME_LEN_MAX).contains(&self.name.len()) && self.name.chars().all(is_plain);
-        if !is_good {
-            return Err(wrong_name(&quoted(&self.name)));
+        // A lease's name may have parts; what servers elect among themselves has a plain one.
+        if objection_to_group(&self.name).is_some() || self.name.contains('/') {
+            return Err(wrong_name(&quoted(&shown(&self.name))));
         }
         let name = self.name.as_str();
         let algorithm = choice(name, "algorithm", self.algorithm.as_deref(), &ALGORITHMS)?;
