@@ -398,6 +398,8 @@ fn become_servers<'a>(
         (1..=3).map(|id| (id, fs::read_to_string(dir.join(format!("server-{id}.toml"))).expect("up wrote it")));
     let files: Vec<(u64, String)> = files.collect();
     let kept = place.dir.join("servers");
+    fs::create_dir_all(&kept).expect("there is room");
+    fs::copy(dir.join("api.token"), kept.join("api.token")).expect("the secret can be kept");
     farm.end();
     let start = |(id, text): &(u64, String)| {
         let folder = kept.join(id.to_string());
