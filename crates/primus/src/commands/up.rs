@@ -274,11 +274,7 @@ data: {dir} {fate}
 /// How other programs show the secret, which itself is printed nowhere.
 fn curl(farm: &Farm) -> String {
     let (Some(file), Some(api)) = (&farm.token_file, farm.api.first()) else { return String::new() };
-    format!(
-        "curl: curl -H @{} {api}/v1/status {}\n",
-        file.display(),
-        styled(FAINT, "(only you can read that file)")
-    )
+    format!("api: curl -H @{} {api}/v1/status {}\n", file.display(), styled(FAINT, "(only you can read that file)"))
 }
 
 fn count(number: usize, noun: &str) -> String {
