@@ -1,7 +1,7 @@
 //! One text form for every input and output: `1: suspect 3 -> send 2 election, set answers`.
 //!
-//! Stories expect it, the simulator prints it, and servers will write it as their diagnostics, so that a line
-//! from production can be pasted into a story. Messages, commands, timers and notices bring their own words.
+//! Stories expect it, the simulator prints it, and the log of a server tells elections in the same words, so that a
+//! line from production can be pasted into a story. Messages, commands, timers and notices bring their own words.
 
 use core::fmt;
 

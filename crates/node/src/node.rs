@@ -605,6 +605,8 @@ impl Running {
                 self.state.suspicions += 1;
                 self.history.add(Kind::Suspected { peer: peer.0, reason: reason.name() });
             }
+            // The steps of elections tell it.
+            Notice::Election(_) => {}
         }
     }
 

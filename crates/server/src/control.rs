@@ -403,13 +403,20 @@ impl<E: Election, R: Consensus> Control<E, R> {
                 Output::Send { to, message } => out.send(to, Message::Election(message)),
                 Output::Set { timer, delay } => out.set(Timer::Election(timer), delay),
                 Output::Cancel(timer) => out.cancel(Timer::Election(timer)),
-                Output::Notify(election::Notice::Lead) => self.run(out),
-                Output::Notify(_) => {}
+                Output::Notify(notice) => self.on_election_notice(notice, out),
                 Output::Ignore(reason) => out.ignore(reason),
                 Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("elections keep nothing on disk"),
             }
         }
         self.for_election = Scratch(outbox);
+    }
+
+    /// The election's word counts nothing by itself, but whoever follows an election wants to read it.
+    fn on_election_notice(&mut self, notice: election::Notice, out: &mut Outbox<Self>) {
+        out.notify(Notice::Election(notice));
+        if notice == election::Notice::Lead {
+            self.run(out);
+        }
     }
 
     fn step_replica(&mut self, input: Input<R>, out: &mut Outbox<Self>) {

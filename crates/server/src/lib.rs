@@ -1,7 +1,7 @@
 //! What a server is made of, composed into machines: routing only, no protocol of its own.
 //!
 //! [`control`] is the part that must never be late: election, replica and suspicion. [`groups`] holds elections
-//! beside it that no quorum ratifies. [`plan`] puts a server together from what people configure.
+//! beside it that no quorum ratifies, [`told`] writes both down as text. [`plan`] puts a server together from what people configure.
 
 pub mod any_election;
 pub mod control;
@@ -10,6 +10,7 @@ pub mod own_election;
 pub mod plan;
 pub mod record;
 pub mod register;
+pub mod told;
 pub mod transfer;
 pub mod words;
 

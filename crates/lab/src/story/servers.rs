@@ -12,8 +12,8 @@
 //! | `wait 100ms quietly` | the same without a word |
 //! | `table` `leaders` | role, term and log of everybody, what is not committed in brackets; who leads |
 //!
-//! and everything about links, disks and processes that [`super::stage`] lists. A step is worth a line if somebody is told
-//! something, or if it is about who should lead; heartbeats and appends are not shown.
+//! and everything about links, disks and processes that [`super::stage`] lists. A step is worth a line if its owner is told
+//! something, or if it is about who should lead; heartbeats and appends are not shown. The log of a real server has the same lines.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,11 +22,12 @@ use bytes::Bytes;
 use primus_core::election::Algorithm;
 use primus_core::load::Score;
 use primus_core::rank::RankBy;
-use primus_core::{Input, Machine, NodeId, Output};
+use primus_core::{Machine, NodeId, Output};
 use primus_replica::consensus::Consensus;
-use primus_replica::message::{Kind, Record};
+use primus_replica::message::Record;
 use primus_replica::{Role, Term};
-use primus_server::control::{Command, Message};
+use primus_server::control::Command;
+use primus_server::told::{Telling, Told, Topic};
 use primus_server::{Plan, Reason, Server};
 
 use super::cluster::{self, Description};
@@ -229,35 +230,15 @@ fn describe(node: NodeId, server: &Server) -> String {
 
 /// Is it about who should lead?
 fn is_told(message: &Words) -> bool {
-    match message {
-        Message::Election(_) | Message::Change(_) => true,
-        Message::Replica(message) => {
-            use Kind::{RequestPreVote, RequestPreVoteResponse, RequestVote, RequestVoteResponse, TimeoutNow};
-            matches!(
-                message.kind,
-                RequestPreVote | RequestPreVoteResponse | RequestVote | RequestVoteResponse | TimeoutNow
-            )
-        }
-        Message::Loads(_) => false,
-    }
+    Server::message(message) == Topic::Election
 }
 
+/// A step is worth a line if it is about who should lead, or if the owner is told something.
 fn tell(taken: &Taken<Server>) -> Option<String> {
-    let told = taken.outputs.iter().filter_map(|output| match output {
-        Output::Send { to, message } if is_told(message) => Some(format!("send {to} {message}")),
-        Output::SendAfter { to, message, .. } if is_told(message) => {
-            Some(format!("once durable send {to} {message}"))
-        }
-        Output::Notify(notice) => Some(notice.to_string()),
-        _ => None,
-    });
-    let told: Vec<_> = told.collect();
-    let input = match &taken.input {
-        // Which write it was says nothing to a reader.
-        Input::Persisted(_) => "persisted".to_owned(),
-        input => input.to_string(),
-    };
-    (!told.is_empty()).then(|| format!("{}: {input} -> {}", taken.node, told.join(", ")))
+    let Taken { node, input, outputs } = taken;
+    let told = Told { input, outputs };
+    let is_noticed = outputs.iter().any(|output| matches!(output, Output::Notify(_)));
+    (is_noticed || told.topic() == Topic::Election).then(|| format!("{node}: {told}"))
 }
 
 fn parse(number: &str) -> Result<u64, String> {

@@ -91,6 +91,8 @@ pub enum Notice {
     NotTransferred(Obstacle),
     /// A peer is suspected, for this reason.
     Suspected(NodeId, Reason),
+    /// What the election says, before any quorum has ratified it.
+    Election(election::Notice),
 }
 
 /// Its timers.
@@ -117,7 +119,10 @@ impl<T: fmt::Display> fmt::Display for Message<T> {
         match self {
             Self::Election(message) => message.fmt(f),
             Self::Replica(message) => message.fmt(f),
-            Self::Loads(loads) => loads.iter().try_for_each(|(id, load)| write!(f, "load of {id} {} ", load.score)),
+            Self::Loads(loads) => {
+                f.write_str("loads")?;
+                loads.iter().try_for_each(|(id, load)| write!(f, " of {id} {}", load.score))
+            }
             Self::Change(reason) => write!(f, "change {reason}"),
         }
     }
@@ -155,6 +160,7 @@ impl fmt::Display for Notice {
             Self::HandOver(to, reason) => write!(f, "hand over to {to}: {reason}"),
             Self::NotTransferred(obstacle) => write!(f, "not transferred: {obstacle}"),
             Self::Suspected(peer, reason) => write!(f, "suspect {peer} {reason}"),
+            Self::Election(notice) => notice.fmt(f),
         }
     }
 }
