@@ -34,6 +34,8 @@ pub struct Experiment {
     pub starts: Starts,
     /// Who dies when. In a Bully election the first of them leads until then.
     pub crashes: Vec<(NodeId, u64)>,
+    /// Does no node notice a death by itself? Those who start then ask the dead in vain (Bully by address).
+    pub unnoticed: bool,
     /// Who cannot talk to whom when.
     pub partitions: Vec<Partition>,
     /// How long messages take.
@@ -138,7 +140,8 @@ impl Experiment {
     #[must_use]
     pub fn new(contest: Contest, starts: Starts) -> Self {
         let (crashes, partitions) = (Vec::new(), Vec::new());
-        Self { contest, starts, crashes, partitions, delay: DELAY, loss_ppm: 0, all_faults: false }
+        let (unnoticed, all_faults) = (false, false);
+        Self { contest, starts, crashes, unnoticed, partitions, delay: DELAY, loss_ppm: 0, all_faults }
     }
 
     /// Makes the run of this seed.
@@ -254,7 +257,8 @@ impl Experiment {
             (Starts::Cold, Some(_), Contest::Bully { .. }) => Vec::new(),
             (Starts::Cold, ..) => ids.iter().map(|id| command(0, id, Command::Boot)).collect(),
             (Starts::These(first), Some((leader, at_us)), Contest::Bully { .. }) => {
-                first.iter().map(|id| command(at_us + 1, id, Command::Suspect(*leader))).collect()
+                let notice = if self.unnoticed { Command::Start } else { Command::Suspect(*leader) };
+                first.iter().map(|id| command(at_us + 1, id, notice.clone())).collect()
             }
             (Starts::These(first), ..) => first.iter().map(|id| command(0, id, Command::Start)).collect(),
         }
@@ -277,10 +281,11 @@ impl Experiment {
     }
 
     /// Where somebody is told to notice first, the others are slow to.
-    fn detection(&self) -> Delay {
+    fn detection(&self) -> Option<Delay> {
         match (&self.starts, self.crashes.is_empty()) {
-            (Starts::These(_), false) => Delay::between_ms(150, 200),
-            _ => Delay::between_ms(0, 50),
+            _ if self.unnoticed => None,
+            (Starts::These(_), false) => Some(Delay::between_ms(150, 200)),
+            _ => Some(Delay::between_ms(0, 50)),
         }
     }
 }

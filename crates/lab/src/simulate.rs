@@ -32,8 +32,8 @@ pub struct Setup<M> {
     pub schedule: Vec<(u64, Happening)>,
     /// How much faster or slower the nodes' clocks run, in parts per million; none means exact.
     pub clock_skew_ppm: Vec<i64>,
-    /// How long after a change a node may notice that a peer is gone or back.
-    pub detection: Delay,
+    /// How long after a change a node may notice that a peer is gone or back. Without it only unanswered questions tell.
+    pub detection: Option<Delay>,
     /// How long after the last disturbance lost messages may still be repaired.
     pub repair_us: u64,
     /// How long after the last disturbance the run is broken off.
@@ -366,7 +366,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
 
     /// After a while a node looks whether a peer is there.
     fn look_later(&mut self, watcher: u32, peer: u32) {
-        let Delay { min_us, max_us } = self.setup.detection;
+        let Some(Delay { min_us, max_us }) = self.setup.detection else { return };
         let at_us = self.now_us + self.chance.between(min_us, max_us);
         self.schedule(at_us, Event::Look { watcher, peer });
     }

@@ -169,7 +169,7 @@ fn try_in_the_laboratory(seed: u64) {
         network: Network::reliable(Delay::between_ms(1, 20)),
         schedule,
         clock_skew_ppm: Vec::new(),
-        detection: Delay::between_ms(0, 50),
+        detection: Some(Delay::between_ms(0, 50)),
         repair_us: 100_000,
         patience_us: 10_000_000,
         seed,

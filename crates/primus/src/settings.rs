@@ -120,7 +120,8 @@ impl Conditions {
             return Err(Failure::usage(message, "leave one of the two out"));
         }
         let Happenings { starts, crashes, partitions } = happenings;
-        Ok(Experiment { contest, starts, crashes, partitions, delay, loss_ppm, all_faults })
+        let unnoticed = false;
+        Ok(Experiment { contest, starts, crashes, unnoticed, partitions, delay, loss_ppm, all_faults })
     }
 }
 

@@ -78,6 +78,31 @@ fn a_leader_dies_and_the_story_says_so() {
     assert!(story.contains("\n✓ leader: node 4\n"), "{story}");
 }
 
+/// .5 led and died; .3 asks it in vain, then .4, which asks .5 in vain and leads.
+#[test]
+fn the_worked_example_of_bully_by_address_is_replayed_exactly() {
+    let line = "simulate bully --rank address --nodes 172.18.0.3,172.18.0.4,172.18.0.5 --asking one-by-one \
+                --crash 172.18.0.5 --unnoticed --start 172.18.0.3";
+    for seed in 0..20 {
+        let run = primus(&format!("{line} --seed {seed} -o json")).json();
+        assert_eq!(run["leader"], "172.18.0.4", "{run}");
+        let counted = ["election", "alive", "coordinator"].map(|kind| run["messages"]["by_type"][kind].as_u64());
+        assert_eq!((counted, &run["messages"]["total"]), ([Some(3), Some(1), Some(2)], &6.into()), "{run}");
+    }
+    let story = primus(&format!("{line} --seed 1")).good();
+    let steps = [
+        "Node 172.18.0.5 leads\nNode 172.18.0.5 dies\n",
+        "Node 172.18.0.3 sends Election to node 172.18.0.5\n",
+        "Node 172.18.0.3 sends Election to node 172.18.0.4\n",
+        "sends Alive to node 172.18.0.3",
+        "Node 172.18.0.4 is the leader",
+    ];
+    let mut rest = story.as_str();
+    for step in steps {
+        rest = rest.split_once(step).unwrap_or_else(|| panic!("no {step:?} in order in {story}")).1;
+    }
+}
+
 #[test]
 fn a_partition_has_two_leaders_until_it_heals() {
     let story = primus("simulate bully --nodes 1,2,3 --partition '1,2|3@2s..5s'").good();
@@ -301,6 +326,8 @@ const MISTAKES: &[&str] = &[
     "simulate",
     "simulate bully --nodes 1,1",
     "simulate bully --nodes 1,2 --start 3",
+    "simulate bully --nodes 1,2,3 --unnoticed",
+    "simulate bully --nodes 1,2,3 --unnoticed --crash 3",
     "simulate bully --nodes 1,2 --crash 1",
     "simulate bully --nodes 1,2,3 --rank load --loads 1,2",
     "simulate bully --nodes 1,2,3 --rank load --loads 1,2,x",

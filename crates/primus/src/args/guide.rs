@@ -85,6 +85,7 @@ Examples:
   primus simulate bully --nodes 1,2,3,4,5 --crash 5 --start 2
   primus simulate bully --nodes 1,2,3 --rank load --loads 20,43,7
   primus simulate bully --nodes 172.18.0.9,172.18.0.10 --rank address
+  primus simulate bully --nodes 1,2,3 --asking one-by-one --crash 3 --unnoticed --start 1
   primus simulate bully --nodes 1,2,3 --partition '1,2|3@2s..5s' -o mermaid
   primus simulate bully --nodes 1,2,3,4,5 --crash 5 --seeds 10000";
 

@@ -52,6 +52,9 @@ impl BullyArgs {
         line.flags("--loads", self.loads.as_slice());
         line.flags("--start", &self.start);
         line.flags("--crash", &self.crash);
+        if self.unnoticed {
+            line.word("--unnoticed");
+        }
         line.flags("--partition", &self.partition);
         line.flags("--preempt", self.preempt.map(|preempt| preempt.to_string()).as_slice());
         line.choice("--asking", self.asking);
@@ -135,6 +138,7 @@ mod tests {
             "primus simulate ring --ids 5,3,7 --winner highest --start 1,3 --start 2 --crash 1@2s --loss 0.1",
             "primus simulate ring --ids 5,3 --partition 1|2@1s..2s --partition 2|1 --delay 1..5ms --faults all",
             "primus simulate bully --nodes a,b --rank load --loads 3,4 --crash a --preempt false --asking one-by-one",
+            "primus simulate bully --nodes 1,2,3 --crash 3 --unnoticed --start 1",
         ] {
             let mut typed = algorithm(&split(line));
             let replayed = algorithm(&split(&typed.replay(17)));

@@ -179,7 +179,7 @@ fn ring(members: &Arc<[NodeId]>, all_initiators: bool) -> Outcome {
             network: Network::reliable(DELAY),
             schedule: initiators.iter().map(start).collect(),
             clock_skew_ppm: Vec::new(),
-            detection: DELAY,
+            detection: Some(DELAY),
             repair_us: 0,
             // A token needs hours of virtual time to travel round a ring of a million.
             patience_us: u64::MAX,

@@ -7,7 +7,7 @@ use primus_core::NodeId;
 use primus_core::election::bully::{Asking, Rules};
 use primus_core::load::Score;
 use primus_core::rank::{Address, RankBy};
-use primus_lab::experiment::{Contest, Starts, tuned_bully};
+use primus_lab::experiment::{Contest, Experiment, Starts, tuned_bully};
 use primus_lab::oracle;
 
 use super::amounts::quoted;
@@ -25,7 +25,9 @@ pub(super) fn simulation(args: &BullyArgs) -> Result<Simulation, Failure> {
     happenings.let_survivors_start(&args.start);
     check_first_leader(&happenings, &rules, &scores, &cast)?;
     let contest = Contest::Bully { rules: Arc::new(rules), scores };
+    check_unnoticed(args)?;
     let experiment = args.conditions.experiment(contest, happenings, delay)?;
+    let experiment = Experiment { unnoticed: args.unnoticed, ..experiment };
     Ok(Simulation { experiment, cast, seeds: args.conditions.seeds()? })
 }
 
@@ -95,6 +97,17 @@ fn load(text: &str) -> Result<Score, Failure> {
             "give numbers from 0 to 100, such as 25.3",
         )
     })
+}
+
+/// A death that nobody notices starts nothing by itself.
+fn check_unnoticed(args: &BullyArgs) -> Result<(), Failure> {
+    match args.unnoticed && (args.crash.is_empty() || args.start.is_empty()) {
+        true => Err(Failure::usage(
+            "--unnoticed is about a death after which somebody starts",
+            "add --crash and --start",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// The first that dies leads until then: it must be able to, and somebody else must notice.
