@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::events::{History, Kind};
 use crate::links::Links;
 use crate::meters::Meters;
+use crate::steps::Steps;
 use crate::timers::{Timers, drawn};
 
 /// How many inputs may wait for the thread. What does not fit is lost, as on a link: elections repeat what matters, and
@@ -72,7 +73,7 @@ impl Elections {
 pub(crate) fn start(
     plan: &Plan,
     links: Arc<Links<Words>>,
-    history: Arc<History>,
+    (history, steps): (Arc<History>, Arc<Steps>),
     meters: Arc<Meters>,
 ) -> Elections {
     let groups = plan.elections();
@@ -90,6 +91,7 @@ pub(crate) fn start(
         down: BTreeSet::new(),
         elected: sender,
         history,
+        steps,
         meters,
     };
     if has_groups {
@@ -114,6 +116,7 @@ struct Running {
     down: BTreeSet<NodeId>,
     elected: watch::Sender<ElectedGroups>,
     history: Arc<History>,
+    steps: Arc<Steps>,
     meters: Arc<Meters>,
 }
 
@@ -154,7 +157,11 @@ impl Running {
     fn step(&mut self, input: Input<Groups>) {
         let mut outbox = std::mem::take(&mut self.outbox);
         self.groups.at(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX));
+        let copy = Steps::copy_of(&self.groups, &input);
         self.groups.step(input, &mut outbox);
+        if let Some(input) = copy {
+            self.steps.add(&input, outbox.as_slice());
+        }
         outbox.drain().for_each(|output| self.carry_out(output));
         self.outbox = outbox;
     }

@@ -22,6 +22,7 @@ use crate::events::History;
 use crate::farm::FarmHandle;
 use crate::meters::Meters;
 use crate::questions::Asker;
+use crate::steps::Steps;
 
 /// Where an answer goes.
 pub type Reply<T> = oneshot::Sender<Result<T, Unable>>;
@@ -171,6 +172,8 @@ pub struct Handle {
     pub(crate) asker: Arc<Asker>,
     /// What has happened.
     pub history: Arc<History>,
+    /// The steps of the last elections.
+    pub steps: Arc<Steps>,
     /// What is counted.
     pub meters: Arc<Meters>,
     /// Its tasks.

@@ -64,6 +64,7 @@ pub mod results;
 pub mod ring;
 pub mod server;
 pub mod sockets;
+pub mod steps;
 pub mod store;
 mod strangers;
 mod timers;

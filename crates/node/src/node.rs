@@ -5,6 +5,7 @@
 //! before its messages have been read.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -37,6 +38,7 @@ use crate::meters::Meters;
 use crate::parked::{PARKING_TIME, Parked, Write};
 use crate::questions::Questions;
 use crate::reads::{Read, Reads};
+use crate::steps::Steps;
 use crate::store::{Opened, StoreId, WriteError};
 use crate::timers::{Timers, drawn};
 
@@ -77,13 +79,14 @@ pub async fn run(
     let (requests, received) = mpsc::unbounded_channel();
     let incarnation = incarnation();
     let (mut running, farm) = Running::new(config, listener, opened, incarnation, requests.clone());
-    let history = Arc::clone(&running.history);
+    let (history, steps) = (Arc::clone(&running.history), Arc::clone(&running.steps));
     let (numbers, meters) = (Arc::default(), Arc::clone(&running.meters));
     let (view, elected) = (running.view.subscribe(), running.elections.elected());
     let leadership = running.leadership.subscribe();
     let asker = running.questions.asker();
+    let origin = incarnation;
     let handle =
-        Handle { requests, origin: incarnation, numbers, view, leadership, asker, history, meters, farm, elected };
+        Handle { requests, origin, numbers, view, leadership, asker, history, steps, meters, farm, elected };
     running.questions.start(handle.clone(), Arc::clone(&running.links));
     _ = ready.send(handle);
     running.step(Input::Command(Command::Boot));
@@ -154,6 +157,8 @@ struct Running {
     /// Where questions for whoever leads, and answers to them, are passed on to.
     questions: Questions,
     history: Arc<History>,
+    /// The steps of the last elections.
+    steps: Arc<Steps>,
     meters: Arc<Meters>,
 }
 
@@ -175,23 +180,22 @@ impl Running {
         let StoreId(store) = opened.store_id;
         let identity =
             links::Identity { cluster: config.cluster.clone(), server: config.plan.id, store, incarnation };
-        let peers = config
-            .plan
-            .servers
-            .iter()
-            .filter(|(id, _)| **id != config.plan.id)
-            .map(|(id, at)| (*id, *at))
-            .collect();
+        let peers = peers_of(&config.plan);
         let stores = opened.store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store)).collect();
         let history = Arc::<History>::default();
+        let steps = Arc::new(Steps::new(config.plan.id));
         let meters = Arc::<Meters>::default();
         let (cut, cuts) = watch::channel(Cuts::default());
         let witnesses = (Arc::clone(&history), Arc::clone(&meters));
         let farm = farm::start(identity.clone(), &config.plan, cuts, requests, witnesses);
         let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.doors, cut);
         let links = Arc::new(links);
-        let elections =
-            elections::start(&config.plan, Arc::clone(&links), Arc::clone(&history), Arc::clone(&meters));
+        let elections = elections::start(
+            &config.plan,
+            Arc::clone(&links),
+            (Arc::clone(&history), Arc::clone(&steps)),
+            Arc::clone(&meters),
+        );
         let questions = Questions::new(&config.plan, &links);
         let (register, applied) = restored(&opened.records, &farm.told);
         let server = config.plan.server(opened.records);
@@ -237,6 +241,7 @@ impl Running {
             transfer: None,
             state,
             history,
+            steps,
             meters,
         };
         (running, farm.handle)
@@ -564,7 +569,11 @@ impl Running {
         let mut outbox = std::mem::take(&mut self.outbox);
         while let Some(input) = self.inputs.pop_front() {
             self.server.at(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX));
+            let copy = Steps::copy_of(&self.server, &input);
             self.server.step(input, &mut outbox);
+            if let Some(input) = copy {
+                self.steps.add(&input, outbox.as_slice());
+            }
             for output in outbox.drain() {
                 self.carry_out(output);
             }
@@ -750,6 +759,11 @@ impl links::Words for Words {
             snapshot.data = cargo;
         }
     }
+}
+
+/// Where the other servers are.
+fn peers_of(plan: &Plan) -> BTreeMap<NodeId, SocketAddr> {
+    plan.servers.iter().filter(|(id, _)| **id != plan.id).map(|(id, at)| (*id, *at)).collect()
 }
 
 /// What a server looks like that has just started.

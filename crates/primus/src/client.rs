@@ -186,6 +186,15 @@ impl Client {
         Err(self.unreachable())
     }
 
+    /// A client of each server by itself, for what every server has its own of.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Self> {
+        self.addresses.iter().map(|address| {
+            let mut one = self.clone();
+            one.addresses = vec![address.clone()];
+            one
+        })
+    }
+
     /// Puts the server that leads first, if one can tell which that is: some things only that one sees.
     pub(crate) fn prefer_leader(&mut self) {
         let Ok(status) = self.latest("/v1/status") else { return };

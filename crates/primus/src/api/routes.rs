@@ -23,7 +23,6 @@ use primus_core::load::Score;
 use primus_core::loan::office::Rules as Lending;
 use primus_core::rank::RankBy;
 use primus_node::cuts::Cuts;
-use primus_node::events::Event;
 use primus_node::handle::{Handle, Reply, Request as Ask, Unable};
 use primus_server::Reason;
 use primus_server::register::Change;
@@ -423,37 +422,43 @@ fn refusal(unable: Unable) -> impl IntoResponse {
 /// Server-sent events, from any number on. This server's own: every server has its own history.
 async fn events(State(context): State<Context>, mut asked: Asked) -> Result<Response, Problem> {
     let (after, follow) = (asked.number("after")?.unwrap_or(0), asked.truth("follow")?);
+    // The steps of the last elections instead of what came of them.
+    let steps = asked.truth("steps")?.unwrap_or(false);
     asked.done()?;
-    Ok(events_after(&context, after, follow))
+    Ok(events_after(context, after, follow, steps))
 }
 
-fn events_after(context: &Context, after: u64, follow: Option<bool>) -> Response {
-    let past = stream::iter(context.handle.history.after(after));
-    let newest = context.handle.history.newest();
-    let last = context.handle.history.after(after).last().map_or(after, |event| event.index);
-    let history = Arc::clone(&context.handle.history);
-    let future = stream::unfold((last, newest), move |(last, mut newest)| {
-        let history = Arc::clone(&history);
-        async move {
-            newest.wait_for(|newest| *newest > last).await.ok()?;
-            let events = history.after(last);
-            let last = events.last().map_or(last, |event| event.index);
-            Some((stream::iter(events), (last, newest)))
+fn events_after(context: Context, after: u64, follow: Option<bool>, steps: bool) -> Response {
+    let Handle { history, steps: taken, .. } = context.handle;
+    let newest = if steps { taken.newest() } else { history.newest() };
+    let since = move |index: u64| -> Vec<(u64, serde_json::Value)> {
+        match steps {
+            true => taken.after(index).iter().map(|step| (step.index, taken.object(step))).collect(),
+            false => history.after(index).iter().map(|event| (event.index, event.object())).collect(),
         }
-    });
-    match follow {
-        Some(false) => sent(past).into_response(),
-        _ => sent(past.chain(future.flatten())).keep_alive(KeepAlive::default()).into_response(),
+    };
+    let past = since(after);
+    let last = past.last().map_or(after, |(index, _)| *index);
+    let past = stream::iter(past);
+    if follow == Some(false) {
+        return sent(past).into_response();
     }
+    let future = stream::unfold((last, newest, since), |(last, mut newest, since)| async move {
+        // Not everything that has a number is shown.
+        let seen = *newest.wait_for(|newest| *newest > last).await.ok()?;
+        let news = since(last);
+        let last = news.last().map_or(seen, |(index, _)| seen.max(*index));
+        Some((stream::iter(news), (last, newest, since)))
+    });
+    sent(past.chain(future.flatten())).keep_alive(KeepAlive::default()).into_response()
 }
 
 fn sent(
-    events: impl Stream<Item = Event> + Send + 'static,
+    objects: impl Stream<Item = (u64, serde_json::Value)> + Send + 'static,
 ) -> Sse<impl Stream<Item = Result<ServerSentEvent, Infallible>>> {
     Sse::new(
-        events.map(|event| {
-            Ok(ServerSentEvent::default().id(event.index.to_string()).data(event.object().to_string()))
-        }),
+        objects
+            .map(|(index, object)| Ok(ServerSentEvent::default().id(index.to_string()).data(object.to_string()))),
     )
 }
 

@@ -77,6 +77,9 @@ pub(crate) struct EventsArgs {
     /// Stay, and show what happens
     #[arg(long, short = 'f')]
     pub(crate) follow: bool,
+    /// Show the steps of the last elections: what each server heard, and what it did then
+    #[arg(long)]
+    pub(crate) steps: bool,
     /// Show only what came after the event of this number
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) after: Option<String>,

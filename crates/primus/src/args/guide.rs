@@ -384,11 +384,13 @@ Examples:
   primus recall --all";
 
 pub(super) const EVENTS: &str = "\
-Every server has its own history, with its own numbers.
+Every server has its own history, with its own numbers. The steps of elections are gathered from all servers that answer, in the
+order of their clocks, as stories and PRIMUS_LOG=debug tell them; with --follow from the leader alone.
 
 Examples:
   primus events
   primus events --follow
+  primus events --steps
   primus events --after 12 -o json";
 
 pub(super) const ELECT: &str = "\

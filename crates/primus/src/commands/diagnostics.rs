@@ -6,7 +6,9 @@ use std::time::SystemTime;
 
 use clap::ValueEnum;
 use primus_node::events::{Event, History, Kind};
+use primus_node::steps::{Step, Steps};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::api::text_of;
 use crate::args::LogFormat;
@@ -98,16 +100,46 @@ impl Diary {
     }
 }
 
-/// Writes down what happens to a server, for as long as it runs.
-pub(super) async fn write_down(server: u64, history: Arc<History>, diary: Diary) {
-    let mut newest = history.newest();
-    let mut last = 0;
-    while newest.wait_for(|newest| *newest > last).await.is_ok() {
-        for event in history.after(last) {
-            last = event.index;
-            diary.add(note(server, &event));
+/// Writes down what happens to a server, for as long as it runs, and the steps of its elections if somebody wants them.
+pub(super) async fn write_down(server: u64, (history, steps): (Arc<History>, Arc<Steps>), diary: Diary) {
+    let (mut newest, mut newest_step) = (history.newest(), steps.newest());
+    let (mut last, mut last_step) = (0, 0);
+    if diary.level == Level::Trace {
+        steps.keep_heartbeats();
+    }
+    loop {
+        let is_alive = tokio::select! {
+            is_alive = grows(&mut newest, last) => is_alive,
+            is_alive = grows(&mut newest_step, last_step), if diary.level >= Level::Debug => is_alive,
+        };
+        let events = history.after(last);
+        last = events.last().map_or(last, |event| event.index);
+        let mut notes: Vec<Note> = events.iter().map(|event| note(server, event)).collect();
+        if diary.level >= Level::Debug {
+            let taken = steps.all_after(last_step);
+            last_step = taken.last().map_or(last_step, |step| step.index);
+            notes.extend(taken.into_iter().map(|step| note_of_step(server, step)));
+            notes.sort_by_key(|note| note.time);
+        }
+        notes.into_iter().for_each(|note| diary.add(note));
+        if !is_alive {
+            return;
         }
     }
+}
+
+async fn grows(newest: &mut watch::Receiver<u64>, last: u64) -> bool {
+    newest.wait_for(|newest| *newest > last).await.is_ok()
+}
+
+/// What a server heard in an election and what it did then, in the words of stories; signs of life only for the patient.
+fn note_of_step(server: u64, step: Step) -> Note {
+    let (level, kind) = match step.is_heartbeat {
+        true => (Level::Trace, "heartbeat"),
+        false => (Level::Debug, "election_step"),
+    };
+    let facts = json!({ "kind": kind, "step": step.text });
+    Note { time: step.time, level, who: ("server", server.into()), words: step.text, facts }
 }
 
 fn note(server: u64, event: &Event) -> Note {

@@ -2,6 +2,8 @@
 //!
 //! Every server numbers its own history. The leader's is shown, because only a leader knows of loans. When the one that is
 //! followed ends, the next one takes over, and what it saw earlier than the last event shown is left out.
+//!
+//! An election takes place at several servers, so its steps are gathered from all that answer, in the order of their clocks.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,7 +34,9 @@ pub(super) fn run(args: &EventsArgs, format: Format) -> Result<Verdict, Failure>
     client.prefer_leader();
     let mut reader = Reader { format, last_time: String::new(), is_read: true };
     if args.follow {
-        reader.follow(client, after)?;
+        reader.follow(client, after, args.steps)?;
+    } else if args.steps {
+        reader.gather(&client, after)?;
     } else {
         let response = client.open(&format!("/v1/events?after={after}&follow=false"), ANSWER_TIME)?;
         reader.take(response)?;
@@ -48,9 +52,37 @@ struct Reader {
 }
 
 impl Reader {
-    fn follow(&mut self, mut client: Client, mut after: u64) -> Result<(), Failure> {
+    /// The steps of all servers that answer.
+    fn gather(&mut self, client: &Client, after: u64) -> Result<(), Failure> {
+        let path = format!("/v1/events?after={after}&follow=false&steps=true");
+        let (mut steps, mut answers) = (Vec::new(), 0);
+        let mut trouble = None;
+        for server in client.each() {
+            match server.open(&path, ANSWER_TIME) {
+                Ok(response) => {
+                    answers += 1;
+                    steps.extend(response.lines().map_while(Result::ok).filter_map(|line| object(&line)));
+                }
+                Err(failure) => trouble = Some(failure),
+            }
+        }
+        if let Some(failure) = trouble.filter(|_| answers == 0) {
+            return Err(failure);
+        }
+        let time = |step: &Value| step["time"].as_str().unwrap_or_default().to_owned();
+        steps.sort_by_key(|step| (time(step), step["server"].as_u64(), step["index"].as_u64()));
+        for step in &steps {
+            self.show(step)?;
+            if !self.is_read {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, mut client: Client, mut after: u64, steps: bool) -> Result<(), Failure> {
         loop {
-            let path = format!("/v1/events?after={after}");
+            let path = format!("/v1/events?after={after}&steps={steps}");
             let response = patiently(|| client.open(&path, SILENCE_MAX))?;
             self.take(response)?;
             if !self.is_read {
@@ -68,8 +100,7 @@ impl Reader {
     fn take(&mut self, response: Response) -> Result<(), Failure> {
         for line in response.lines() {
             let Ok(line) = line else { return Ok(()) };
-            let event = line.strip_prefix("data:").and_then(|data| serde_json::from_str::<Value>(data).ok());
-            if let Some(event) = event {
+            if let Some(event) = object(&line) {
                 self.show(&event)?;
             }
             if !self.is_read {
@@ -89,6 +120,11 @@ impl Reader {
         self.is_read = show(self.format, || text(event), event)?;
         Ok(())
     }
+}
+
+/// What a line of a stream says, if it says something.
+fn object(line: &str) -> Option<Value> {
+    line.strip_prefix("data:").and_then(|data| serde_json::from_str(data).ok())
 }
 
 fn patiently<T>(attempt: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
@@ -123,6 +159,7 @@ fn sentence(event: &Value) -> String {
         (Some("suspected"), _) => format!("server {} is suspected ({reason})", event["peer"]),
         (Some("link_refused"), _) => format!("a link was refused: {reason}"),
         (Some("hook_ended"), _) => hook_sentence(event),
+        (Some("election_step"), _) => event["step"].as_str().unwrap_or_default().to_owned(),
         _ => neighbours::happening(event).unwrap_or_else(|| other(event)),
     }
 }
@@ -163,6 +200,9 @@ mod tests {
             sentence(&json!({"kind": "suspected", "peer": 3, "reason": "silence"})),
             "server 3 is suspected (silence)"
         );
+        let step =
+            json!({"index": 7, "time": "T", "kind": "election_step", "server": 1, "step": "1: gone 3 -> nothing"});
+        assert_eq!(text(&step), "   7  T  1: gone 3 -> nothing\n");
         assert_eq!(sentence(&json!({"index": 1, "kind": "eclipse", "depth": 2})), "eclipse depth=2");
     }
 }

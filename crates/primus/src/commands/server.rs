@@ -144,7 +144,7 @@ async fn serve(handle: &Handle, mut serving: Serving) -> Result<Verdict, Failure
 
 /// The API has a thread of its own: however busy it is, the server's loop is not late.
 fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: Diary) {
-    let history = Arc::clone(&handle.history);
+    let happenings = (Arc::clone(&handle.history), Arc::clone(&handle.steps));
     let places = settings.servers.values().copied();
     let doors = Arc::new(api::Doors::new(settings.api, places, &settings.names, settings.token));
     let context = api::Context {
@@ -166,7 +166,7 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
         .spawn(move || {
             single_threaded().block_on(async {
                 let web = TcpListener::from_std(web).expect("a listener stays one");
-                tokio::spawn(diagnostics::write_down(settings.id.0, history, diary));
+                tokio::spawn(diagnostics::write_down(settings.id.0, happenings, diary));
                 api::serve(web, context.router(doors)).await;
             });
         })

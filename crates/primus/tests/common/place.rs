@@ -73,10 +73,16 @@ impl Place {
     }
 
     pub(crate) fn up(&self, words: &str) -> Farm<'_> {
+        self.up_with(words, &[])
+    }
+
+    /// The same, with these variables in the environment.
+    pub(crate) fn up_with(&self, words: &str, environment: &[(&str, &str)]) -> Farm<'_> {
         let words: Vec<&str> = ["up", "-o", "json"].into_iter().chain(words.split_whitespace()).collect();
         let complaints = self.dir.join(format!("complaints-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
         let stderr = File::create(&complaints).expect("a file can be made");
         let mut command = self.command(&words);
+        command.envs(environment.iter().copied());
         let mut up = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("primus starts");
         let mut stdout = BufReader::new(up.stdout.take().expect("stdout is a pipe"));
         let mut line = String::new();
