@@ -11,6 +11,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod bounds;
 pub mod detector;
 pub mod election;
 pub mod farm;
@@ -21,6 +22,7 @@ pub mod ledger;
 pub mod load;
 pub mod loan;
 pub mod machine;
+pub mod names;
 pub mod planted;
 pub mod rank;
 pub mod text;

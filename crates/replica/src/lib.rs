@@ -5,8 +5,9 @@
 //! promises (a vote, an acknowledgement) leaves only once the records behind it are durable.
 //!
 //! Start with [`replica`]; [`consensus`] is what servers see of it, [`log`] is what the engine reads, [`message`] what
-//! travels. [`model`] stands in for the engine where it must be explored, and [`specification`] is what both keep to.
+//! travels. [`bounds`] is what the engine must never hear. [`model`] stands in for the engine where it must be explored, and [`specification`] is what both keep to.
 
+pub mod bounds;
 pub mod consensus;
 pub mod log;
 pub mod message;

@@ -162,6 +162,15 @@ impl Election for AnyElection {
             Message::Own(message) => message.kind,
         }
     }
+
+    fn is_credible(&self, message: &Message) -> bool {
+        match (self, message) {
+            (Self::Bully(bully), Message::Bully(message)) => bully.is_credible(message),
+            (Self::Ring(ring), Message::Ring(message)) => ring.is_credible(message),
+            // What only an election of one's own can read, or one of another algorithm, which is ignored anyway.
+            _ => true,
+        }
+    }
 }
 
 impl fmt::Display for Message {

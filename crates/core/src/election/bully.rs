@@ -20,6 +20,7 @@ use alloc::sync::Arc;
 use core::fmt;
 
 use super::{Armed, Command, Election, MessageKind, NoRecord, Notice, Reminders, Timer};
+use crate::bounds;
 use crate::ids::{NodeId, Round};
 use crate::load::Score;
 use crate::machine::{Delay, Input, Machine, Outbox};
@@ -192,6 +193,10 @@ impl Election for Bully {
             Kind::Coordinator => MessageKind::Coordinator,
         }
     }
+
+    fn is_credible(&self, message: &Message) -> bool {
+        bounds::is_credible(message.round.0, self.round.0)
+    }
 }
 
 impl Bully {
@@ -318,6 +323,9 @@ impl Bully {
     fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
         if from == self.id || !self.rules.allow(from, message.standing) {
             return out.ignore("what no peer would say");
+        }
+        if !self.is_credible(&message) {
+            return out.ignore(bounds::ABSURD);
         }
         // Whoever speaks is alive.
         self.suspected.remove(&from);

@@ -42,6 +42,12 @@ pub trait Election: Machine<Command = Command, Notice = Notice, Timer = Timer> +
 
     /// What a message is counted as.
     fn kind_of(message: &Self::Message) -> MessageKind;
+
+    /// False if a message names a round that nobody can have reached: its sender is broken or a liar. See
+    /// [`bounds`](crate::bounds). An election without rounds believes everything.
+    fn is_credible(&self, _: &Self::Message) -> bool {
+        true
+    }
 }
 
 /// The algorithms that a cluster can choose from.

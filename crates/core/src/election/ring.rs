@@ -19,6 +19,7 @@ use alloc::sync::Arc;
 use core::fmt;
 
 use super::{Armed, Command, Election, MessageKind, NoRecord, Notice, Reminders, Timer};
+use crate::bounds;
 use crate::ids::{NodeId, Round};
 use crate::machine::{Delay, Input, Machine, Outbox};
 use crate::planted::{Bug, Planted};
@@ -110,6 +111,7 @@ impl Machine for Ring {
 
     fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
+            Input::Message { message, .. } if !self.is_credible(&message) => out.ignore(bounds::ABSURD),
             Input::Message { from, message: Message::Election { round, candidate } } => {
                 self.on_election(from, round, candidate, out);
             }
@@ -161,6 +163,15 @@ impl Election for Ring {
         match message {
             Message::Election { .. } => MessageKind::Election,
             Message::Elected { .. } => MessageKind::Elected,
+        }
+    }
+
+    fn is_credible(&self, message: &Message) -> bool {
+        match message {
+            Message::Election { round, .. } => bounds::is_credible(round.0, self.round.0),
+            Message::Elected { round, lap, .. } => {
+                bounds::is_credible(round.0, self.round.0) && *lap <= bounds::NUMBER_MAX
+            }
         }
     }
 }

@@ -1,18 +1,13 @@
 //! Names that people give to farms.
 
-/// The longest name.
-const LEN_MAX: usize = 40;
+use primus_core::names::{NAME_LEN_MAX, is_name};
 
 /// A farm's name becomes the name of files and folders, so it must be harmless. If it is not, what to do.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let is_good = name.chars().all(is_plain)
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.len() <= LEN_MAX;
-    if is_good {
+    if is_name(name) {
         return Ok(());
     }
-    Err(format!("use up to {LEN_MAX} letters, digits, - and _, a letter or digit first"))
+    Err(format!("use up to {NAME_LEN_MAX} letters, digits, - and _, a letter or digit first"))
 }
 
 #[cfg(test)]
