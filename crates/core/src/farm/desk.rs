@@ -9,7 +9,7 @@ use super::foreman::{Foreman, Rules};
 use super::queue::Queue;
 use super::{Hello, Message};
 use crate::NodeId;
-use crate::ledger::{Attempt, Held, Job, JobId, Ledger, Report, TaskId};
+use crate::ledger::{Attempt, Held, Job, JobId, Ledger, Outcome, Report, TaskId};
 use crate::load::Load;
 use crate::machine::Outbox;
 use crate::planted::{Bug, Planted};
@@ -107,6 +107,11 @@ impl Desk {
         self.sequence += 1;
         let term = if self.planted.is(Bug::BareAttempts) { 0 } else { self.term };
         Attempt { term, sequence: self.sequence }
+    }
+
+    /// Can this attempt have been given to anybody? Of those of older leaders nobody knows.
+    pub(super) const fn has_given(&self, attempt: Attempt) -> bool {
+        attempt.term < self.term || attempt.term == self.term && attempt.sequence <= self.sequence
     }
 
     pub(super) fn ask_who(&mut self, caller: NodeId, out: &mut Outbox<Foreman>) {
@@ -327,6 +332,7 @@ impl Worker {
     }
 
     fn note_duration(&mut self, took_us: u64) {
+        let took_us = took_us.min(Outcome::TIME_MAX_US);
         self.task_us = Some(self.task_us.map_or(took_us, |before| (7 * before + took_us) / 8));
     }
 

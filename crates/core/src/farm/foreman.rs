@@ -18,7 +18,7 @@ use core::fmt;
 pub use self::inquiry::Standing;
 use super::assign::Rule;
 use super::desk::{Desk, Phase};
-use super::{Assignment, Hello, Message};
+use super::{Assignment, Hello, Message, SLOTS_MAX};
 use crate::NodeId;
 use crate::election::NoRecord;
 use crate::ledger::loans::home_of;
@@ -298,6 +298,7 @@ impl Foreman {
     /// A worker is here, perhaps again, and says what it has. What is missing from that is lost and runs again; what this
     /// leader did not know of is taken over, unless somebody else has it by now.
     fn on_hello(&mut self, from: NodeId, mut hello: Hello, out: &mut Outbox<Self>) {
+        hello.slots = hello.slots.min(SLOTS_MAX);
         self.receive_guest(&mut hello, out);
         let kept: BTreeSet<Held> = hello.held.iter().copied().chain(hello.ended.iter().map(Report::held)).collect();
         let before = self.desk.as_ref().and_then(|desk| desk.worker_named(&hello.name));
@@ -315,7 +316,7 @@ impl Foreman {
         } else if hello.slots == 0 && registered.is_some() {
             propose(alloc::vec![Entry::Leave { worker: hello.name.clone() }], out);
         }
-        kept.into_iter().for_each(|held| self.adopt(from, held, out));
+        self.adopt(from, kept, out);
         self.on_ended(from, hello.ended, out);
         // Last, because a worker that is welcome begins at once with what it has, and not all of it may be wanted.
         out.send(from, Message::Welcome(self.desk.as_ref().map_or(0, |desk| desk.term)));
@@ -335,24 +336,41 @@ impl Foreman {
         }
     }
 
-    /// Takes over what a worker has, if it is still wanted and nobody else has it.
-    fn adopt(&mut self, from: NodeId, held: Held, out: &mut Outbox<Self>) {
+    /// Takes over what a worker has, as far as it is still wanted and nobody else has it. The rest it need not keep.
+    fn adopt(&mut self, from: NodeId, kept: BTreeSet<Held>, out: &mut Outbox<Self>) {
+        let (own, others): (Vec<Held>, Vec<Held>) = kept.into_iter().partition(|held| self.is_free(from, *held));
         let Some(desk) = &mut self.desk else { return };
-        let is_free = desk.hands.get(&held.task).is_none_or(|hand| hand.attempt == held.attempt);
-        if is_free && self.ledger.is_wanted(held) {
+        for held in own {
             let slots = self.ledger.job(held.task.job).map_or(1, |job| job.spec.slots());
             desk.give(from, held, u32::from(slots), Phase::Out);
-        } else {
-            out.send(from, Message::Stop(desk.term, alloc::vec![held]));
-            out.send(from, Message::Forget(desk.term, alloc::vec![held]));
         }
+        if !others.is_empty() {
+            out.send(from, Message::Stop(desk.term, others.clone()));
+            out.send(from, Message::Forget(desk.term, others));
+        }
+    }
+
+    /// Can this worker have this attempt? What it had on an older link has been taken from there by now, so whatever somebody
+    /// has is somebody else's. What must not start twice is with the worker that the ledger names.
+    fn is_free(&self, from: NodeId, held: Held) -> bool {
+        let Some((desk, worker)) = self.desk.as_ref().and_then(|desk| Some((desk, desk.workers.get(&from)?)))
+        else {
+            return false;
+        };
+        let is_start_elsewhere = self.ledger.start_of(held.task).is_some_and(|start| start.worker != worker.name);
+        let has_it = desk.hands.get(&held.task).is_none_or(|hand| hand.worker == from && desk.has(held));
+        has_it && desk.has_given(held.attempt) && !is_start_elsewhere && self.ledger.is_wanted(held)
     }
 
     fn on_ended(&mut self, from: NodeId, reports: Vec<Report>, out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
+        let Some(worker) = desk.workers.get(&from).map(|worker| worker.name.clone()) else { return };
         let (mut entries, mut refused) = (Vec::new(), Vec::new());
-        for report in reports {
+        for mut report in reports {
             if desk.take_report(from, &report) {
+                // Whatever it says, this is who ran it.
+                report.outcome.worker.clone_from(&worker);
+                report.outcome.shorten();
                 entries.push(Entry::Finish(report));
             } else if !desk.has(report.held()) {
                 refused.push(report.held());

@@ -19,6 +19,9 @@ use core::fmt;
 use crate::ledger::{Held, LoanId, Report, Work};
 use crate::load::Load;
 
+/// No worker has more slots: a configuration names no more, and whoever says that it has is believed no more.
+pub const SLOTS_MAX: u16 = 4096;
+
 /// What a leader and a worker say to each other. What comes from a leader carries its term; a worker obeys the newest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

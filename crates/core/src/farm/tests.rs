@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::foreman::{self, Foreman, Rules, Timer};
 use super::worker::{self, Worker};
-use super::{Assignment, Hello, Message};
+use super::{Assignment, Hello, Message, SLOTS_MAX};
 use crate::ledger::{
     Attempt, Batch, Entry, Fan, Held, JobId, Ledger, Outcome, Report, Spec, State, Tail, Target, TaskId, Verdict,
     Work,
@@ -508,4 +508,63 @@ fn what_is_handed_out_in_advance_waits() {
     foreman.apply(Entry::Finish(report(held(1, 1, 1))));
     assert_eq!(waiting(&foreman), (1, 9));
     assert_eq!(foreman.0.running_of(JobId(1)), 1);
+}
+
+#[test]
+fn what_one_worker_has_no_other_can_take_over() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.hears(W1, hello("w1", &[]));
+    foreman.submit(|_| ());
+    let has = |foreman: &Bench<Foreman>| {
+        let place = foreman.0.whereabouts(held(1, 1, 1).task);
+        place.map(|(worker, attempt)| (String::from(worker), attempt.sequence))
+    };
+    assert_eq!(has(&foreman), Some(("w1".into(), 1)));
+    let forged = Report {
+        task: held(1, 1, 1).task,
+        outcome: Outcome { worker: "w9".into(), ..report(held(1, 1, 1)).outcome },
+    };
+    let liar =
+        Hello { name: "liar".into(), term: 0, slots: 0, loan: None, held: Vec::new(), ended: alloc::vec![forged] };
+    let said = foreman.hears(W2, Message::Hello(liar));
+    assert!(!said.iter().any(|said| said.starts_with("propose")), "{said:?}");
+    assert_eq!(has(&foreman), Some(("w1".into(), 1)));
+}
+
+#[test]
+fn nobody_has_what_was_never_given() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.submit(|_| ());
+    let said = foreman.hears(W2, hello("liar", &[held(1, 1, 9)]));
+    assert!(said.contains(&"send 102 stop 1.1 (1-9)".into()), "{said:?}");
+    assert_eq!(foreman.0.whereabouts(held(1, 1, 1).task), None);
+}
+
+#[test]
+fn a_result_names_the_worker_whose_link_it_came_on_and_is_as_short_as_results_are() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.hears(W1, hello("w1", &[]));
+    foreman.submit(|_| ());
+    let mut forged = report(held(1, 1, 1));
+    forged.outcome.worker = "w9".into();
+    forged.outcome.stdout.bytes = alloc::vec![b'x'; 1 << 20];
+    (forged.outcome.took_us, forged.outcome.started_us) = (u64::MAX, u64::MAX);
+    let mut out = Outbox::new();
+    foreman.0.step(Input::Message { from: W1, message: Message::Ended(alloc::vec![forged]) }, &mut out);
+    let proposed = out.drain().find_map(|output| match output {
+        Output::Notify(foreman::Notice::Propose(entries)) => entries.into_iter().next(),
+        _ => None,
+    });
+    let Some(Entry::Finish(Report { outcome, .. })) = proposed else { panic!("{proposed:?}") };
+    assert_eq!((outcome.worker.as_str(), outcome.stdout.bytes.len()), ("w1", Tail::LEN_MAX));
+    assert_eq!((outcome.took_us, outcome.started_us), (Outcome::TIME_MAX_US, Outcome::TIME_MAX_US));
+}
+
+#[test]
+fn nobody_has_more_slots_than_a_configuration_can_name() {
+    let mut foreman = Bench::leader(1, &[]);
+    let greedy =
+        Hello { name: "w1".into(), term: 0, slots: u16::MAX, loan: None, held: Vec::new(), ended: Vec::new() };
+    foreman.hears(W1, Message::Hello(greedy));
+    assert_eq!(foreman.0.present().map(|(_, slots, ..)| slots).collect::<Vec<_>>(), [u32::from(SLOTS_MAX)]);
 }

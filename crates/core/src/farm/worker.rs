@@ -107,8 +107,12 @@ pub enum Notice {
     Kill(Held),
 }
 
-/// How many results one message tells of: each has up to some eight thousand bytes.
-pub const REPORTS_MAX: usize = 1024;
+/// How many results one message tells of: each has up to some eight thousand bytes, and a leader that does not know a worker
+/// yet reads no word of it that is longer than a mebibyte.
+pub const REPORTS_MAX: usize = 100;
+
+/// So many results are written without waiting for more.
+const GATHERED_MAX: usize = 1024;
 
 /// How long results may be gathered, while the worker has more to do, before the disk gets them.
 const GATHER: Delay = Delay::exactly_ms(5);
@@ -377,7 +381,7 @@ impl Worker {
         if self.gathered.is_empty() {
             return;
         }
-        if self.waiting.is_empty() || self.running.is_empty() || self.gathered.len() >= REPORTS_MAX {
+        if self.waiting.is_empty() || self.running.is_empty() || self.gathered.len() >= GATHERED_MAX {
             self.write(out);
         } else if !core::mem::replace(&mut self.is_gathering, true) {
             out.set(Timer::Gather, GATHER);

@@ -108,6 +108,28 @@ pub struct Tail {
 impl Tail {
     /// How much of a stream a result carries.
     pub const LEN_MAX: usize = 4096;
+
+    fn shorten(&mut self) {
+        self.bytes.drain(..self.bytes.len().saturating_sub(Self::LEN_MAX));
+    }
+}
+
+impl Outcome {
+    /// No task started later, and none ran longer, in microseconds: 285 years.
+    pub const TIME_MAX_US: u64 = 1 << 53;
+    /// No reason is longer, in bytes.
+    const REASON_LEN_MAX: usize = 4096;
+
+    /// Cuts off what no worker says: it would be kept on the disks of all servers.
+    pub fn shorten(&mut self) {
+        self.stdout.shorten();
+        self.stderr.shorten();
+        self.started_us = self.started_us.min(Self::TIME_MAX_US);
+        self.took_us = self.took_us.min(Self::TIME_MAX_US);
+        if let Verdict::Refused(reason) = &mut self.verdict {
+            reason.truncate(reason.floor_char_boundary(Self::REASON_LEN_MAX));
+        }
+    }
 }
 
 impl Verdict {
