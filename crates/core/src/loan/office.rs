@@ -15,6 +15,7 @@ use core::fmt;
 
 use super::{Beat, Content, Lending, Message, Objection, Word};
 use crate::NodeId;
+use crate::bounds;
 use crate::election::NoRecord;
 use crate::ledger::{Entry, LoanId, Loans};
 use crate::machine::{Delay, Input, Machine, Outbox};
@@ -45,6 +46,19 @@ const UNABLE_MS: u64 = 60_000;
 const PLEDGE: u64 = 40;
 /// How many loans that have ended are kept in mind.
 const ENDED_MAX: usize = 4096;
+/// Of how many loans in one beat it is told that there are no such loans.
+const UNKNOWN_MAX: usize = 8;
+/// How many own workers may have said that they are away.
+const AWAY_MAX: usize = 4096;
+/// How many requests of a neighbour are answered at once, and after how many looks one more is.
+const REQUESTS_MAX: u32 = 10;
+const REQUEST_EVERY: u64 = 20;
+/// Of how many leaders of a neighbour the last request is kept in mind.
+const LEADERS_MAX: usize = 4;
+/// A leader that was deposed knows it after so many looks, and says nothing any more.
+const DEPOSED: u64 = 60;
+/// Whoever has said nothing for so many looks begins anew to say something.
+const QUIET: u64 = 2 * REPEAT;
 /// How many workers of others may wait to be let in.
 pub(super) const ARRIVALS_MAX: usize = 1024;
 
@@ -183,20 +197,35 @@ struct Arrival {
 /// What is known of a neighbour.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Neighbour {
-    /// The newest term that one of its leaders has named.
+    /// The newest term that one of its leaders has named, as far as that is believed.
     pub term: u64,
+    /// The leader of an older term that goes on speaking, though it is not heard.
+    insisting: Option<Insisting>,
+    /// Two leaders speak at once, and until this look both are heard: nobody can tell which of them is one.
+    in_doubt_until: u64,
     /// The look at which its leader was last heard; nothing since this server leads.
     heard: Option<u64>,
     /// What it said last.
     pub beat: Beat,
-    /// Its newest request, by term and number: each is answered once, however often it arrives.
-    asked: (u64, u64),
+    /// The newest request of each of its leaders, by their terms: each is answered once, however often it arrives.
+    asked: BTreeMap<u64, u64>,
+    /// How many requests have been answered, less those that are long ago, and the look of the last one that is.
+    requests: (u32, u64),
     /// Loans that it has said it has borrowed.
     arrived: BTreeSet<LoanId>,
     /// Loans that it has promised or speaks of, and until which look they may take to arrive.
     promised: BTreeMap<LoanId, u64>,
     /// The last look at which somebody should have come from it and had not.
     broken: Option<u64>,
+}
+
+/// A leader that is not heard because another one has a newer term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Insisting {
+    term: u64,
+    /// Since which look, and the last at which it spoke.
+    since: u64,
+    last: u64,
 }
 
 /// A request that is under way.
@@ -377,16 +406,19 @@ impl Office {
         let Some(desk) = &mut self.desk else {
             return out.ignore("what a neighbour says to one that does not lead");
         };
-        let own_term = desk.term;
+        let (own_term, now) = (desk.term, desk.looks);
         let Some(neighbour) = desk.neighbours.get_mut(&from) else { return };
-        let newest = if self.rules.planted.is(Bug::BareTerms) { own_term } else { neighbour.term };
-        if message.term < newest {
+        if !bounds::is_credible(message.term, neighbour.term) {
+            return out.ignore(bounds::ABSURD);
+        }
+        let is_bare = self.rules.planted.is(Bug::BareTerms);
+        if is_bare && message.term < own_term || !is_bare && !neighbour.hears(message.term, now) {
             return out.ignore("what a deposed leader of a neighbour says");
         }
         neighbour.term = message.term;
         match message.content {
             Content::Beat(beat) => self.on_beat(from, &name, beat, out),
-            Content::Ask(request) => self.on_ask(from, request, out),
+            Content::Ask(request) => self.on_ask(from, message.term, request, out),
             Content::Offer { number, loans } => self.on_offer(from, &name, number, &loans, out),
             Content::Refusal { number, objection } => self.on_refusal(from, number, objection, out),
         }
@@ -400,7 +432,7 @@ impl Office {
         // What it spoke of before is not new, and what has just ended it may not know yet.
         let is_known = |loan: &LoanId| neighbour.arrived.contains(loan) || desk.ended.contains(loan);
         let strange = |loan: &&LoanId| !is_ours(loan) && !is_known(loan);
-        let unknown: Vec<LoanId> = beat.borrowed.iter().filter(strange).copied().collect();
+        let unknown: Vec<LoanId> = beat.borrowed.iter().filter(strange).copied().take(UNKNOWN_MAX).collect();
         neighbour.arrived.retain(|loan| beat.borrowed.contains(loan) || is_ours(&loan));
         neighbour.arrived.extend(beat.borrowed.iter().copied());
         let until = desk.looks + ARRIVAL;
@@ -449,6 +481,45 @@ impl Neighbour {
     #[must_use]
     pub fn has_had(&self, loan: LoanId) -> bool {
         self.arrived.contains(&loan)
+    }
+
+    /// Is the leader of this term to be heard? One of an older term is not, because it was deposed. But one that was deposed
+    /// soon knows it. If it insists, it leads after all, as far as anybody can tell from here, and somebody else has made a
+    /// newer term up; then both are heard for a while, and no term counts.
+    fn hears(&mut self, term: u64, now: u64) -> bool {
+        if term >= self.term || now < self.in_doubt_until {
+            return true;
+        }
+        let known = self.insisting.filter(|known| known.term == term && known.last + QUIET >= now);
+        let since = known.map_or(now, |known| known.since);
+        self.insisting = Some(Insisting { term, since, last: now });
+        let insists = since + DEPOSED <= now;
+        if insists {
+            (self.insisting, self.in_doubt_until) = (None, now + DOUBT);
+        }
+        insists
+    }
+
+    /// Is this request of the leader of this term new?
+    fn is_news(&mut self, term: u64, number: u64) -> bool {
+        let is_news = self.asked.get(&term).is_none_or(|last| number > *last);
+        if is_news {
+            self.asked.insert(term, number);
+        }
+        while self.asked.len() > LEADERS_MAX {
+            self.asked.pop_first();
+        }
+        is_news
+    }
+
+    /// May one more request be answered? So many may come at once, and then one now and then.
+    fn may_ask(&mut self, now: u64) -> bool {
+        let (count, since) = self.requests;
+        let earned = now.saturating_sub(since) / REQUEST_EVERY;
+        let count = count.saturating_sub(u32::try_from(earned).unwrap_or(u32::MAX));
+        let may_ask = count < REQUESTS_MAX;
+        self.requests = (count + u32::from(may_ask), since + earned * REQUEST_EVERY);
+        may_ask
     }
 
     /// It says how things are. Whoever it has lent may take until then to arrive; whom it speaks of no more is not expected.

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{
-    Desk, Happening, Notice, OVERDUE_MS, Office, PLEDGE, Pledge, REPEAT, Rules, UNABLE_MS, looks, propose,
+    AWAY_MAX, Desk, Happening, Notice, OVERDUE_MS, Office, PLEDGE, Pledge, REPEAT, Rules, UNABLE_MS, looks, propose,
 };
 use crate::NodeId;
 use crate::ledger::{Ending, Entry, Lend, Lent, LoanId, Why};
@@ -15,11 +15,15 @@ use crate::planted::Bug;
 
 impl Office {
     /// A neighbour would like to have workers.
-    pub(super) fn on_ask(&mut self, from: NodeId, request: Request, out: &mut Outbox<Self>) {
+    pub(super) fn on_ask(&mut self, from: NodeId, term: u64, request: Request, out: &mut Outbox<Self>) {
         let Some(to) = self.name_of(from).map(String::from) else { return };
         let Some(desk) = &mut self.desk else { return };
-        if !desk.is_news(from, request) {
+        let (now, neighbour) = (desk.looks, desk.neighbours.entry(from).or_default());
+        if !neighbour.is_news(term, request.number) {
             return out.ignore("a request that came before");
+        }
+        if !neighbour.may_ask(now) {
+            return out.ignore("a request too many");
         }
         match desk.choose(request.count, &self.rules) {
             Err(objection) => {
@@ -130,6 +134,9 @@ impl Office {
         let Some(desk) = &mut self.desk else { return out.ignore("a worker's word to one that does not lead") };
         let loan = desk.loans.loan_of(&worker);
         if is_away {
+            if desk.away.len() >= AWAY_MAX && !desk.away.contains_key(&worker) {
+                return out.ignore("too many are away");
+            }
             let before = desk.away.get(&worker).filter(|(known, _)| *known == epoch);
             let since = before.map_or(desk.looks, |(_, since)| *since);
             desk.away.insert(worker.clone(), (epoch, since));
@@ -151,14 +158,6 @@ impl Office {
 }
 
 impl Desk {
-    fn is_news(&mut self, from: NodeId, request: Request) -> bool {
-        let neighbour = self.neighbours.entry(from).or_default();
-        let number = (neighbour.term, request.number);
-        let is_news = number > neighbour.asked;
-        neighbour.asked = neighbour.asked.max(number);
-        is_news
-    }
-
     /// Which workers a neighbour can have.
     fn choose(&self, count: u32, rules: &Rules) -> Result<Vec<String>, Objection> {
         let lent = u32::try_from(self.loans.lent().len()).unwrap_or(u32::MAX) + self.pledged_count();
