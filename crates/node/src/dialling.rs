@@ -38,7 +38,9 @@ pub(crate) async fn dial(address: SocketAddr, hello: &impl Serialize) -> io::Res
     }
     let mut arrived = BytesMut::new();
     match timeout(HELLO_TIME, greet(&mut stream, hello, &mut arrived)).await?? {
-        Answer::Welcome(_) => Ok((stream, arrived)),
+        Answer::Admitted => Ok((stream, arrived)),
+        // That is for servers of one cluster.
+        Answer::Welcome(_) => Err(io::ErrorKind::InvalidData.into()),
         Answer::Refused(reason) => Err(io::Error::new(io::ErrorKind::PermissionDenied, reason)),
     }
 }

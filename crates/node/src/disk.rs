@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::meters::Meters;
 use crate::store::{Store, StoreId, WriteError};
+use crate::watched::{self, Broken};
 
 /// How long to wait for room on a full disk before trying again.
 const FULL_PAUSE: Duration = Duration::from_millis(50);
@@ -31,7 +32,7 @@ pub trait Durable: Send + 'static {
     /// What is kept.
     type Record: Send;
     /// Why it is not known to be kept.
-    type Error: Send;
+    type Error: Send + From<Broken>;
 
     /// Makes these records durable, in this order, and returns when they are.
     ///
@@ -72,7 +73,12 @@ pub fn start<S: Durable>(store: S, meters: Arc<Meters>) -> Disk<S> {
     let (work, queue) = blocking::channel();
     let (tell, done) = mpsc::unbounded_channel();
     let thread = thread::Builder::new().name("disk".to_owned());
-    thread.spawn(move || run(store, &queue, &tell, &meters)).expect("the system gives a thread");
+    let running = move || {
+        if let Err(broken) = watched::call("disk", || run(store, &queue, &tell, &meters)) {
+            _ = tell.send(Err(broken.into()));
+        }
+    };
+    thread.spawn(running).expect("the system gives a thread");
     Disk { work, done }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use primus_core::bounds::ABSURD;
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::{NodeId, Round};
 use primus_server::groups::{Command, GroupPlan, Groups, Notice, Said, Timer};
@@ -22,6 +23,7 @@ use crate::links::Links;
 use crate::meters::Meters;
 use crate::steps::Steps;
 use crate::timers::{Timers, drawn};
+use crate::watched::{Broken, watch};
 
 /// How many inputs may wait for the thread. What does not fit is lost, as on a link: elections repeat what matters, and
 /// whoever was not heard to die is soon found to be silent.
@@ -73,8 +75,8 @@ impl Elections {
 pub(crate) fn start(
     plan: &Plan,
     links: Arc<Links<Words>>,
-    (history, steps): (Arc<History>, Arc<Steps>),
-    meters: Arc<Meters>,
+    (history, steps, meters): (Arc<History>, Arc<Steps>, Arc<Meters>),
+    failures: mpsc::UnboundedSender<Broken>,
 ) -> Elections {
     let groups = plan.elections();
     let seen: ElectedGroups =
@@ -98,7 +100,10 @@ pub(crate) fn start(
         let running = move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
             // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
-            runtime.block_on(async { _ = tokio::spawn(running.turn(received)).await });
+            let ended = runtime.block_on(async { tokio::spawn(watch("groups", running.turn(received))).await });
+            if let Ok(Err(broken)) = ended {
+                _ = failures.send(broken);
+            }
         };
         thread::Builder::new().name("groups".to_owned()).spawn(running).expect("the system gives a thread");
     }
@@ -172,6 +177,7 @@ impl Running {
             Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
             Output::Cancel(timer) => self.timers.cancel(timer),
             Output::Notify(notice) => self.on_notice(notice),
+            Output::Ignore(ABSURD) => self.history.refused(format!("what a peer says of a group: {ABSURD}")),
             Output::Ignore(_) => {}
             Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("groups keep nothing on disk"),
         }

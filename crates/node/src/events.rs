@@ -2,14 +2,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use primus_core::text::escape;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
 /// How many are kept.
 const EVENTS_MAX: usize = 1000;
+/// How many of them may tell of refusals: those that are refused choose how many there are.
+const REFUSALS_MAX: usize = 100;
+/// How often a refusal is told.
+const REFUSAL_EVERY: Duration = Duration::from_millis(500);
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,10 +71,12 @@ pub enum Kind {
         /// Why.
         reason: &'static str,
     },
-    /// A link was refused.
+    /// A link was refused, or what came on one.
     LinkRefused {
         /// Why.
         reason: String,
+        /// How many others were refused since the last one that was told.
+        left_out: u64,
     },
     /// The farm has too much to do.
     Saturated {
@@ -225,12 +232,32 @@ pub fn text_of(time: SystemTime) -> String {
 #[derive(Debug)]
 pub struct History {
     events: Mutex<VecDeque<Event>>,
+    refusals: Mutex<Refusals>,
     newest: watch::Sender<u64>,
 }
 
 impl Default for History {
     fn default() -> Self {
-        Self { events: Mutex::default(), newest: watch::Sender::new(0) }
+        Self { events: Mutex::default(), refusals: Mutex::default(), newest: watch::Sender::new(0) }
+    }
+}
+
+/// When a refusal was last told, and how many were left out since.
+#[derive(Debug, Default)]
+struct Refusals {
+    told: Option<Instant>,
+    left_out: u64,
+}
+
+impl Refusals {
+    /// One more. Says how many were left out before it, if it is to be told.
+    fn add(&mut self, now: Instant) -> Option<u64> {
+        if self.told.is_some_and(|told| now.saturating_duration_since(told) < REFUSAL_EVERY) {
+            self.left_out += 1;
+            return None;
+        }
+        self.told = Some(now);
+        Some(std::mem::take(&mut self.left_out))
     }
 }
 
@@ -240,11 +267,27 @@ impl History {
         // Several threads add: whoever holds this gives the next number, and announces it.
         let mut events = self.events.lock().expect("nobody panics while holding this");
         let index = *self.newest.borrow() + 1;
+        let is_refusal = |event: &Event| matches!(event.kind, Kind::LinkRefused { .. });
+        if matches!(kind, Kind::LinkRefused { .. })
+            && events.iter().filter(|event| is_refusal(event)).count() >= REFUSALS_MAX
+            && let Some(oldest) = events.iter().position(is_refusal)
+        {
+            events.remove(oldest);
+        }
         if events.len() == EVENTS_MAX {
             events.pop_front();
         }
         events.push_back(Event { index, time: SystemTime::now(), kind });
         self.newest.send_replace(index);
+    }
+
+    /// Tells that somebody was refused, unless the last one was just now: then it is only counted. All refusals of a server
+    /// come here, so that nobody who is refused can fill its history or its log.
+    pub fn refused(&self, reason: impl AsRef<str>) {
+        let told = self.refusals.lock().expect("nobody panics while holding this").add(Instant::now());
+        if let Some(left_out) = told {
+            self.add(Kind::LinkRefused { reason: escape(reason.as_ref()).into_owned(), left_out });
+        }
     }
 
     /// What happened after the event of this number, as far as it is kept.
@@ -258,5 +301,35 @@ impl History {
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_told_twice_a_second_and_the_rest_is_counted() {
+        let (mut refusals, start) = (Refusals::default(), Instant::now());
+        let told: Vec<u64> = (0..5000).filter_map(|ms| refusals.add(start + Duration::from_millis(ms))).collect();
+        assert_eq!(told.len(), 10);
+        assert_eq!((told[0], told[1]), (0, 499));
+        let history = History::default();
+        (0..1000).for_each(|_| history.refused("a\nb\u{202e}"));
+        let [Event { kind: Kind::LinkRefused { reason, left_out: 0 }, .. }] = &history.after(0)[..] else {
+            panic!("{:?}", history.after(0))
+        };
+        assert_eq!(reason, "a\\nb\\u{202e}");
+    }
+
+    #[test]
+    fn however_many_refusals_there_are_other_events_stay() {
+        let history = History::default();
+        history.add(Kind::Calm);
+        for _ in 0..5000 {
+            history.add(Kind::LinkRefused { reason: String::new(), left_out: 0 });
+        }
+        let events = history.after(0);
+        assert_eq!((events.len(), events[0].index, events[1].index), (1 + REFUSALS_MAX, 1, 4902));
     }
 }

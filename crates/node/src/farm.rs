@@ -8,6 +8,7 @@ mod callers;
 mod leases;
 mod offices;
 mod run;
+mod shares;
 mod starts;
 mod waiters;
 

@@ -407,7 +407,7 @@ mod tests {
         let event = |index| Event { index, time: std::time::SystemTime::UNIX_EPOCH, kind: change(index) };
         let mut waiting = Waiting::default();
         assert!(waiting.add((1..=WAITING_MAX as u64).map(event).collect()).is_empty());
-        let other = Event { kind: Kind::LinkRefused { reason: String::new() }, ..event(101) };
+        let other = Event { kind: Kind::LinkRefused { reason: String::new(), left_out: 0 }, ..event(101) };
         assert!(waiting.add(vec![other]).is_empty());
         let dropped: Vec<u64> = waiting.add(vec![event(102), event(103)]).iter().map(|event| event.index).collect();
         assert_eq!((dropped, waiting.last), (vec![1, 2], 103));

@@ -68,4 +68,5 @@ pub mod steps;
 pub mod store;
 mod strangers;
 mod timers;
+pub mod watched;
 pub mod worker;

@@ -3,6 +3,9 @@
 //! A read stays pending on every dialled link, because only that shows at once that the peer is gone. Then the link is
 //! dialled again without delay, and only a *refusal* says that the process is dead: a time-out or a lack of files says
 //! nothing. Every stage has a time limit, every queue a bound; what does not fit is dropped, and Raft sends it again.
+//!
+//! Of each peer one accepted link is read: a newer one closes the older, which may be half-open. So what the links of all
+//! peers can take of memory is known.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -20,9 +23,11 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
 
 use crate::cuts::{Cuts, Line};
+use crate::events::History;
 use crate::farm::Caller;
 use crate::neighbours::Envoy;
 use crate::sockets::tend;
@@ -47,9 +52,8 @@ const BACKOFF_MAX: Duration = Duration::from_millis(500);
 const FILES_TIME: Duration = Duration::from_millis(20);
 /// How long whoever was refused waits.
 const REFUSED_TIME: Duration = Duration::from_secs(2);
-/// How often strangers may make this server tell that it refused them: they must not push everything else out of the
-/// history.
-const REFUSAL_EVERY: Duration = Duration::from_millis(500);
+/// How many events of all links may wait for the server. While so many wait, nothing more is read.
+const EVENTS_MAX: usize = 512;
 const WRITE_LEN_MAX: usize = 1 << 20;
 
 /// Who this server is, as it says in its hello.
@@ -78,8 +82,15 @@ pub enum LinkEvent<T> {
     Gone(NodeId),
     /// A peer sent something.
     Message(NodeId, T),
-    /// A link was refused, by them or by us.
-    Refused(String),
+}
+
+/// What a server knows of its peers when it starts.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// Where they are.
+    pub peers: BTreeMap<NodeId, SocketAddr>,
+    /// Their disks, as far as they are known.
+    pub stores: BTreeMap<NodeId, [u8; 16]>,
 }
 
 /// What a peer said of itself.
@@ -111,7 +122,7 @@ pub struct Doors {
 #[derive(Debug)]
 struct Shared<T> {
     identity: Identity,
-    events: mpsc::UnboundedSender<LinkEvent<T>>,
+    events: mpsc::Sender<LinkEvent<T>>,
     cuts: watch::Receiver<Cuts>,
     /// A peer that dials us is there: time to dial it.
     wake: BTreeMap<NodeId, Notify>,
@@ -119,8 +130,10 @@ struct Shared<T> {
     stores: RwLock<BTreeMap<NodeId, [u8; 16]>>,
     strangers: Strangers,
     doors: Doors,
-    /// When a stranger's refusal was last told.
-    refusal_told: Mutex<Option<Instant>>,
+    /// The task that reads the link of each peer.
+    accepted: Mutex<BTreeMap<NodeId, AbortHandle>>,
+    /// Where refusals are told.
+    history: Arc<History>,
 }
 
 /// What can be said on a link.
@@ -137,12 +150,12 @@ impl<T: Words> Links<T> {
     pub fn start(
         identity: Identity,
         listener: TcpListener,
-        peers: &BTreeMap<NodeId, SocketAddr>,
-        stores: BTreeMap<NodeId, [u8; 16]>,
+        Known { peers, stores }: Known,
         doors: Doors,
         cuts: watch::Sender<Cuts>,
-    ) -> (Self, mpsc::UnboundedReceiver<LinkEvent<T>>) {
-        let (events, received) = mpsc::unbounded_channel();
+        history: Arc<History>,
+    ) -> (Self, mpsc::Receiver<LinkEvent<T>>) {
+        let (events, received) = mpsc::channel(EVENTS_MAX);
         let shared = Arc::new(Shared {
             identity,
             events,
@@ -151,7 +164,8 @@ impl<T: Words> Links<T> {
             stores: RwLock::new(stores),
             strangers: Strangers::new(STRANGERS_MAX),
             doors,
-            refusal_told: Mutex::default(),
+            accepted: Mutex::default(),
+            history,
         });
         tokio::spawn(accept(listener, Arc::clone(&shared)));
         let dial = |(peer, address): (&NodeId, &SocketAddr)| {
@@ -186,17 +200,16 @@ impl<T: Words> Links<T> {
 }
 
 impl<T> Shared<T> {
-    fn tell(&self, event: LinkEvent<T>) {
+    async fn tell(&self, event: LinkEvent<T>) {
         // Nobody listens any more only when the server is about to end.
-        _ = self.events.send(event);
+        _ = self.events.send(event).await;
     }
 
-    /// Tells that a stranger was refused, unless the last one was just now.
-    fn tell_refusal(&self, reason: String) {
-        let mut told = self.refusal_told.lock().expect("nobody panics while holding this");
-        if told.is_none_or(|told| told.elapsed() >= REFUSAL_EVERY) {
-            *told = Some(Instant::now());
-            self.tell(LinkEvent::Refused(reason));
+    /// From now on this task reads what the peer says. One that did so before ends.
+    fn accept(&self, peer: NodeId, reading: AbortHandle) {
+        let mut accepted = self.accepted.lock().expect("nobody panics while holding this");
+        if let Some(older) = accepted.insert(peer, reading) {
+            older.abort();
         }
     }
 
@@ -246,11 +259,11 @@ impl<T: Words> Dialler<T> {
                     if self.write(stream).await.is_none() {
                         return;
                     }
-                    self.shared.tell(LinkEvent::Down(self.peer));
+                    self.shared.tell(LinkEvent::Down(self.peer)).await;
                     // Again at once: a refusal now is the fastest sign of death.
                     continue;
                 }
-                Err(error) => self.on_failure(&error),
+                Err(error) => self.on_failure(&error).await,
             }
             let wake = self.shared.wake.get(&self.peer).expect("every peer can be woken");
             _ = timeout(backoff, wake.notified()).await;
@@ -258,10 +271,10 @@ impl<T: Words> Dialler<T> {
         }
     }
 
-    fn on_failure(&mut self, error: &io::Error) {
+    async fn on_failure(&mut self, error: &io::Error) {
         if error.kind() == io::ErrorKind::ConnectionRefused && self.known != Some(Err(Dead)) {
             self.known = Some(Err(Dead));
-            self.shared.tell(LinkEvent::Gone(self.peer));
+            self.shared.tell(LinkEvent::Gone(self.peer)).await;
         }
     }
 
@@ -274,11 +287,14 @@ impl<T: Words> Dialler<T> {
         }
         match timeout(HELLO_TIME, greet(&mut stream, &self.shared.hello(self.peer))).await?? {
             Answer::Welcome(hello) => match self.shared.other_disk(self.peer, hello.store) {
-                None => self.on_welcome(&hello),
+                None => self.on_welcome(&hello).await,
                 Some(objection) => return self.give_up(objection).await,
             },
             Answer::Refused(reason) => {
                 return self.give_up(format!("server {} refuses: {reason}", self.peer)).await;
+            }
+            Answer::Admitted => {
+                return self.give_up(format!("server {} takes this one for something else", self.peer)).await;
             }
         }
         Ok(stream)
@@ -286,19 +302,20 @@ impl<T: Words> Dialler<T> {
 
     /// Trying again soon would only fill the history.
     async fn give_up(&self, reason: String) -> io::Result<TcpStream> {
-        self.shared.tell(LinkEvent::Refused(reason.clone()));
+        self.shared.history.refused(&reason);
         sleep(REFUSED_TIME).await;
         Err(io::Error::other(reason))
     }
 
-    fn on_welcome(&mut self, hello: &Hello) {
+    async fn on_welcome(&mut self, hello: &Hello) {
         // Another process in its place means that the one we knew is dead.
         if matches!(self.known, Some(Ok(before)) if before != hello.incarnation) {
-            self.shared.tell(LinkEvent::Gone(self.peer));
+            self.shared.tell(LinkEvent::Gone(self.peer)).await;
         }
         self.known = Some(Ok(hello.incarnation));
-        self.shared.tell(LinkEvent::Met(self.peer, Peer { store: hello.store, incarnation: hello.incarnation }));
-        self.shared.tell(LinkEvent::Up(self.peer));
+        let peer = Peer { store: hello.store, incarnation: hello.incarnation };
+        self.shared.tell(LinkEvent::Met(self.peer, peer)).await;
+        self.shared.tell(LinkEvent::Up(self.peer)).await;
     }
 
     /// Writes until the link is lost; nothing if the server ends.
@@ -387,7 +404,7 @@ async fn accept<T: Words>(listener: TcpListener, shared: Arc<Shared<T>>) {
     }
 }
 
-/// Reads one accepted link until its end.
+/// Finds out who calls, and passes the link on to whom it concerns.
 async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
     if tend(&stream, UNHEARD_TIME).is_err() {
         return;
@@ -399,15 +416,22 @@ async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
         Greeting::Worker(hello) => return pass_on(stream, arrived, hello, &shared).await,
         Greeting::Farm(hello) => return pass_envoy_on(stream, arrived, hello, &shared).await,
     };
-    let Some(peer) = welcome(&mut stream, hello, &shared).await else { return };
+    if let Some(peer) = welcome(&mut stream, hello, &shared).await {
+        let reading = tokio::spawn(read(stream, arrived, peer, Arc::clone(&shared)));
+        shared.accept(peer, reading.abort_handle());
+    }
+}
+
+/// Reads the link of a peer until its end.
+async fn read<T: Words>(mut stream: TcpStream, mut arrived: BytesMut, peer: NodeId, shared: Arc<Shared<T>>) {
     let mut hold = BytesMut::new();
     loop {
         match hear(&mut stream, &mut arrived).await.and_then(|parcel| unpack(parcel, &mut hold)) {
-            Ok(Some(message)) if !shared.is_cut(peer) => shared.tell(LinkEvent::Message(peer, message)),
+            Ok(Some(message)) if !shared.is_cut(peer) => shared.tell(LinkEvent::Message(peer, message)).await,
             Ok(_) => {}
             Err(error) => {
                 if error.kind() == io::ErrorKind::Other {
-                    shared.tell(LinkEvent::Refused(format!("closed a link from server {peer}: {error}")));
+                    shared.history.refused(format!("closed a link from server {peer}: {error}"));
                 }
                 return;
             }
@@ -464,14 +488,15 @@ async fn welcome<T>(stream: &mut TcpStream, hello: Hello, shared: &Shared<T>) ->
         refuse(stream, reason, shared).await;
         return None;
     }
-    shared.tell(LinkEvent::Met(hello.server, Peer { store: hello.store, incarnation: hello.incarnation }));
+    let peer = Peer { store: hello.store, incarnation: hello.incarnation };
+    shared.tell(LinkEvent::Met(hello.server, peer)).await;
     timeout(HELLO_TIME, say(stream, &Answer::Welcome(shared.hello(hello.server)))).await.ok()?.ok()?;
     shared.wake.get(&hello.server)?.notify_one();
     Some(hello.server)
 }
 
 async fn refuse<T>(stream: &mut TcpStream, reason: String, shared: &Shared<T>) {
-    shared.tell_refusal(format!("refused a link: {reason}"));
+    shared.history.refused(format!("refused a link: {reason}"));
     _ = timeout(HELLO_TIME, say(stream, &Answer::Refused(reason))).await;
 }
 

@@ -14,6 +14,8 @@ pub struct Meters {
     pub sent: Counter,
     /// Messages from peers.
     pub received: Counter,
+    /// Those among them that no server says, and that were not heard.
+    pub strange: Counter,
     /// How long writes took until they were durable.
     pub syncs: Histogram,
     /// How long proposals took until they were acknowledged.

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use primus_core::NodeId;
 use primus_core::loan::{Content, Message};
 use primus_server::plan::Neighbour;
-use primus_wire::native::{self, Answer, FarmHello, Hello};
+use primus_wire::native::{self, Answer, FarmHello};
 use primus_wire::work::{self, FARM_WORD_LEN_MAX, Reader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -176,9 +176,7 @@ impl Neighbours {
             tokio::spawn(answer(stream, Answer::Refused(reason.clone())));
             return Err(reason);
         }
-        let Identity { cluster, server: own, store: disk, incarnation } = self.identity.clone();
-        let welcome = Hello::new(cluster, own, server, disk, incarnation);
-        let listening = listen(stream, welcome, arrived, (number, farm), self.events.clone());
+        let listening = listen(stream, arrived, (number, farm), self.events.clone());
         // An older link of the same server ends with this.
         self.accepted.insert(place, (store, Task(tokio::spawn(listening).abort_handle())));
         Ok(())
@@ -245,18 +243,24 @@ async fn answer(mut stream: TcpStream, answer: Answer) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Hears what a neighbour says until the link is lost. Whoever says what nobody understands is not listened to any longer.
+/// Hears what a neighbour says until the link is lost. Whoever says what nobody understands is not listened to any longer, nor
+/// whoever changes its term: a leader that is elected again calls again.
 async fn listen(
     stream: TcpStream,
-    welcome: Hello,
     mut arrived: BytesMut,
     (number, farm): (NodeId, String),
     events: mpsc::Sender<NeighbourEvent>,
 ) {
-    let Some(mut stream) = answer(stream, Answer::Welcome(welcome)).await else { return };
+    let Some(mut stream) = answer(stream, Answer::Admitted).await else { return };
     let mut reader = Reader::up_to(FARM_WORD_LEN_MAX);
+    let mut term = None;
     loop {
-        match reader.take(&mut arrived) {
+        match reader.take::<Message>(&mut arrived) {
+            Ok(Some(message)) if *term.get_or_insert(message.term) != message.term => {
+                let reason = format!("closed a link from farm '{farm}': it speaks for two leaders");
+                _ = events.send(NeighbourEvent::Refused(reason)).await;
+                return;
+            }
             Ok(Some(message)) => _ = events.send(NeighbourEvent::Word(number, message)).await,
             Ok(None) => match stream.read_buf(&mut arrived).await {
                 Ok(1..) => {}

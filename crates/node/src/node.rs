@@ -41,6 +41,7 @@ use crate::reads::{Read, Reads};
 use crate::steps::Steps;
 use crate::store::{Opened, StoreId, WriteError};
 use crate::timers::{Timers, drawn};
+use crate::watched::{Broken, watch};
 
 type ControlWords = <Server as Machine>::Message;
 
@@ -66,16 +67,65 @@ pub struct Config {
     pub plan: Plan,
 }
 
+/// Why a server ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum EndError {
+    /// Its disk has failed: a server that cannot write must not go on.
+    #[error(transparent)]
+    Disk(#[from] WriteError),
+    /// A part of it has failed.
+    #[error("this server cannot go on, {0}")]
+    Part(#[from] Broken),
+    /// It has less than it acknowledged.
+    #[error(
+        "server {leader} knows that this one has acknowledged {index} entries of the log, and here are {last}: the data \
+         directory is older than it was"
+    )]
+    Forgotten {
+        /// Who leads.
+        leader: NodeId,
+        /// What was acknowledged.
+        index: u64,
+        /// What there is.
+        last: u64,
+    },
+    /// It has taken over a state that it cannot read.
+    #[error(
+        "the state at entry {0} of the log cannot be read: another version of primus, or a stranger, has made it"
+    )]
+    Unreadable(u64),
+}
+
+impl EndError {
+    /// True if starting the server again as it is can only end the same way, or worse.
+    #[must_use]
+    pub const fn is_final(&self) -> bool {
+        match self {
+            Self::Disk(error) => matches!(error, WriteError::Damaged { .. } | WriteError::Failed(_)),
+            Self::Part(_) | Self::Forgotten { .. } | Self::Unreadable(_) => true,
+        }
+    }
+}
+
 /// Runs a server until its process ends. `listener` is bound to its address already; `ready` gets a handle.
 ///
 /// # Errors
-/// If the disk fails: a server that cannot write must not go on.
+/// If it cannot go on; see [`EndError`].
 pub async fn run(
     config: Config,
     listener: TcpListener,
     opened: Opened,
     ready: oneshot::Sender<Handle>,
-) -> Result<(), WriteError> {
+) -> Result<(), EndError> {
+    watch("control", serve(config, listener, opened, ready)).await?
+}
+
+async fn serve(
+    config: Config,
+    listener: TcpListener,
+    opened: Opened,
+    ready: oneshot::Sender<Handle>,
+) -> Result<(), EndError> {
     let (requests, received) = mpsc::unbounded_channel();
     let incarnation = incarnation();
     let (mut running, farm) = Running::new(config, listener, opened, incarnation, requests.clone());
@@ -111,7 +161,11 @@ struct Running {
     inputs: VecDeque<Input<Server>>,
     is_stepping: bool,
     links: Arc<Links<Words>>,
-    link_events: mpsc::UnboundedReceiver<LinkEvent<Words>>,
+    link_events: mpsc::Receiver<LinkEvent<Words>>,
+    /// Which other part has failed.
+    failures: mpsc::UnboundedReceiver<Broken>,
+    /// Why this server must not go on.
+    end: Option<EndError>,
     disk: Disk,
     /// What this turn has for the disk, so that it shares one fsync.
     unwritten: Vec<Record>,
@@ -187,17 +241,16 @@ impl Running {
         let meters = Arc::<Meters>::default();
         let (cut, cuts) = watch::channel(Cuts::default());
         let witnesses = (Arc::clone(&history), Arc::clone(&meters));
-        let farm = farm::start(identity.clone(), &config.plan, cuts, requests, witnesses);
-        let (links, link_events) = Links::start(identity, listener, &peers, stores, farm.doors, cut);
+        let (failed, failures) = mpsc::unbounded_channel();
+        let farm = farm::start(identity.clone(), &config.plan, (cuts, failed.clone()), requests, witnesses.clone());
+        let known = links::Known { peers, stores };
+        let (links, link_events) = Links::start(identity, listener, known, farm.doors, cut, Arc::clone(&history));
         let links = Arc::new(links);
-        let elections = elections::start(
-            &config.plan,
-            Arc::clone(&links),
-            (Arc::clone(&history), Arc::clone(&steps)),
-            Arc::clone(&meters),
-        );
+        let told = (Arc::clone(&history), Arc::clone(&steps), Arc::clone(&meters));
+        let elections = elections::start(&config.plan, Arc::clone(&links), told, failed);
         let questions = Questions::new(&config.plan, &links);
         let (register, applied) = restored(&opened.records, &farm.told);
+        let end = register.is_none().then_some(EndError::Unreadable(applied));
         let server = config.plan.server(opened.records);
         let state = first_view(&config.plan, &server, applied);
         let snapshot_at = applied + config.plan.snapshot_every;
@@ -210,12 +263,14 @@ impl Running {
             is_stepping: false,
             links,
             link_events,
+            failures,
+            end,
             disk: disk::start(opened.store, Arc::clone(&meters)),
             unwritten: Vec::new(),
             unwritten_token: None,
             waiting: Vec::new(),
             timers: Timers::default(),
-            register,
+            register: register.unwrap_or_default(),
             farm: farm.told,
             wishes: farm.wishes,
             elections,
@@ -247,12 +302,16 @@ impl Running {
         (running, farm.handle)
     }
 
-    async fn turn(&mut self, mut requests: mpsc::UnboundedReceiver<Request>) -> Result<(), WriteError> {
+    async fn turn(&mut self, mut requests: mpsc::UnboundedReceiver<Request>) -> Result<(), EndError> {
         loop {
+            if let Some(end) = self.end.take() {
+                return Err(end);
+            }
             let due = self.timers.next().into_iter().chain(self.parked.due()).chain(self.entering.due()).min();
             let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
                 biased;
+                Some(broken) = self.failures.recv() => return Err(broken.into()),
                 done = self.disk.done() => self.on_synced(done?),
                 Some(event) = self.link_events.recv() => self.on_link(event),
                 Some(wish) = self.wishes.recv() => self.on_wish(wish),
@@ -282,7 +341,7 @@ impl Running {
         &mut self,
         requests: &mut mpsc::UnboundedReceiver<Request>,
         began: Instant,
-    ) -> Result<bool, WriteError> {
+    ) -> Result<bool, EndError> {
         for _ in 0..INPUTS_MAX {
             if let Some(done) = self.disk.try_done() {
                 self.on_synced(done?);
@@ -369,18 +428,26 @@ impl Running {
                 self.step(Input::Command(Command::Gone(peer)));
                 self.elections.tell(Input::Command(groups::Command::Gone(peer)));
             }
-            LinkEvent::Refused(reason) => self.history.add(Kind::LinkRefused { reason }),
         }
     }
 
     fn on_words(&mut self, from: NodeId, words: Words) {
         self.meters.received.add(1);
+        if let Some(objection) = words.objection() {
+            return self.on_strange(from, objection);
+        }
         match words {
             Words::Control(message) => self.step(Input::Message { from, message }),
             Words::Groups(message) => self.elections.tell(Input::Message { from, message }),
             Words::Question(number, body) => self.questions.on_question(from, number, body),
             Words::Answer(number, body) => self.questions.on_answer(from, number, body),
         }
+    }
+
+    /// A peer said what no server says; it was not heard.
+    fn on_strange(&self, peer: NodeId, what: &str) {
+        self.meters.strange.add(1);
+        self.history.refused(format!("refused words of server {peer}: {what}"));
     }
 
     fn mark(&mut self, peer: NodeId, is_up: bool) {
@@ -440,7 +507,8 @@ impl Running {
     }
 
     fn tell_farm(&self, told: Told) {
-        self.farm.send(told).expect("the farm's thread lives as long as the server");
+        // If the farm's thread has failed, this server is about to end.
+        _ = self.farm.send(told);
     }
 
     fn on_load(&mut self) {
@@ -610,6 +678,10 @@ impl Running {
                 self.end_transfer(Err(Unable::NotTransferred(obstacle)));
                 self.release_parked();
             }
+            Notice::Strange(peer, what) => self.on_strange(peer, what),
+            Notice::Forgotten { leader, index, last } => {
+                self.end = Some(EndError::Forgotten { leader, index, last });
+            }
             Notice::Suspected(peer, reason) => {
                 self.state.suspicions += 1;
                 self.history.add(Kind::Suspected { peer: peer.0, reason: reason.name() });
@@ -731,13 +803,15 @@ impl Running {
     }
 
     fn restore(&mut self, snapshot: &Snapshot) {
-        if let Some(register) = unpacked(snapshot, &self.farm) {
-            self.register = register;
-            self.state.applied = snapshot.index;
-            self.applied_term = snapshot.term;
-            self.is_within_batch = false;
-            self.reads.answer(self.state.applied, &self.register);
-        }
+        let Some(register) = unpacked(snapshot, &self.farm) else {
+            self.end = Some(EndError::Unreadable(snapshot.index));
+            return;
+        };
+        self.register = register;
+        self.state.applied = snapshot.index;
+        self.applied_term = snapshot.term;
+        self.is_within_batch = false;
+        self.reads.answer(self.state.applied, &self.register);
     }
 }
 
@@ -786,14 +860,15 @@ fn first_view(plan: &Plan, server: &Server, applied: u64) -> View {
     }
 }
 
-/// The register that the last snapshot on disk holds; the ledger goes to the farm.
-fn restored(records: &[Record], farm: &mpsc::UnboundedSender<Told>) -> (Register, u64) {
+/// The register that the last snapshot on disk holds, nothing if it cannot be read, and its place in the log; the ledger
+/// goes to the farm.
+fn restored(records: &[Record], farm: &mpsc::UnboundedSender<Told>) -> (Option<Register>, u64) {
     let snapshot = records.iter().rev().find_map(|record| match record {
         Record::Snapshot(snapshot) => Some(snapshot),
         _ => None,
     });
-    let register = snapshot.and_then(|snapshot| unpacked(snapshot, farm));
-    (register.unwrap_or_default(), snapshot.map_or(0, |snapshot| snapshot.index))
+    let register = snapshot.map_or_else(|| Some(Register::default()), |snapshot| unpacked(snapshot, farm));
+    (register, snapshot.map_or(0, |snapshot| snapshot.index))
 }
 
 fn unpacked(snapshot: &Snapshot, farm: &mpsc::UnboundedSender<Told>) -> Option<Register> {

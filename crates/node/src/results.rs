@@ -15,6 +15,7 @@ use primus_core::farm::worker::Record;
 use primus_core::ledger::Held;
 
 use crate::disk::Durable;
+use crate::watched::Broken;
 
 /// The format of what this version writes and reads.
 pub const FORMAT: u32 = 1;
@@ -103,6 +104,9 @@ pub enum WriteError {
         /// What the system says.
         source: io::Error,
     },
+    /// What writes has failed itself.
+    #[error(transparent)]
+    Failed(#[from] Broken),
 }
 
 impl Results {

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::handle::{Handle, Leadership, Request, Unable, View};
 use crate::load::{Meter, Source, Unmeasurable};
-use crate::node::{self, Config};
+use crate::node::{self, Config, EndError};
 use crate::questions::{Given, Question};
 use crate::store::{Identity, OpenError, Opened, Store, WriteError};
 
@@ -97,7 +97,7 @@ pub enum SubmitError {
 }
 
 /// The server's own thread, and how it ended.
-type Serving = JoinHandle<Result<(), WriteError>>;
+type Serving = JoinHandle<Result<(), EndError>>;
 
 /// A server that runs in this process. Everything that its [`Handle`] can do, it can.
 ///
@@ -138,13 +138,13 @@ impl Server {
     /// ten seconds for that.
     ///
     /// # Errors
-    /// If its disk had failed, and so it had ended by itself.
-    pub async fn stop(mut self) -> Result<(), WriteError> {
+    /// If it could not go on, and so had ended by itself.
+    pub async fn stop(mut self) -> Result<(), EndError> {
         _ = timeout(STOP_TIME, self.handle.step_down()).await;
         self.end()
     }
 
-    fn end(&mut self) -> Result<(), WriteError> {
+    fn end(&mut self) -> Result<(), EndError> {
         let Some((stop, thread)) = self.running.take() else { return Ok(()) };
         // If it has ended by itself, nobody listens.
         _ = stop.send(());
@@ -253,7 +253,7 @@ fn run(
     settings: Settings,
     started: oneshot::Sender<Result<Handle, StartError>>,
     stop: oneshot::Receiver<()>,
-) -> Result<(), WriteError> {
+) -> Result<(), EndError> {
     let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
     runtime.block_on(async {
         let (listener, opened, meter) = match prepare(&settings) {

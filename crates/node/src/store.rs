@@ -14,10 +14,10 @@ mod tables;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use primus_core::NodeId;
+use primus_replica::bounds;
 use primus_replica::message::Record;
 use redb::{Database, ReadableDatabase, WriteTransaction};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use self::backend::Backend;
 use self::directory::{Directory, Mark, Refused};
 use self::tables::{Owner, Peers, Progress};
+use crate::watched::{self, Broken};
 
 /// The format of what this version writes and reads. In the first one every record was a change of the register.
 pub const FORMAT: u32 = 3;
@@ -130,6 +131,17 @@ pub enum OpenError {
         /// How many it must have.
         promised: u64,
     },
+    /// It names a number that no cluster can have reached: a message that somebody forged has come this far.
+    #[error(
+        "the store in {} cannot be used ({what}): bring back a copy from before, or replace this server by a new one",
+        dir.display()
+    )]
+    Absurd {
+        /// The directory of the store.
+        dir: PathBuf,
+        /// What was found.
+        what: String,
+    },
     /// Another version of primus wrote it.
     #[error(
         "the store in {} has format {found}, and this version of primus reads format {FORMAT}: start the version that \
@@ -200,6 +212,17 @@ pub enum WriteError {
         /// What was found.
         what: String,
     },
+    /// What writes has failed itself.
+    #[error(transparent)]
+    Failed(#[from] Broken),
+}
+
+impl OpenError {
+    /// True if starting again as it is can only end the same way, or worse.
+    #[must_use]
+    pub const fn is_final(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::OutOfDate { .. } | Self::Absurd { .. })
+    }
 }
 
 impl Store {
@@ -311,6 +334,7 @@ impl Store {
 enum Refusal {
     Damage(Damage),
     OutOfDate { found: u64, promised: u64 },
+    Absurd(String),
     OtherFormat(u32),
     OtherCluster(String, String),
     OtherServer(NodeId, NodeId),
@@ -394,6 +418,9 @@ fn read(database: &Database, identity: &Identity) -> Result<Found, Refusal> {
     let progress = tables::read_progress(&transaction)?;
     let peers = tables::read_peers(&transaction)?;
     let records = tables::read_records(&transaction, &progress)?;
+    if let Some(what) = bounds::objection_to_records(&records) {
+        return Err(Refusal::Absurd(what));
+    }
     Ok(Found { owner, progress, peers, records })
 }
 
@@ -410,7 +437,7 @@ fn check_mark(mark: Option<Mark>, found: &Found) -> Result<Mark, Refusal> {
 
 /// The database answers most damage with an error, but not all of it.
 fn guard<T, E: From<Damage>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Damage::of("the database cannot read it").into()))
+    watched::call("store", work).unwrap_or_else(|_| Err(Damage::of("the database cannot read it").into()))
 }
 
 impl Damage {
@@ -448,6 +475,7 @@ impl Refusal {
         match self {
             Self::Damage(damage) => damage.into_open_error(path),
             Self::OutOfDate { found, promised } => OpenError::OutOfDate { dir, found, promised },
+            Self::Absurd(what) => OpenError::Absurd { dir, what },
             Self::OtherFormat(found) => OpenError::OtherFormat { dir, found },
             Self::OtherCluster(found, expected) => OpenError::OtherCluster { dir, found, expected },
             Self::OtherServer(found, expected) => OpenError::OtherServer { dir, found, expected },

@@ -4,6 +4,7 @@
 //! not have noticed yet, and leads only with a majority's votes in a new term. A winner that cannot win gives way, so that
 //! the next one is named. Whatever the election thought, the term that the replicas agree on is the truth.
 
+mod ahead;
 mod campaign;
 mod outlook;
 mod scratch;
@@ -12,16 +13,19 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 
 use primus_core::NodeId;
+use primus_core::bounds::ABSURD;
 use primus_core::detector::{self, Detector, Verdict};
 use primus_core::election::{self, Election, MessageKind};
 use primus_core::handover::{self, Handover};
 use primus_core::load::Load;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
+use primus_replica::bounds::{self, Extent, Objection};
 use primus_replica::consensus::Consensus;
 use primus_replica::message::{Kind, Record};
 use primus_replica::replica::{self, Replica, Role, Tick};
 use primus_replica::{Term, message};
 
+use ahead::Ahead;
 use campaign::{Campaign, Move};
 pub use outlook::{Outlook, Way};
 use scratch::Scratch;
@@ -57,6 +61,8 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     is_guarded: bool,
     /// Whom the election takes for dead, until a word of theirs arrives.
     suspected: BTreeSet<NodeId>,
+    /// Does a leader speak of more than this server has?
+    ahead: Ahead,
     for_election: Scratch<E>,
     for_replica: Scratch<R>,
 }
@@ -113,6 +119,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             successor: None,
             is_guarded: false,
             suspected: BTreeSet::new(),
+            ahead: Ahead::default(),
             for_election: Scratch::default(),
             for_replica: Scratch::default(),
         }
@@ -189,8 +196,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     fn on_loads(&mut self, from: NodeId, loads: Vec<(NodeId, Load)>, out: &mut Outbox<Self>) {
-        // Of others only the leader speaks.
-        let is_credible = |id: &NodeId| *id != self.id && (*id == from || self.leader == Some(from));
+        // Of others only the leader speaks, and only of servers that there are.
+        let peers = self.replica.peers();
+        let is_credible = |id: &NodeId| peers.contains(id) && (*id == from || self.leader == Some(from));
         let news: Vec<_> = loads.into_iter().filter(|(id, _)| is_credible(id)).collect();
         for (id, load) in news {
             self.loads.insert(id, load);
@@ -205,6 +213,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     fn on_tick(&mut self, out: &mut Outbox<Self>) {
         self.step_replica(Input::Timer(Tick), out);
         self.hearing.on_tick(self.replica.peers());
+        self.ahead.on_tick();
         self.patience = self.patience.saturating_sub(1);
         if self.leader == Some(self.id) {
             self.consider_others(out);
@@ -243,7 +252,34 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
     }
 
+    /// Why a message is refused before anything hears of it, the engine least of all.
+    fn objection(&self, message: &Message<E::Message>) -> Option<Objection> {
+        match message {
+            Message::Election(message) if !self.election.is_credible(message) => Some(Objection::Strange(ABSURD)),
+            Message::Replica(message) => {
+                let (role, _, term) = self.replica.view();
+                let own = Extent { term: term.0, last: self.replica.extent().0, leads: role == Role::Leader };
+                bounds::objection(message, own)
+            }
+            Message::Election(_) | Message::Loads(_) | Message::Change(_) => None,
+        }
+    }
+
+    fn on_objection(&mut self, from: NodeId, objection: Objection, out: &mut Outbox<Self>) {
+        match objection {
+            Objection::Strange(what) => out.notify(Notice::Strange(from, what)),
+            Objection::Beyond(index) if self.ahead.on_beyond(from) => {
+                let last = self.replica.extent().0;
+                out.notify(Notice::Forgotten { leader: from, index, last });
+            }
+            Objection::Beyond(_) => out.notify(Notice::Strange(from, "what this server has not acknowledged")),
+        }
+    }
+
     fn on_message(&mut self, from: NodeId, message: Message<E::Message>, out: &mut Outbox<Self>) {
+        if let Some(objection) = self.objection(&message) {
+            return self.on_objection(from, objection, out);
+        }
         self.hearing.on_message(from);
         // A link that was never lost brings nobody back by itself: whoever was frozen or cut off is there again when it is
         // heard. Not in the middle of an election, where a word may be late.
@@ -287,6 +323,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
         let knows_less = (message.log_term, message.index) < self.replica.freshness();
         let is_rival = message.kind == Kind::RequestVote && Term(message.term) == self.replica.view().2;
         let is_told_to_run = message.kind == Kind::TimeoutNow;
+        if matches!(message.kind, Kind::Heartbeat | Kind::Append | Kind::Snapshot) {
+            self.ahead.on_leader();
+        }
         self.step_replica(Input::Message { from, message }, out);
         if is_told_to_run && self.replica.is_voting() {
             // The old leader's word may reach others only after this server's question, or even when it leads already. On the

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{any_election, control, groups};
+use crate::{any_election, control, groups, record};
 
 /// What one server says to another.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -15,4 +15,15 @@ pub enum Words {
     Question(u64, Bytes),
     /// The answer to the question of this number.
     Answer(u64, Bytes),
+}
+
+impl Words {
+    /// Why no server says this; nothing if one may. What depends on who hears it, control and groups look at themselves.
+    #[must_use]
+    pub fn objection(&self) -> Option<&'static str> {
+        let Self::Control(control::Message::Replica(message)) = self else { return None };
+        let state = message.snapshot.as_ref()?;
+        // What the engine has taken over is on the disk, and a server cannot go on with what it cannot read.
+        record::split_state(&state.data).is_none().then_some("a state that cannot be read")
+    }
 }

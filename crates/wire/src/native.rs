@@ -4,6 +4,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use primus_core::NodeId;
 use primus_core::ledger::loans::home_of;
+use primus_core::names::{NAME_LEN_MAX, is_name};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -16,6 +17,9 @@ pub const PROTOCOL: u32 = 5;
 const MAGIC: [u8; 8] = *b"primus\0\x01";
 /// How a worker's link begins.
 const WORKER_MAGIC: [u8; 8] = *b"primus\0\x02";
+
+/// Why a farm is not listened to.
+const NAMELESS: &str = "a farm's name has letters, digits, ., - and _, a letter or a digit first";
 
 /// How a link of another farm begins.
 const FARM_MAGIC: [u8; 8] = *b"primus\0\x03";
@@ -81,16 +85,16 @@ pub enum Greeting {
     Farm(FarmHello),
 }
 
-/// No name of a worker or a farm is longer.
-pub const NAME_LEN_MAX: usize = 100;
-
 /// The answer to a hello.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// Go on.
+    /// To a server: go on.
     Welcome(Hello),
     /// Go away, for this reason.
     Refused(String),
+    /// To a worker, or to a server of another farm: go on. It is not told which disk this server has: peers know each other
+    /// by their disks, so nobody else may know them.
+    Admitted,
 }
 
 /// What travels on a link once both know each other. A message that carries more than fits into a frame (a whole state, for
@@ -152,9 +156,13 @@ impl WorkerHello {
     pub fn objection(&self, cluster: &str, me: NodeId) -> Option<String> {
         // A borrowed worker's name has that of its own farm in it.
         let (name, home) = home_of(&self.name).unwrap_or((&self.name, "home"));
-        let is_named = [name, home].iter().all(|name| (1..=NAME_LEN_MAX).contains(&name.len()));
-        let nameless = || format!("a worker's name has 1 to {NAME_LEN_MAX} bytes, this one {}", self.name.len());
-        objection_to(self.protocol, &self.cluster, self.to, cluster, me).or_else(|| (!is_named).then(nameless))
+        let nameless = || {
+            format!(
+                "a worker's name has 1 to {NAME_LEN_MAX} letters, digits, ., - and _, a letter or a digit first"
+            )
+        };
+        let objection = objection_to(self.protocol, &self.cluster, self.to, cluster, me);
+        objection.or_else(|| (!is_name(name) || !is_name(home)).then(nameless))
     }
 }
 
@@ -173,10 +181,11 @@ impl FarmHello {
             return Some(other_protocol(self.protocol));
         }
         if self.to != farm {
-            return Some(format!(
-                "farm '{farm}' here, '{}' was meant: check the addresses of the neighbours",
-                self.to
-            ));
+            let meant = called(&self.to);
+            return Some(format!("farm '{farm}' here, {meant} was meant: check the addresses of the neighbours"));
+        }
+        if !is_name(&self.farm) {
+            return Some(NAMELESS.to_owned());
         }
         (self.farm == farm).then(|| format!("two farms are called '{farm}': give each a name of its own"))
     }
@@ -203,9 +212,15 @@ fn objection_to(protocol: u32, theirs: &str, to: NodeId, cluster: &str, me: Node
         return Some(other_protocol(protocol));
     }
     if theirs != cluster {
-        return Some(format!("cluster '{cluster}' here, '{theirs}' there: check the addresses of the peers"));
+        let there = called(theirs);
+        return Some(format!("cluster '{cluster}' here, {there} there: check the addresses of the peers"));
     }
     (to != me).then(|| format!("server {me} here, server {to} was meant: check the addresses of the peers"))
+}
+
+/// How a caller names itself, if that can be repeated.
+fn called(name: &str) -> String {
+    if is_name(name) { format!("'{name}'") } else { "something else".to_owned() }
 }
 
 fn other_protocol(protocol: u32) -> String {
@@ -251,6 +266,8 @@ mod tests {
     #[test]
     fn a_hello_comes_out_as_it_went_in() {
         let mut buffer = BytesMut::new();
+        put(&mut buffer, &Answer::Admitted).unwrap();
+        assert_eq!(take(&mut buffer), Ok(Some(Answer::Admitted)));
         put(&mut buffer, &Answer::Welcome(hello())).unwrap();
         assert_eq!(take(&mut buffer), Ok(Some(Answer::Welcome(hello()))));
         assert_eq!(take::<Answer>(&mut buffer), Ok(None));
@@ -283,8 +300,26 @@ mod tests {
         assert_eq!(worker.objection("north", NodeId(2)), None);
         assert!(worker.objection("south", NodeId(2)).unwrap().contains("'north'"));
         assert!(worker.objection("north", NodeId(3)).unwrap().contains("server 2 was meant"));
-        let nameless = WorkerHello { name: String::new(), ..worker };
-        assert!(nameless.objection("north", NodeId(2)).unwrap().contains("name"));
+        for name in ["", "a\nb", "w 1", "\x1b[31m", "../w"] {
+            let nameless = WorkerHello { name: name.to_owned(), ..worker.clone() };
+            assert!(nameless.objection("north", NodeId(2)).unwrap().contains("name"), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_strangers_call_themselves_is_not_repeated() {
+        let forged = "x\n2026-11-16T00:00:00.000Z info 3: leader 9 term 99 operator, forged";
+        let server = Hello { cluster: forged.to_owned(), ..hello() }.objection("north", NodeId(2));
+        let worker = WorkerHello::new(forged.to_owned(), "w1".to_owned(), NodeId(2), [7; 16]);
+        let farm = |farm: &str, to: &str| FarmHello::new(farm.to_owned(), to.to_owned(), NodeId(1), [7; 16]);
+        for objection in [
+            server,
+            worker.objection("north", NodeId(2)),
+            farm(forged, "north").objection("north"),
+            farm("south", forged).objection("north"),
+        ] {
+            assert!(objection.is_some_and(|reason| !reason.contains("forged")));
+        }
     }
 
     #[test]

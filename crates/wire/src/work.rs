@@ -113,6 +113,23 @@ impl Reader {
         Self { hold: BytesMut::new(), len_max }
     }
 
+    /// From now on words may be this long.
+    pub const fn allow(&mut self, len_max: usize) {
+        self.len_max = len_max;
+    }
+
+    /// How many bytes of a word that goes on it keeps.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.hold.len()
+    }
+
+    /// Is it between two words?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.hold.is_empty()
+    }
+
     /// The next whole word of what has arrived, if there is one.
     ///
     /// # Errors

@@ -2,24 +2,30 @@
 //!
 //! Every link gets a number of its own, so that what was said on an old one is never taken for news. Whoever does not read
 //! what it is sent is dropped at a limit; whoever says more than the farm can take is not read until it can.
+//!
+//! A name belongs to the data directory of the worker that had it first, for as long as that worker has a link and for a
+//! while after that: so nobody takes it while its worker restarts. A worker that has lost its directory waits that long.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use primus_core::NodeId;
 use primus_core::farm::Message;
-use primus_wire::native::{self, Answer, Hello, WorkerHello};
+use primus_wire::native::{self, Answer, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::ReadHalf;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::shares::Share;
 use crate::cuts::Line;
-use crate::links::Identity;
 use crate::outgoing::{self, Leaving, Outgoing, WRITE_TIME};
 
 /// Links are numbered from here on; servers have smaller numbers.
@@ -28,6 +34,14 @@ const FIRST_LINK: u64 = 1 << 32;
 const LINKS_MAX: usize = 4096;
 /// How many words of all workers may wait for the farm.
 const WORDS_MAX: usize = 64;
+/// No word of a worker is longer before the foreman has welcomed it, and none is longer then.
+const FIRST_WORD_LEN_MAX: usize = 1 << 20;
+const WORD_LEN_MAX: usize = 16 << 20;
+/// How long a worker may take to bring a word to its end.
+const WORD_TIME: Duration = Duration::from_secs(30);
+/// How long a name is kept for the worker that had it, and how many names are.
+const NAME_KEPT: Duration = Duration::from_secs(20);
+const NAMES_MAX: usize = 2 * LINKS_MAX;
 
 /// A worker that has introduced itself and waits for an answer.
 #[derive(Debug)]
@@ -42,17 +56,20 @@ pub struct Caller {
 /// What happens on the links.
 #[derive(Debug)]
 pub(super) enum CallerEvent {
-    Word(NodeId, FromWorker),
+    /// What a worker said, and what it takes of the memory for words until it is dropped.
+    Word(NodeId, FromWorker, Share),
     Down(NodeId),
 }
 
 /// All links.
 #[derive(Debug)]
 pub(super) struct Callers {
-    identity: Identity,
     links: BTreeMap<NodeId, Link>,
     last: u64,
     events: mpsc::Sender<CallerEvent>,
+    /// Names of workers that have no link at the moment, with their disks, and until when they are kept.
+    kept: BTreeMap<String, ([u8; 16], Instant)>,
+    unread: Share,
 }
 
 #[derive(Debug)]
@@ -61,6 +78,8 @@ struct Link {
     store: [u8; 16],
     /// What the foreman has said in this turn.
     said: Vec<Message>,
+    /// Has it welcomed this worker?
+    is_known: Arc<AtomicBool>,
     outgoing: Outgoing,
     task: AbortHandle,
 }
@@ -81,9 +100,10 @@ pub(super) enum Met {
 }
 
 impl Callers {
-    pub(super) fn new(identity: Identity) -> (Self, mpsc::Receiver<CallerEvent>) {
+    pub(super) fn new() -> (Self, mpsc::Receiver<CallerEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
-        (Self { identity, links: BTreeMap::new(), last: FIRST_LINK, events }, received)
+        let (links, kept, unread) = <_>::default();
+        (Self { links, last: FIRST_LINK, events, kept, unread }, received)
     }
 
     /// Answers a worker that calls. Must be called inside the farm's runtime.
@@ -92,13 +112,7 @@ impl Callers {
         // A link that cannot be used will be dialled again.
         let Ok(stream) = TcpStream::from_std(stream) else { return Met::Refused("it is gone again".to_owned()) };
         let before = self.named(&hello.name);
-        let twin = before.filter(|before| self.links[before].store != hello.store);
-        let objection = match twin {
-            Some(_) => Some(format!("another worker is called '{}': give each a name of its own", hello.name)),
-            None if self.links.len() >= LINKS_MAX => Some(format!("there are {LINKS_MAX} workers already")),
-            None => None,
-        };
-        if let Some(reason) = objection {
+        if let Some(reason) = self.objection(&hello, before, Instant::now()) {
             tokio::spawn(refuse(stream, reason.clone()));
             return Met::Refused(format!("refused worker '{}': {reason}", hello.name));
         }
@@ -106,19 +120,46 @@ impl Callers {
         Met::New(self.open(stream, arrived, hello, line), before)
     }
 
+    /// Why a worker is refused, if the one of its name has this link.
+    fn objection(&self, hello: &WorkerHello, before: Option<NodeId>, now: Instant) -> Option<String> {
+        let WorkerHello { name, store, .. } = hello;
+        let kept = self.kept.get(name).filter(|(known, until)| known != store && now < *until);
+        match before {
+            Some(before) if self.links[&before].store != *store => {
+                Some(format!("another worker is called '{name}': give each a name of its own"))
+            }
+            Some(_) => None,
+            None if kept.is_some() => Some(format!(
+                "a worker with another data directory was called '{name}' a moment ago: this one may have the name when \
+                 that one has been away for {} s",
+                NAME_KEPT.as_secs()
+            )),
+            None => (self.links.len() >= LINKS_MAX).then(|| format!("there are {LINKS_MAX} workers already")),
+        }
+    }
+
     fn open(&mut self, stream: TcpStream, arrived: BytesMut, hello: WorkerHello, line: Line) -> NodeId {
         self.last += 1;
         let id = NodeId(self.last);
         let (outgoing, leaving) = outgoing::queue();
-        let task = tokio::spawn(talk((stream, line), arrived, id, self.events.clone(), leaving)).abort_handle();
-        let link = Link { name: hello.name, store: hello.store, said: Vec::new(), outgoing, task };
-        let mut welcome = BytesMut::new();
-        let Identity { cluster, server, store, incarnation } = self.identity.clone();
-        let own = Hello::new(cluster, server, NodeId(0), store, incarnation);
-        native::put(&mut welcome, &Answer::Welcome(own)).expect("a hello fits into a frame");
-        link.outgoing.send(welcome.freeze());
+        let is_known = Arc::<AtomicBool>::default();
+        let ear =
+            Ear { id, events: self.events.clone(), is_known: Arc::clone(&is_known), unread: self.unread.another() };
+        let task = tokio::spawn(talk((stream, line), arrived, ear, leaving)).abort_handle();
+        let mut answer = BytesMut::new();
+        native::put(&mut answer, &Answer::Admitted).expect("it is short");
+        outgoing.send(answer.freeze());
+        self.kept.remove(&hello.name);
+        let link = Link { name: hello.name, store: hello.store, said: Vec::new(), is_known, outgoing, task };
         self.links.insert(id, link);
         id
+    }
+
+    /// The foreman knows this worker now.
+    pub(super) fn welcome(&self, id: NodeId) {
+        if let Some(link) = self.links.get(&id) {
+            link.is_known.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The link of the worker of this name.
@@ -131,8 +172,16 @@ impl Callers {
         self.links.get(&id).map(|link| link.name.as_str())
     }
 
+    /// Ends a link. Its worker may come back, so its name is kept for it.
     pub(super) fn drop_link(&mut self, id: NodeId) {
-        self.links.remove(&id);
+        let Some(mut link) = self.links.remove(&id) else { return };
+        let now = Instant::now();
+        if self.kept.len() >= NAMES_MAX {
+            self.kept.retain(|_, (_, until)| now < *until);
+        }
+        if self.kept.len() < NAMES_MAX {
+            self.kept.insert(std::mem::take(&mut link.name), (link.store, now + NAME_KEPT));
+        }
     }
 
     /// Says something at once.
@@ -179,40 +228,56 @@ async fn refuse(mut stream: TcpStream, reason: String) {
     }
 }
 
-/// Reads and writes until the link is lost.
-async fn talk(
-    (mut stream, mut line): (TcpStream, Line),
-    arrived: BytesMut,
+/// What it takes to hear a worker.
+struct Ear {
     id: NodeId,
     events: mpsc::Sender<CallerEvent>,
-    leaving: Leaving,
-) {
+    is_known: Arc<AtomicBool>,
+    unread: Share,
+}
+
+/// Reads and writes until the link is lost.
+async fn talk((mut stream, mut line): (TcpStream, Line), arrived: BytesMut, ear: Ear, leaving: Leaving) {
     let (reading, writing) = stream.split();
+    let (id, events) = (ear.id, ear.events.clone());
     tokio::select! {
         // However it was lost, the worker will call again.
-        _ = listen((reading, line.clone()), arrived, id, &events) => {}
+        _ = ear.listen((reading, line.clone()), arrived) => {}
         () = leaving.write_to(writing, Some(line.clone())) => {}
         () = line.is_closed() => {}
     }
     _ = events.send(CallerEvent::Down(id)).await;
 }
 
-async fn listen(
-    (mut reading, mut line): (ReadHalf<'_>, Line),
-    mut arrived: BytesMut,
-    id: NodeId,
-    events: &mpsc::Sender<CallerEvent>,
-) -> io::Result<()> {
-    let mut reader = Reader::default();
-    loop {
-        while let Some(word) = reader.take(&mut arrived).map_err(io::Error::other)? {
-            events.send(CallerEvent::Word(id, word)).await.map_err(io::Error::other)?;
-        }
-        let read = reading.read_buf(&mut arrived).await;
-        // Through a network that lets nothing pass, not even the end of a link is seen.
-        line.flows().await;
-        if read? == 0 {
-            return Ok(());
+impl Ear {
+    async fn listen(
+        mut self,
+        (mut reading, mut line): (ReadHalf<'_>, Line),
+        mut arrived: BytesMut,
+    ) -> io::Result<()> {
+        let mut reader = Reader::up_to(FIRST_WORD_LEN_MAX);
+        loop {
+            if self.is_known.load(Ordering::Relaxed) {
+                reader.allow(WORD_LEN_MAX);
+            }
+            while let Some(word) = reader.take(&mut arrived).map_err(io::Error::other)? {
+                let weight = self.unread.another();
+                let weight = std::mem::replace(&mut self.unread, weight);
+                let event = CallerEvent::Word(self.id, word, weight);
+                self.events.send(event).await.map_err(io::Error::other)?;
+            }
+            if !self.unread.resize(reader.len() + arrived.len()) {
+                return Err(io::Error::other("too much is unread"));
+            }
+            let read = match reader.is_empty() && arrived.is_empty() {
+                true => reading.read_buf(&mut arrived).await,
+                false => timeout(WORD_TIME, reading.read_buf(&mut arrived)).await?,
+            };
+            // Through a network that lets nothing pass, not even the end of a link is seen.
+            line.flows().await;
+            if read? == 0 {
+                return Ok(());
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::time::Duration;
 
+use primus_core::bounds::ABSURD;
 use primus_core::ledger::loans::home_of;
 use primus_core::ledger::{Borrowed, Effect, Ending, Entry, Lent, LoanId, Loans, Why};
 use primus_core::loan::office::{Command, Happening, Notice, Situation, Timer};
@@ -94,14 +95,14 @@ impl Offices {
             NeighbourEvent::Down(place) => self.neighbours.closed(place),
             NeighbourEvent::Word(from, _) if self.neighbours.is_cut(from) => {}
             NeighbourEvent::Word(from, message) => self.step(Input::Message { from, message }),
-            NeighbourEvent::Refused(reason) => self.tell_strange(Kind::LinkRefused { reason }),
+            NeighbourEvent::Refused(reason) => self.history.refused(reason),
         }
     }
 
     /// A server of another farm calls.
     pub(super) fn on_envoy(&mut self, envoy: Envoy) {
         if let Err(reason) = self.neighbours.meet(envoy) {
-            self.tell_strange(Kind::LinkRefused { reason: format!("refused a link: {reason}") });
+            self.history.refused(format!("refused a link: {reason}"));
         }
     }
 
@@ -202,6 +203,7 @@ impl Offices {
             Output::Notify(Notice::LookAround) => self.is_curious = true,
             Output::Notify(Notice::Tell(worker, word)) => self.told.push((worker, word)),
             Output::Notify(Notice::Happened(happening)) => self.tell_happening(happening),
+            Output::Ignore(ABSURD) => self.history.refused(format!("what a neighbour says: {ABSURD}")),
             Output::Ignore(_) => {}
             Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("an office keeps nothing on disk"),
         }

@@ -33,12 +33,13 @@ use super::starts::Starts;
 use super::waiters::Waiters;
 use super::{Ask, FarmHandle, Told, Wish};
 use crate::cuts::Cuts;
-use crate::events::{History, Kind};
+use crate::events::History;
 use crate::handle::{Reply, Request, Unable};
 use crate::links::{Doors, Identity};
 use crate::meters::Meters;
 use crate::neighbours::Envoy;
 use crate::timers::{Timers, drawn};
+use crate::watched::{Broken, watch};
 
 /// How many inputs are taken before timers are looked at, at most, and for how long.
 const INPUTS_MAX: usize = 1024;
@@ -58,6 +59,10 @@ const ENTERING_LEN_MAX: usize = 256 << 20;
 /// A timer that is this late was kept waiting by a pause of this process, and says nothing about others.
 const LATE: Duration = Duration::from_millis(100);
 
+/// Why a farm cannot go on with a state.
+const UNREADABLE: &str =
+    "the ledger in its state cannot be read; another version of primus, or a stranger, has made it";
+
 /// How the control thread talks to the farm.
 pub(crate) struct Ends {
     pub(crate) handle: FarmHandle,
@@ -73,7 +78,7 @@ pub(crate) struct Ends {
 pub(crate) fn start(
     identity: Identity,
     plan: &Plan,
-    cuts: watch::Receiver<Cuts>,
+    (cuts, failures): (watch::Receiver<Cuts>, mpsc::UnboundedSender<Broken>),
     requests: mpsc::UnboundedSender<Request>,
     (history, meters): (Arc<History>, Arc<Meters>),
 ) -> Ends {
@@ -93,12 +98,21 @@ pub(crate) fn start(
     let running = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {
-            let (callers, events) = Callers::new(identity.clone());
-            let mut farm =
-                Farm::new(&identity, (rules, limits), (leases, offices), callers, wishes, history, meters);
+            let (callers, events) = Callers::new();
+            let mut farm = Farm::new(
+                &identity,
+                (rules, limits),
+                (leases, offices),
+                callers,
+                (wishes, failures.clone()),
+                history,
+                meters,
+            );
             farm.starts = noted;
             // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
-            _ = tokio::spawn(farm.turn(inputs, events)).await;
+            if let Ok(Err(broken)) = tokio::spawn(watch("farm", farm.turn(inputs, events))).await {
+                _ = failures.send(broken);
+            }
         });
     };
     thread::Builder::new().name("farm".to_owned()).spawn(running).expect("the system gives a thread");
@@ -137,6 +151,8 @@ struct Farm {
     timers: Timers<Timer>,
     callers: Callers,
     wishes: mpsc::UnboundedSender<Wish>,
+    /// Where it says that it cannot go on.
+    failures: mpsc::UnboundedSender<Broken>,
     history: Arc<History>,
     meters: Arc<Meters>,
     assembly: Assembly,
@@ -162,7 +178,14 @@ struct Farm {
     /// When attempts were handed out.
     starts: Arc<Starts>,
     /// Outputs that workers were asked for.
-    outputs: BTreeMap<u64, (NodeId, Reply<Option<Bytes>>)>,
+    outputs: BTreeMap<u64, Wanted>,
+}
+
+/// A part of an output that a worker was asked for.
+struct Wanted {
+    from: NodeId,
+    len_max: usize,
+    reply: Reply<Option<Bytes>>,
 }
 
 impl Farm {
@@ -171,7 +194,7 @@ impl Farm {
         (rules, limits): (Rules, Limits),
         (leases, offices): (Leases, Offices),
         callers: Callers,
-        wishes: mpsc::UnboundedSender<Wish>,
+        (wishes, failures): (mpsc::UnboundedSender<Wish>, mpsc::UnboundedSender<Broken>),
         history: Arc<History>,
         meters: Arc<Meters>,
     ) -> Self {
@@ -187,6 +210,7 @@ impl Farm {
             timers: Timers::default(),
             callers,
             wishes,
+            failures,
             history,
             meters,
             assembly: Assembly::default(),
@@ -278,10 +302,15 @@ impl Farm {
             Told::Snapshot(index, register) => self.snapshot(index, register),
             Told::HandOver(to, reason) => self.leases.hand_over(to, reason),
             Told::Stay => self.leases.stay(),
-            Told::Restored(bytes) => {
-                let ledger = record::ledger(&bytes).expect("servers of one protocol read each other's states");
-                self.foreman.restore(ledger);
-            }
+            Told::Restored(bytes) => self.restore(&bytes),
+        }
+    }
+
+    /// A farm that cannot read what is agreed on must not go on: the server ends.
+    fn restore(&mut self, bytes: &[u8]) {
+        match record::ledger(bytes) {
+            Some(ledger) => self.foreman.restore(ledger),
+            None => _ = self.failures.send(Broken::new("farm", UNREADABLE)),
         }
     }
 
@@ -364,20 +393,20 @@ impl Farm {
                     self.callers.say(id, &ToWorker::Leads(term));
                 }
             }
-            Met::Refused(reason) => self.history.add(Kind::LinkRefused { reason }),
+            Met::Refused(reason) => self.history.refused(reason),
         }
     }
 
     fn on_caller(&mut self, event: CallerEvent) {
         match event {
             CallerEvent::Down(id) => self.on_link_down(id),
-            CallerEvent::Word(from, word) => {
+            CallerEvent::Word(from, word, _weight) => {
                 // What was on its way when the link was dropped is not heard any more.
                 let Some(name) = self.callers.name(from) else { return };
                 match word {
                     FromWorker::Farm(Message::Hello(hello)) if hello.name != name => self.on_link_down(from),
                     FromWorker::Farm(message) => self.step(Input::Message { from, message }),
-                    FromWorker::Output(number, bytes) => self.on_output(number, bytes),
+                    FromWorker::Output(number, bytes) => self.on_output(from, number, bytes),
                     FromWorker::Loan(word) => self.offices.on_said(name, word),
                 }
             }
@@ -387,8 +416,8 @@ impl Farm {
     fn on_link_down(&mut self, id: NodeId) {
         self.callers.drop_link(id);
         self.step(Input::LinkDown(id));
-        for (_, (_, reply)) in self.outputs.extract_if(.., |_, (worker, _)| *worker == id) {
-            answer(reply, Err(Unable::NoWorker));
+        for (_, wanted) in self.outputs.extract_if(.., |_, wanted| wanted.from == id) {
+            answer(wanted.reply, Err(Unable::NoWorker));
         }
     }
 
@@ -435,18 +464,20 @@ impl Farm {
 
     fn ask_for_output(&mut self, worker: &str, part: Part, reply: Reply<Option<Bytes>>) {
         let Some(id) = self.callers.named(worker) else { return answer(reply, Err(Unable::NoWorker)) };
-        self.outputs.retain(|_, (_, reply)| !reply.is_closed());
+        self.outputs.retain(|_, wanted| !wanted.reply.is_closed());
         if self.outputs.len() >= OUTPUTS_MAX {
             return answer(reply, Err(Unable::Busy));
         }
         self.last_number += 1;
         self.callers.say(id, &ToWorker::Output(self.last_number, part));
-        self.outputs.insert(self.last_number, (id, reply));
+        self.outputs.insert(self.last_number, Wanted { from: id, len_max: part.len_max as usize, reply });
     }
 
-    fn on_output(&mut self, number: u64, bytes: Option<Bytes>) {
-        if let Some((_, reply)) = self.outputs.remove(&number) {
-            answer(reply, Ok(bytes));
+    /// Only the worker that was asked answers, and with no more than it was asked for.
+    fn on_output(&mut self, from: NodeId, number: u64, bytes: Option<Bytes>) {
+        let is_asked = self.outputs.get(&number).is_some_and(|wanted| wanted.from == from);
+        if let Some(Wanted { len_max, reply, .. }) = is_asked.then(|| self.outputs.remove(&number)).flatten() {
+            answer(reply, Ok(bytes.map(|bytes| bytes.slice(..bytes.len().min(len_max)))));
         }
     }
 
@@ -465,6 +496,9 @@ impl Farm {
                 if let Message::Run(_, assignments) = &message {
                     let newest = assignments.iter().map(|assignment| assignment.held.attempt).max();
                     newest.into_iter().for_each(|attempt| self.starts.note(attempt, Instant::now().into_std()));
+                }
+                if matches!(message, Message::Welcome(_)) {
+                    self.callers.welcome(to);
                 }
                 self.callers.add(to, message);
             }

@@ -51,7 +51,7 @@ fn hello(farm: &str, to: &str, server: u64) -> FarmHello {
 /// Says this as the leader of east; does the link end then?
 async fn is_closed_after(address: SocketAddr, bytes: Bytes) -> bool {
     let (mut stream, answer) = call(address, &hello("east", "north", 1)).await;
-    assert!(matches!(answer, Answer::Welcome(_)), "{answer:?}");
+    assert!(matches!(answer, Answer::Admitted), "{answer:?}");
     // It may be closed before all is said.
     _ = stream.write_all(&bytes).await;
     let ended = timeout(PATIENCE, stream.read(&mut [0; 64])).await;
@@ -97,7 +97,7 @@ async fn garbage_ends_a_link_and_nothing_else() {
         assert!(is_closed_after(address, garbage).await);
     }
     let words = "closed a link from farm 'east'";
-    let is_told = |kind: &Kind| matches!(kind, Kind::LinkRefused { reason } if reason.starts_with(words));
+    let is_told = |kind: &Kind| matches!(kind, Kind::LinkRefused { reason, .. } if reason.starts_with(words));
     wait_for_event(&north, "the end of a link", is_told).await;
     // Whoever talks sense after that is heard.
     let (mut stream, _) = call(address, &hello("east", "north", 1)).await;

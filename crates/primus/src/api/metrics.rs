@@ -81,6 +81,11 @@ impl Page {
         self.gauge("primus_loans_borrowed", "How many workers are borrowed, at the leader.", borrowed);
         self.counter("primus_messages_sent_total", "Messages to peers.", meters.sent.get());
         self.counter("primus_messages_received_total", "Messages from peers.", meters.received.get());
+        self.counter(
+            "primus_messages_refused_total",
+            "Messages of peers that no server says.",
+            meters.strange.get(),
+        );
         let one_if = |is_so: bool| f64::from(u8::from(is_so));
         let what = "1 if this server's disk has no room for new work.";
         self.gauge("primus_disk_full", what, one_if(meters.disk_full.get()));

@@ -174,6 +174,11 @@ pub(crate) fn restart_request(dir: &Path, node: &str) -> PathBuf {
     dir.join(format!("restart-{node}"))
 }
 
+/// The file that says why a node must not be started again.
+pub(crate) fn end_note(dir: &Path, node: &str) -> PathBuf {
+    dir.join(format!("ended-{node}"))
+}
+
 /// What a node wrote to stderr.
 pub(crate) fn log_file(dir: &Path, node: &str) -> PathBuf {
     dir.join(format!("{node}.log"))

@@ -138,6 +138,10 @@ pub(super) fn signal(
 pub(super) fn restart(farm: &Farm, target: &str) -> Result<Done, Failure> {
     let node = find(farm, target)?;
     let (who, old) = (node.who(), node.pid());
+    if let Ok(words) = fs::read_to_string(farms::end_note(&farm.dir, &node.files())) {
+        let hint = "mend that, then start primus up again with this folder";
+        return Err(Failure::final_end(format!("{who} must not be started again: {words}"), hint));
+    }
     let request = farms::restart_request(&farm.dir, &node.files());
     fs::write(&request, "").map_err(|error| {
         Failure::failed("storage", format!("{} cannot be written: {error}", request.display()), "check the folder")

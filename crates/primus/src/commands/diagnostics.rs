@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::ValueEnum;
+use primus_core::text::{escape, is_hidden};
 use primus_node::events::{Event, History, Kind};
 use primus_node::steps::{Step, Steps};
 use serde_json::{Value, json};
@@ -88,16 +89,25 @@ impl Diary {
         let (time, level) = (text_of(note.time), note.level.name());
         let (kind, name) = note.who;
         match self.format {
-            LogFormat::Text => format!("{time} {level} {}: {}", plain(&name), note.words),
+            LogFormat::Text => format!("{time} {level} {}: {}", plain(&name), escape(&note.words)),
             LogFormat::Json => {
                 let mut line = note.facts;
                 line["time"] = time.into();
                 line["level"] = level.into();
                 line[kind] = name;
-                line.to_string()
+                visible(&line.to_string())
             }
         }
     }
+}
+
+/// The same JSON, with every character that a terminal would not show as an escape.
+fn visible(json: &str) -> String {
+    let written = |character: char| match is_hidden(character) {
+        true => character.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+        false => character.to_string(),
+    };
+    if json.contains(is_hidden) { json.chars().map(written).collect() } else { json.to_owned() }
 }
 
 /// Writes down what happens to a server, for as long as it runs, and the steps of its elections if somebody wants them.
@@ -175,10 +185,15 @@ fn words(kind: &Kind) -> String {
         Kind::LeaderLost { term, reason, .. } => format!("no leader term {term} {reason}"),
         Kind::GroupLeaderChanged { group, leader, reason, .. } => format!("{group} leader {leader} {reason}"),
         Kind::Suspected { peer, reason } => format!("suspect {peer} {reason}"),
-        Kind::LinkRefused { reason } => format!("link refused: {reason}"),
+        Kind::LinkRefused { reason, left_out } => format!("link refused: {reason}{}", others(*left_out)),
         Kind::HookEnded { .. } => hook_sentence(&json!(kind)),
         _ => neighbours::happening(&json!(kind)).unwrap_or_default(),
     }
+}
+
+/// How many refusals were not told one by one.
+pub(super) fn others(left_out: u64) -> String {
+    if left_out == 0 { String::new() } else { format!(" (and {left_out} others before it)") }
 }
 
 /// How a hook ended, and the last line that it printed.
@@ -223,6 +238,22 @@ mod tests {
         let strange = Kind::WorkerUnknown { farm: "south".to_owned(), worker: "s1@south".to_owned() };
         assert_eq!((level_of(&strange), level_of(&Kind::Calm)), (Level::Warn, Level::Info));
         assert_eq!(words(&strange), "s1@south has come from south, which has not lent it");
+    }
+
+    #[test]
+    fn nobody_else_writes_lines() {
+        let reason = "x\n2026-11-16T00:00:00.000Z info 3: forged\u{1b}[31m\u{202e}\u{e0041}".to_owned();
+        let kind = Kind::LinkRefused { reason: reason.clone(), left_out: 7 };
+        let event = Event { index: 1, time: SystemTime::UNIX_EPOCH, kind };
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let line = Diary { level: Level::Info, format }.line(note(1, &event));
+            assert!(!line.contains(is_hidden), "{line}");
+        }
+        let line = Diary { level: Level::Info, format: LogFormat::Json }.line(note(1, &event));
+        let json: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!((json["reason"].as_str(), &json["left_out"]), (Some(reason.as_str()), &7.into()));
+        let line = Diary { level: Level::Info, format: LogFormat::Text }.line(note(1, &event));
+        assert!(line.ends_with("\\u{e0041} (and 7 others before it)"), "{line}");
     }
 
     #[test]

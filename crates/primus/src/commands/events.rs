@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::diagnostics::hook_sentence;
+use super::diagnostics::{hook_sentence, others};
 use super::{Verdict, refuse_to_draw, show};
 use crate::args::{EventsArgs, Format};
 use crate::client::Client;
@@ -157,7 +157,9 @@ fn sentence(event: &Value) -> String {
             format!("server {leader} leads group {group} ({reason}){}", before(event))
         }
         (Some("suspected"), _) => format!("server {} is suspected ({reason})", event["peer"]),
-        (Some("link_refused"), _) => format!("a link was refused: {reason}"),
+        (Some("link_refused"), _) => {
+            format!("a link was refused: {reason}{}", others(event["left_out"].as_u64().unwrap_or_default()))
+        }
         (Some("hook_ended"), _) => hook_sentence(event),
         (Some("election_step"), _) => event["step"].as_str().unwrap_or_default().to_owned(),
         _ => neighbours::happening(event).unwrap_or_else(|| other(event)),

@@ -3,14 +3,16 @@
 use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use primus_node::handle::{Handle, Request};
 use primus_node::hooks;
 use primus_node::load::Meter;
-use primus_node::node::{self, Config};
-use primus_node::store::{Identity, Opened, Store, WriteError};
+use primus_node::node::{self, Config, EndError};
+use primus_node::store::{Identity, OpenError, Opened, Store};
+use primus_node::watched;
 use rustix::process::{
     Resource, Rlimit, Signal, geteuid, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
 };
@@ -58,19 +60,20 @@ pub(super) struct Prepared {
 }
 
 /// A server's loop, which ends only when it fails.
-pub(super) type Serving = JoinHandle<Result<(), WriteError>>;
+pub(super) type Serving = JoinHandle<Result<(), EndError>>;
 
 impl Prepared {
     /// Opens its disk and its ports.
     pub(super) async fn new(settings: ServerSettings, log_format: LogFormat) -> Result<Self, Failure> {
         let diary = Diary::new(log_format)?;
+        // What a part of it says when it fails is said once, at its end.
+        watched::hush();
         let meter = Meter::open(&settings.load).map_err(|error| {
             Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
         })?;
         raise_file_limit();
         let identity = Identity { cluster: settings.farm.clone(), server: settings.id };
-        let opened = Store::open(&settings.dir, &identity)
-            .map_err(|error| Failure::server(error.to_string(), format!("look at {}", settings.dir.display())))?;
+        let opened = Store::open(&settings.dir, &identity).map_err(|error| not_opened(&error, &settings.dir))?;
         let links = bind(settings.address, "address").await?;
         let web = bind(settings.api, "api").await?;
         Ok(Self { settings, links, web, opened, meter, diary })
@@ -215,13 +218,26 @@ fn work(worker: Option<WorkerSettings>, diary: Diary) {
     std::thread::Builder::new().name("worker".to_owned()).spawn(working).expect("the system gives a thread");
 }
 
-pub(super) fn failed(ended: Result<Result<(), WriteError>, JoinError>) -> Failure {
-    let what = match ended {
-        Ok(Ok(())) => "the server ended".to_owned(),
-        Ok(Err(error)) => error.to_string(),
+fn not_opened(error: &OpenError, dir: &Path) -> Failure {
+    let (words, hint) = (error.to_string(), format!("look at {}", dir.display()));
+    if error.is_final() { Failure::final_end(words, hint) } else { Failure::server(words, hint) }
+}
+
+pub(super) fn failed(ended: Result<Result<(), EndError>, JoinError>) -> Failure {
+    let error = match ended {
+        Ok(Err(error)) => error,
+        Ok(Ok(())) => return Failure::server("the server ended", "start it again"),
         Err(error) => resume_unwind(error.into_panic()),
     };
-    Failure::server(what, "make room or mend the disk, then start the server again")
+    let hint = match &error {
+        EndError::Forgotten { .. } => {
+            "do not start it as it is: bring back its newest data, or make it a new server"
+        }
+        EndError::Unreadable(_) => "do not start it as it is: run one version on all servers, or bring back a copy",
+        error if error.is_final() => "do not start it as it is: keep a copy of its data directory, and report this",
+        _ => return Failure::server(error.to_string(), "make room or mend the disk, then start the server again"),
+    };
+    Failure::final_end(error.to_string(), hint)
 }
 
 /// Ends this process when its parent ends, however that happens.

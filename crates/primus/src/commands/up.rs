@@ -183,6 +183,7 @@ fn stay(fleets: &mut [Fleet<'_>], stop: &Stop, for_time: Option<Duration>) -> Re
                 screen::complain(&death.sentence(&choice(&fleet.farm, is_only)));
             }
             fleet.serve_requests()?;
+            fleet.turn_logs_over();
         }
         thread::sleep(PAUSE);
     }

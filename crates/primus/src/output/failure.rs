@@ -11,6 +11,9 @@ use crate::args::Format;
 /// How commands end that cannot do what they are for, where other codes are those of the program that they run.
 const OWN: u8 = 125;
 
+/// How a server ends that must not be started again as it is.
+pub(crate) const FINAL: u8 = 6;
+
 /// Something that was asked for and cannot be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -86,6 +89,11 @@ impl Failure {
     /// A server cannot start or go on: exit code 1.
     pub(crate) fn server(message: impl AsRef<str>, hint: impl AsRef<str>) -> Self {
         Self::new("server", 1, message.as_ref(), hint.as_ref())
+    }
+
+    /// A server must not go on, nor be started again as it is: exit code 6.
+    pub(crate) fn final_end(message: impl AsRef<str>, hint: impl AsRef<str>) -> Self {
+        Self::new("must_not_go_on", FINAL, message.as_ref(), hint.as_ref())
     }
 
     /// A bench could not measure: exit code 1.

@@ -93,6 +93,17 @@ pub enum Notice {
     Suspected(NodeId, Reason),
     /// What the election says, before any quorum has ratified it.
     Election(election::Notice),
+    /// A peer said what no server says, and was not heard: this is what.
+    Strange(NodeId, &'static str),
+    /// This server has forgotten what it acknowledged, and must not go on.
+    Forgotten {
+        /// Who says so, again and again.
+        leader: NodeId,
+        /// Up to where it has acknowledged the log.
+        index: u64,
+        /// Up to where it has it.
+        last: u64,
+    },
 }
 
 /// Its timers.
@@ -161,6 +172,10 @@ impl fmt::Display for Notice {
             Self::NotTransferred(obstacle) => write!(f, "not transferred: {obstacle}"),
             Self::Suspected(peer, reason) => write!(f, "suspect {peer} {reason}"),
             Self::Election(notice) => notice.fmt(f),
+            Self::Strange(peer, what) => write!(f, "strange words of {peer}: {what}"),
+            Self::Forgotten { leader, index, last } => {
+                write!(f, "forgotten: has {last}, acknowledged {index}, as {leader} says")
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One group: its election, and what is known of its leader.
 
+use primus_core::bounds;
 use primus_core::election::{self, Algorithm, Election, MessageKind};
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::rank::RankBy;
@@ -90,6 +91,9 @@ impl Group {
         if !self.has(from) || !self.is_about_members(&message) {
             return out.ignore("what no member would say");
         }
+        if self.election.as_ref().is_some_and(|election| !election.is_credible(&message)) {
+            return out.ignore(bounds::ABSURD);
+        }
         let kind = AnyElection::kind_of(&message);
         self.step(Input::Message { from, message }, Some((kind, reason)), out);
     }
@@ -127,6 +131,9 @@ impl Group {
     pub(super) fn on_claim(&mut self, from: NodeId, claim: Option<Round>, out: &mut Outbox<Groups>) {
         if self.is_own() || !self.has(from) {
             return;
+        }
+        if claim.is_some_and(|round| !bounds::is_credible(round.0, self.round.0)) {
+            return out.ignore(bounds::ABSURD);
         }
         match claim {
             // Of two that lead, the one of the later election will stay.

@@ -1,6 +1,6 @@
 //! The servers and workers of a farm as child processes: started, watched, started again, stopped.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
+use primus_core::text::escape;
 use rustix::process::{Signal, kill_process};
 
 use super::home::Home;
@@ -18,7 +19,7 @@ use super::ports;
 use crate::args::UpArgs;
 use crate::client::Client;
 use crate::client::farms::{self, Farm, Started, StartedWorker, began};
-use crate::output::failure::Failure;
+use crate::output::failure::{FINAL, Failure};
 use crate::settings::server::groups::{self, GroupEntry};
 use crate::settings::server::keys::{KEYS, Key};
 use crate::token::{self, Token};
@@ -31,6 +32,10 @@ const PAUSE: Duration = Duration::from_millis(5);
 const MALLOC_THRESHOLD: &str = "MALLOC_MMAP_THRESHOLD_";
 /// What the file is called that holds the secret of all servers.
 const TOKEN: &str = "api.token";
+/// When a node's log is longer than this, in bytes, it begins anew; one that is as long is kept beside it.
+const LOG_LEN_MAX: u64 = 4 << 20;
+/// How often to look how long the logs are.
+const LOG_EVERY: Duration = Duration::from_secs(1);
 /// What the file of all workers is called.
 const WORKERS: &str = "workers";
 
@@ -47,6 +52,8 @@ pub(super) struct Fleet<'a> {
     neighbours: String,
     /// In the order of the farm's servers, then of its workers; none for a dead one.
     children: Vec<Option<Child>>,
+    /// When it was last looked how long the logs are.
+    logs_seen: Instant,
 }
 
 /// A node that ended although nobody asked it to.
@@ -83,7 +90,15 @@ impl<'a> Fleet<'a> {
         };
         farm.announce()?;
         let children = (0..farm.servers.len() + farm.workers.len()).map(|_| None).collect();
-        Ok(Self { farm, home, election: election(args), groups, neighbours: String::new(), children })
+        Ok(Self {
+            farm,
+            home,
+            election: election(args),
+            groups,
+            neighbours: String::new(),
+            children,
+            logs_seen: Instant::now(),
+        })
     }
 
     /// How many ports its servers need.
@@ -107,8 +122,9 @@ impl<'a> Fleet<'a> {
         self.neighbours = neighbours;
         self.write_configuration().map_err(|error| self.storage(&error))?;
         for place in 0..self.children.len() {
-            // What an earlier farm was asked is not asked of this one.
+            // What an earlier farm was asked is not asked of this one, and what was wrong may have been mended.
             _ = fs::remove_file(farms::restart_request(&self.home.dir, &self.node(place)));
+            _ = fs::remove_file(farms::end_note(&self.home.dir, &self.node(place)));
             self.spawn(place)?;
         }
         self.farm.update()
@@ -132,7 +148,12 @@ impl<'a> Fleet<'a> {
             self.children[place] = None;
             self.set_pid(place, None);
             let last_words = last_complaint(&farms::log_file(&self.home.dir, &self.node(place)));
-            deaths.push(Death { who: self.who(place), target: self.target(place), status, last_words });
+            let death = Death { who: self.who(place), target: self.target(place), status, last_words };
+            if death.is_final() {
+                // If it cannot be written, whoever restarts the server sees it end again.
+                _ = fs::write(farms::end_note(&self.home.dir, &self.node(place)), death.cause());
+            }
+            deaths.push(death);
         }
         if !deaths.is_empty() {
             // Nobody can be told if this fails, and the farm goes on.
@@ -144,7 +165,8 @@ impl<'a> Fleet<'a> {
     /// Starts again what somebody asked for.
     pub(super) fn serve_requests(&mut self) -> Result<(), Failure> {
         for place in 0..self.children.len() {
-            if fs::remove_file(farms::restart_request(&self.home.dir, &self.node(place))).is_ok() {
+            let is_asked = fs::remove_file(farms::restart_request(&self.home.dir, &self.node(place))).is_ok();
+            if is_asked && !farms::end_note(&self.home.dir, &self.node(place)).exists() {
                 if let Some(child) = &mut self.children[place] {
                     end(child);
                 }
@@ -153,6 +175,18 @@ impl<'a> Fleet<'a> {
             }
         }
         Ok(())
+    }
+
+    /// No log grows for ever.
+    pub(super) fn turn_logs_over(&mut self) {
+        if self.logs_seen.elapsed() < LOG_EVERY {
+            return;
+        }
+        self.logs_seen = Instant::now();
+        for place in 0..self.children.len() {
+            // What cannot be done now is tried again.
+            _ = turn_over(&farms::log_file(&self.home.dir, &self.node(place)), LOG_LEN_MAX);
+        }
     }
 
     /// Asks all nodes to end.
@@ -328,7 +362,15 @@ impl Drop for Fleet<'_> {
 impl Death {
     /// What happened, and what to do; `choice` says in which farm, if there are several.
     pub(super) fn sentence(&self, choice: &str) -> String {
+        if self.is_final() {
+            return self.cause();
+        }
         format!("{}; primus chaos restart {}{choice} starts it again", self.cause(), self.target)
+    }
+
+    /// Must it not be started again as it is?
+    fn is_final(&self) -> bool {
+        self.status.code() == Some(FINAL.into())
     }
 
     /// The farm could not start because of it.
@@ -358,7 +400,20 @@ fn last_complaint(file: &Path) -> Option<String> {
     // What begins with a time tells what happened, not why the node ended.
     let is_complaint =
         |line: &&str| !line.trim().is_empty() && !line.starts_with(|first: char| first.is_ascii_digit());
-    text.lines().rev().find(is_complaint).map(str::to_string)
+    text.lines().rev().find(is_complaint).map(|line| escape(line).into_owned())
+}
+
+/// Begins a log anew when it has become too long. What was in it stays beside it until the next time. Its node goes on
+/// writing to the same file, at its new end.
+fn turn_over(log: &Path, len_max: u64) -> io::Result<()> {
+    if fs::metadata(log).is_ok_and(|log| log.len() > len_max) {
+        let old = log.with_extension("log.old");
+        _ = fs::remove_file(&old);
+        let mut kept = OpenOptions::new().write(true).create_new(true).mode(0o600).open(old)?;
+        io::copy(&mut File::open(log)?, &mut kept)?;
+        OpenOptions::new().write(true).open(log)?.set_len(0)?;
+    }
+    Ok(())
 }
 
 fn election(args: &UpArgs) -> String {
@@ -377,6 +432,25 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_begins_anew_and_one_older_is_kept() {
+        let dir = std::env::temp_dir().join(format!("primus-logs-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let log = dir.join("server-1.log");
+        let mut node = OpenOptions::new().append(true).create(true).open(&log).unwrap();
+        for round in 0..3 {
+            io::Write::write_all(&mut node, format!("{round}").repeat(100).as_bytes()).unwrap();
+            turn_over(&log, 100).unwrap();
+            assert_eq!(fs::metadata(&log).unwrap().len(), 100, "not too long yet");
+            io::Write::write_all(&mut node, b"x").unwrap();
+            turn_over(&log, 100).unwrap();
+            assert_eq!(fs::metadata(&log).unwrap().len(), 0);
+            let old = fs::read_to_string(dir.join("server-1.log.old")).unwrap();
+            assert_eq!(old, format!("{round}").repeat(100) + "x");
+        }
+        fs::remove_dir_all(dir).unwrap();
+    }
 
     #[test]
     fn texts_are_quoted_as_toml_wants_it() {
