@@ -20,11 +20,12 @@ use common::eventually_or;
 use common::flood::Flood;
 use common::neighbourhood::{Ledgers, Member, text};
 use common::place::Place;
+use common::stranger::Stranger;
 use primus_core::NodeId;
 use primus_core::farm;
 use primus_core::ledger::{LoanId, Why};
 use primus_core::loan::{Beat, Content, Lending, Message, Objection, Request};
-use primus_wire::native::{self, Answer, FarmHello, Greeting, Hello, WorkerHello};
+use primus_wire::native::{self, Answer, FarmHello, Greeting, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
 use serde_json::Value;
 
@@ -145,10 +146,7 @@ impl Fake<'_> {
         match self.manner {
             Manner::Mute => {}
             Manner::Garbage => stream.write_all(&GARBAGE)?,
-            _ => say(
-                &mut stream,
-                &Answer::Welcome(Hello::new("fake".to_owned(), NodeId(1), hello.server, STORE, 1)),
-            )?,
+            _ => say(&mut stream, &Answer::Admitted)?,
         }
         let mut reader = Reader::default();
         loop {
@@ -297,6 +295,13 @@ impl Street {
         events.map(|(_, event)| event).skip(after).filter(is_it).collect()
     }
 
+    /// What a farm has told of this kind.
+    fn told_by(&self, farm: &str, kind: &str) -> Vec<Value> {
+        let events =
+            self.ledgers.events().into_iter().filter(|(teller, event)| teller == farm && event["kind"] == kind);
+        events.map(|(_, event)| event).collect()
+    }
+
     fn events_len(&self) -> usize {
         self.ledgers.events().iter().filter(|(farm, _)| farm == "north").count()
     }
@@ -316,7 +321,12 @@ const fn local(port: u16) -> SocketAddr {
 }
 
 fn neighbour(name: &str, address: SocketAddr) -> String {
-    format!("[[neighbours]]\nname = \"{name}\"\nservers = [{{ id = 1, address = \"{address}\" }}]\n")
+    // Its second server is never started, so its place is free for whoever takes it.
+    let other = SocketAddr::new(address.ip(), address.port() + 2);
+    format!(
+        "[[neighbours]]\nname = \"{name}\"\n\
+         servers = [{{ id = 1, address = \"{address}\" }}, {{ id = 2, address = \"{other}\" }}]\n"
+    )
 }
 
 /// Floods north while its first neighbour behaves so.
@@ -423,4 +433,62 @@ fn a_farm_that_is_no_neighbour_is_refused_with_a_reason() {
         let Ok(Some(Answer::Refused(reason))) = answer else { panic!("{from} to {to}: {answer:?}") };
         assert!(reason.contains(words), "{reason}");
     }
+}
+
+/// Says this as server 2 of south, once it is welcome.
+fn envoy(street: &Street) -> Stranger {
+    let envoy = Stranger::as_farm(street.north, "south", "north", 2, STORE);
+    assert_eq!(envoy.answer, Answer::Admitted);
+    envoy
+}
+
+fn is_heard(street: &Street) -> bool {
+    let known = street.ledgers.items("north", "/v1/farms");
+    known.iter().any(|farm| farm["farm"] == "south" && farm["heard"] == true)
+}
+
+#[test]
+fn a_term_that_somebody_made_up_silences_no_neighbour() {
+    let place = Place::new();
+    let street = Street::start(&place, local(free_ports()));
+    // Each on a link of its own: a leader has one term.
+    let terms = [u64::MAX, 1 << 62, 1 << 40, 1 << 31];
+    let speak = |term| {
+        let mut envoy = envoy(&street);
+        assert!(envoy.say_word(&Message { term, content: Content::Beat(Beat::default()) }));
+        envoy
+    };
+    let envoys = terms.map(speak);
+    let flood = Flood::begin(&place, &street.ledgers, "north", FLOOD);
+    flood.wait();
+    assert!(is_heard(&street));
+    street.ledgers.await_all_home(&BTreeSet::new());
+    assert_eq!(flood.judge().guests, street.ledgers.member("south").workers, "{:?}", street.ledgers.events());
+    drop(envoys);
+}
+
+#[test]
+fn a_link_that_speaks_for_two_leaders_is_closed() {
+    let place = Place::new();
+    let street = Street::start(&place, local(free_ports()));
+    let mut envoy = envoy(&street);
+    for term in [1, 2] {
+        assert!(envoy.say_word(&Message { term, content: Content::Beat(Beat::default()) }));
+    }
+    envoy.await_end();
+    eventually_or("south to be heard", || if is_heard(&street) { Ok(()) } else { Err("it is not".to_owned()) });
+}
+
+#[test]
+fn requests_that_nobody_made_do_not_lend_everybody_again_and_again() {
+    let place = Place::new();
+    let street = Street::start(&place, local(free_ports()));
+    let mut envoy = envoy(&street);
+    for number in 1..=10_000 {
+        let content = Content::Ask(Request { number, count: 3, for_ms: 60_000 });
+        assert!(envoy.say_word(&Message { term: TERM, content }));
+    }
+    street.ledgers.await_all_home(&BTreeSet::new());
+    let lent = street.told_by("north", "lent");
+    assert!(lent.len() <= 12, "{lent:?}");
 }
