@@ -39,7 +39,7 @@ use crate::parked::{PARKING_TIME, Parked, Write};
 use crate::questions::Questions;
 use crate::reads::{Read, Reads};
 use crate::steps::Steps;
-use crate::store::{Opened, StoreId, WriteError};
+use crate::store::{Opened, Store, StoreId, WriteError};
 use crate::timers::{Timers, drawn};
 use crate::watched::{Broken, watch};
 
@@ -234,8 +234,6 @@ impl Running {
         let StoreId(store) = opened.store_id;
         let identity =
             links::Identity { cluster: config.cluster.clone(), server: config.plan.id, store, incarnation };
-        let peers = peers_of(&config.plan);
-        let stores = opened.store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store)).collect();
         let history = Arc::<History>::default();
         let steps = Arc::new(Steps::new(config.plan.id));
         let meters = Arc::<Meters>::default();
@@ -243,7 +241,7 @@ impl Running {
         let witnesses = (Arc::clone(&history), Arc::clone(&meters));
         let (failed, failures) = mpsc::unbounded_channel();
         let farm = farm::start(identity.clone(), &config.plan, (cuts, failed.clone()), requests, witnesses.clone());
-        let known = links::Known { peers, stores };
+        let known = known(&config.plan, &opened.store);
         let (links, link_events) = Links::start(identity, listener, known, farm.doors, cut, Arc::clone(&history));
         let links = Arc::new(links);
         let told = (Arc::clone(&history), Arc::clone(&steps), Arc::clone(&meters));
@@ -835,9 +833,11 @@ impl links::Words for Words {
     }
 }
 
-/// Where the other servers are.
-fn peers_of(plan: &Plan) -> BTreeMap<NodeId, SocketAddr> {
-    plan.servers.iter().filter(|(id, _)| **id != plan.id).map(|(id, at)| (*id, *at)).collect()
+/// What a server knows of its peers when it starts.
+fn known(plan: &Plan, store: &Store) -> links::Known {
+    let peers = plan.servers.iter().filter(|(id, _)| **id != plan.id).map(|(id, at)| (*id, *at));
+    let stores = store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store));
+    links::Known { peers: peers.collect(), stores: stores.collect() }
 }
 
 /// What a server looks like that has just started.

@@ -85,7 +85,7 @@ mod tests {
             tokio::task::yield_now().await;
             panic!("to_commit {} is out of range", 26)
         });
-        assert_eq!(broken.await.map(|()| ()), Err(Broken::new("farm", "to_commit 26 is out of range")));
+        assert_eq!(broken.await, Err::<(), _>(Broken::new("farm", "to_commit 26 is out of range")));
         assert_eq!(call("disk", || panic!("short")), Err::<(), _>(Broken::new("disk", "short")));
         assert_eq!(WATCHED.get(), 0);
     }

@@ -466,6 +466,8 @@ A file looks like this; the servers of a cluster differ only in id:
     { id = 3, address = \"127.0.0.1:7480\", api = \"127.0.0.1:7481\" },
   ]
 Without api.token_file (a file with a secret that only you can read) every user of this host can run commands through its API.
+It ends with exit code 6 if it must not be started again as it is: its data are damaged or older than they were, or a part of
+it has failed.
 
 Examples:
   primus server --config server-1.toml
