@@ -159,7 +159,11 @@ fn own_routes() -> Table {
         .get("/metrics", "what this server counts, for Prometheus", metrics::metrics)
         .get("/v1/leader", "which server leads", leader)
         .get("/v1/status", "servers, workers and tasks at a glance", status)
-        .get("/v1/events", "what this server has seen, as server-sent events; ?after=N&follow=false&steps=true", events)
+        .get(
+            "/v1/events",
+            "what this server has seen, as server-sent events; ?after=N&follow=false&steps=true",
+            events,
+        )
         .get("/v1/groups", "further elections, and leases", groups::list)
         .post("/v1/elections", "hold an election", elect)
         .get("/v1/leader/explain", "why this server leads", explain::leader)
