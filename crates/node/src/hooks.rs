@@ -25,6 +25,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::events::{Event, History, Kind, milliseconds};
 use crate::meters::Meters;
+use crate::umask;
 
 /// What it is called in events: after those that it runs for.
 const LEADER_CHANGED: &str = "leader_changed";
@@ -143,7 +144,8 @@ impl Runner {
         let (program, arguments) =
             self.hook.command.split_first().expect("the settings check that it is not empty");
         let mut command = Command::new(program);
-        command.args(arguments).process_group(0);
+        // A hook is the operator's own program and keeps the server's environment, but not by accident what opens the API.
+        command.args(arguments).process_group(0).env_remove("PRIMUS_TOKEN");
         command.env("PRIMUS_FARM", &self.farm).env("PRIMUS_SERVER", self.server.to_string());
         if let Kind::LeaderChanged { leader, term, reason, .. } = event.kind {
             command.env("PRIMUS_LEADER", leader.to_string()).env("PRIMUS_TERM", term.to_string());
@@ -207,7 +209,7 @@ impl Running {
         let (output, printed) = io::pipe()?;
         let output = Output { pipe: pipe::Receiver::from_owned_fd(output.into())?, last: Vec::new() };
         command.stdin(input(event)?).stdout(printed.try_clone()?).stderr(printed);
-        let child = command.spawn()?;
+        let child = umask::as_before(|| command.spawn())?;
         let process = WaitId::Pid(Pid::from_child(&child));
         let end = spawn_blocking(move || {
             _ = retry_on_intr(|| waitid(process.clone(), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT));

@@ -9,6 +9,8 @@ use std::time::SystemTime;
 use primus_core::ledger::Held;
 pub use primus_wire::work::Stream;
 
+use crate::private;
+
 /// However short a file is, a disk gives it this much.
 const FILE_LEN_MIN: u64 = 4096;
 
@@ -25,7 +27,7 @@ pub(crate) struct Outputs {
 impl Outputs {
     /// Makes the folder if it is missing. What is in it belongs to tasks that have ended.
     pub(crate) fn open(directory: PathBuf, quota: u64) -> io::Result<Self> {
-        fs::create_dir_all(&directory)?;
+        private::own_folder(&directory)?;
         let mut found: Vec<(SystemTime, String, u64)> = Vec::new();
         for entry in fs::read_dir(&directory)? {
             let entry = entry?;

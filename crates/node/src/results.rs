@@ -6,7 +6,7 @@
 //! forgotten, what is left moves into a new one.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use primus_core::ledger::Held;
 
 use crate::disk::Durable;
 use crate::watched::Broken;
+use crate::private::{self, Exposed};
 
 /// The format of what this version writes and reads.
 pub const FORMAT: u32 = 1;
@@ -55,6 +56,9 @@ pub enum OpenError {
         /// The worker's directory.
         dir: PathBuf,
     },
+    /// Other users could change what is in its directory.
+    #[error(transparent)]
+    Exposed(Exposed),
     /// The disk does not do what it is told.
     #[error("{} cannot be used ({source}): look after the disk, then start this worker again", dir.display())]
     Io {
@@ -118,6 +122,7 @@ impl Results {
         let dir = directory.to_owned();
         open(directory).map_err(|fault| match fault {
             Fault::InUse => OpenError::InUse { dir },
+            Fault::Exposed(exposed) => OpenError::Exposed(exposed),
             Fault::Io(source) => OpenError::Io { dir, source },
             Fault::Damaged(place) => OpenError::Damaged { dir, place },
             Fault::OtherFormat(found) => OpenError::OtherFormat { dir, found },
@@ -197,19 +202,21 @@ impl Durable for Results {
 #[derive(Debug)]
 enum Fault {
     InUse,
+    Exposed(Exposed),
     Io(io::Error),
     Damaged(u64),
     OtherFormat(u32),
 }
 
 fn open(directory: &Path) -> Result<(Results, Vec<Record>), Fault> {
-    fs::create_dir_all(directory)?;
+    private::folder(directory)?;
+    private::check(directory).map_err(Fault::Exposed)?;
     let lock = lock(directory)?;
     let path = directory.join(NAME);
     if !path.try_exists()? {
         install(directory, prepare(directory, &[])?)?;
     }
-    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    let mut file = private::open(&path)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     let Found { records, length } = read(&bytes)?;
@@ -232,8 +239,7 @@ fn open(directory: &Path) -> Result<(Results, Vec<Record>), Fault> {
 }
 
 fn lock(directory: &Path) -> Result<File, Fault> {
-    let path = directory.join(LOCK);
-    let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let lock = private::open_or_make(&directory.join(LOCK))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(Fault::InUse),
@@ -243,8 +249,7 @@ fn lock(directory: &Path) -> Result<File, Fault> {
 
 /// Writes a file under another name, so that a crash leaves either the old one or a whole new one.
 fn prepare(directory: &Path, records: &[Record]) -> io::Result<File> {
-    let path = directory.join(UNFINISHED);
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+    let mut file = private::make(&directory.join(UNFINISHED))?;
     let mut bytes = MAGIC.to_vec();
     bytes.extend(FORMAT.to_be_bytes());
     if !records.is_empty() {

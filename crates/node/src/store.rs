@@ -26,6 +26,7 @@ use self::backend::Backend;
 use self::directory::{Directory, Mark, Refused};
 use self::tables::{Owner, Peers, Progress};
 use crate::watched::{self, Broken};
+use crate::private::Exposed;
 
 /// The format of what this version writes and reads. In the first one every record was a change of the register.
 pub const FORMAT: u32 = 3;
@@ -92,6 +93,9 @@ pub enum OpenError {
         /// The directory of the store.
         dir: PathBuf,
     },
+    /// Other users could change what is in it.
+    #[error(transparent)]
+    Exposed(Exposed),
     /// The directory or something in it cannot be made or written.
     #[error("{} cannot be written ({source}): give it to the user that runs this server", dir.display())]
     NotWritable {
@@ -233,6 +237,7 @@ impl Store {
     pub fn open(dir: &Path, identity: &Identity) -> Result<Opened, OpenError> {
         let directory = Directory::lock(dir).map_err(|refused| match refused {
             Refused::InUse => OpenError::InUse { dir: dir.to_owned() },
+            Refused::Exposed(exposed) => OpenError::Exposed(exposed),
             Refused::Io(error) => Damage::Io(error).into_open_error(dir),
         })?;
         guard(|| open(directory, identity)).map_err(|refusal| refusal.into_open_error(dir))

@@ -11,6 +11,8 @@ use std::path::PathBuf;
 
 use primus_core::ledger::Tail;
 
+use crate::private;
+
 /// A task that runs longer than this after it printed something has that in a file, for people who follow it.
 const SHOWN_AFTER_US: u64 = 20_000;
 /// How much is read after the task has ended. More can only come from processes that left its group.
@@ -81,7 +83,7 @@ impl Capture {
     /// Moves into a file what was only in memory. That is everything so far: the first spill comes before memory is full.
     fn spill(&mut self, room: &mut u64) {
         if matches!(self.file, Kept::InMemory) {
-            self.file = File::create(&self.path).map_or(Kept::Nowhere, |file| Kept::InFile(file, 0));
+            self.file = private::overwrite(&self.path).map_or(Kept::Nowhere, |file| Kept::InFile(file, 0));
             let so_far = std::mem::take(&mut self.last);
             self.keep(&so_far, room);
             self.last = so_far;

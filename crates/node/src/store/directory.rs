@@ -4,12 +4,15 @@
 //! be late, but it is never early. A database that has fewer writes than its mark has lost some: it is a copy from
 //! yesterday, or damage made it fall back.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
+
 use super::StoreId;
+use crate::private::{self, Exposed};
 
 const DATABASE: &str = "log.redb";
 const MARK: &str = "log.mark";
@@ -30,6 +33,7 @@ pub(super) struct Directory {
 #[derive(Debug)]
 pub(super) enum Refused {
     InUse,
+    Exposed(Exposed),
     Io(io::Error),
 }
 
@@ -37,10 +41,13 @@ impl Directory {
     /// Makes the directory if it is missing, and locks it.
     pub(super) fn lock(path: &Path) -> Result<Self, Refused> {
         if !path.is_dir() {
-            fs::create_dir_all(path)?;
+            private::folder(path)?;
             sync_directory(path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new(".")))?;
         }
-        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path.join(LOCK))?;
+        // Whose it is matters less than that this process cannot write there at all.
+        access(path, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from)?;
+        private::check(path).map_err(Refused::Exposed)?;
+        let lock = private::open_or_make(&path.join(LOCK))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(Refused::InUse),
@@ -57,7 +64,7 @@ impl Directory {
     }
 
     pub(super) fn open_database(&self) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(self.path.join(DATABASE))
+        private::open(&self.path.join(DATABASE))
     }
 
     /// Makes the database under another name, so that a crash leaves either none or a whole one.
@@ -70,13 +77,13 @@ impl Directory {
 
     pub(super) fn make_mark(&self, store: StoreId, writes: u64) -> io::Result<Mark> {
         self.make(MARK, |mut file| file.write_all(&mark_bytes(store, writes)))?;
-        let file = OpenOptions::new().read(true).write(true).open(self.path.join(MARK))?;
+        let file = private::open(&self.path.join(MARK))?;
         Ok(Mark { file, store, writes })
     }
 
     /// The mark, if there is one; inside, nothing if it cannot be read.
     pub(super) fn open_mark(&self) -> io::Result<Option<Option<Mark>>> {
-        match OpenOptions::new().read(true).write(true).open(self.path.join(MARK)) {
+        match private::open(&self.path.join(MARK)) {
             Ok(file) => Mark::read(file).map(Some),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -85,7 +92,7 @@ impl Directory {
 
     fn make<E: From<io::Error>>(&self, name: &str, fill: impl FnOnce(File) -> Result<(), E>) -> Result<(), E> {
         let (unfinished, finished) = (self.path.join(format!("{name}.new")), self.path.join(name));
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&unfinished)?;
+        let file = private::make(&unfinished)?;
         fill(file.try_clone()?)?;
         file.sync_all()?;
         fs::rename(unfinished, finished)?;

@@ -14,6 +14,7 @@ use primus_core::farm::worker::Record;
 use primus_core::ledger::LoanId;
 
 use super::files::replace;
+use crate::private;
 use crate::results::{OpenError, Results};
 
 /// The newest call, as a number.
@@ -68,7 +69,7 @@ pub(super) fn folder(directory: &Path, farm: &str) -> PathBuf {
 pub(super) fn open(directory: &Path, farm: &Farm) -> Result<Opened, OpenError> {
     let folder = folder(directory, &farm.name);
     let io = |source| OpenError::Io { dir: folder.clone(), source };
-    fs::create_dir_all(&folder).map_err(io)?;
+    private::folder(&folder).map_err(io)?;
     replace(&folder, FARM, text_of(farm).as_bytes()).map_err(io)?;
     for _ in 1..IN_USE_TRIES {
         match Results::open(&folder) {

@@ -1,7 +1,9 @@
 //! Stores that must not be used, and half-made ones that must.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use primus_core::NodeId;
@@ -153,4 +155,51 @@ fn a_child_without_rights_is_refused() {
     let Some(dir) = std::env::var_os(UNWRITABLE) else { return };
     let error = try_open(dir.as_ref()).unwrap_err();
     assert!(matches!(error, OpenError::NotWritable { .. }), "{error}");
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_refused_and_nothing_is_made_there() {
+    let scratch = Scratch::new();
+    for mode in [0o777, 0o1777, 0o775] {
+        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let error = try_open(scratch.path()).unwrap_err();
+        assert!(matches!(error, OpenError::Exposed(_)), "{error}");
+        assert!(error.to_string().contains("chmod go-w"), "{error}");
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_store_is_for_its_owner_alone_also_if_an_older_version_made_it() {
+    let scratch = Scratch::new();
+    let dir = scratch.path().join("new");
+    drop(open(&dir));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    let files = || fs::read_dir(&dir).unwrap().map(|file| file.unwrap().path());
+    files().for_each(|file| fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap());
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(!open(&dir).is_new);
+    files().for_each(|file| assert_eq!(mode(&file), 0o600, "{}", file.display()));
+}
+
+#[test]
+fn planted_links_are_not_followed() {
+    let scratch = Scratch::new();
+    let victim = scratch.path().join("victim");
+    fs::write(&victim, "precious").unwrap();
+    for name in ["log.redb.new", "log.mark.new"] {
+        let dir = scratch.path().join(name);
+        fs::create_dir(&dir).unwrap();
+        symlink(&victim, dir.join(name)).unwrap();
+        assert!(open(&dir).is_new, "a new file has taken its place");
+    }
+    for name in ["lock", "log.redb", "log.mark"] {
+        let dir = scratch.path().join(name);
+        fs::create_dir(&dir).unwrap();
+        symlink(&victim, dir.join(name)).unwrap();
+        let error = try_open(&dir).unwrap_err();
+        assert!(error.to_string().contains("is a link"), "{name}: {error}");
+    }
+    assert_eq!(fs::read(&victim).unwrap(), b"precious");
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use primus_node::umask;
 use rustix::process::Signal;
 use serde::Serialize;
 use serde_json::Value;
@@ -73,6 +74,7 @@ struct Stop(Arc<AtomicBool>);
 pub(super) fn run(args: &UpArgs, format: Format) -> Result<Verdict, Failure> {
     refuse_to_draw(format)?;
     let for_time = args.for_time.as_deref().map(|text| length("--for", text)).transpose()?;
+    umask::restrict();
     let stop = Stop::listen()?;
     if let Some(parent) = args.parent {
         // A signal that we hear, so that the servers and their data go too.

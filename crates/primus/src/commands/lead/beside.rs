@@ -28,6 +28,8 @@ pub(super) struct Server {
 
 /// Starts the server that the file describes, on a thread of its own. The process ends with it.
 pub(super) fn start(file: PathBuf) -> Result<Server, Failure> {
+    // The server's files are for its owner alone; the command gets what this process was started with.
+    primus_node::umask::restrict();
     let settings = Configuration::read(&config::sources(Some(file), Vec::new()), false).settle()?;
     let api = settings.api.to_string();
     if let Some(token) = &settings.token {

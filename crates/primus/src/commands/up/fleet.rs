@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use primus_core::text::escape;
+use primus_node::{private, umask};
 use rustix::process::{Signal, kill_process};
 
 use super::home::Home;
@@ -135,9 +136,9 @@ impl<'a> Fleet<'a> {
             token.write(file)?;
         }
         for server in &self.farm.servers {
-            fs::write(self.config_file(&server.node()), self.server_config(server.id))?;
+            private::write(&self.config_file(&server.node()), self.server_config(server.id))?;
         }
-        fs::write(self.config_file(WORKERS), self.workers_config())
+        private::write(&self.config_file(WORKERS), self.workers_config())
     }
 
     /// Notes which nodes have ended.
@@ -260,7 +261,9 @@ impl<'a> Fleet<'a> {
     }
 
     fn spawn(&mut self, place: usize) -> Result<(), Failure> {
-        let child = self.command(place).and_then(|mut command| command.spawn()).map_err(|error| {
+        // What its tasks make is as open as if this process had not been more careful.
+        let spawned = self.command(place).and_then(|mut command| umask::as_before(|| command.spawn()));
+        let child = spawned.map_err(|error| {
             Failure::failed(
                 "system",
                 format!("{} cannot be started: {error}", self.who(place)),
@@ -275,7 +278,7 @@ impl<'a> Fleet<'a> {
     fn command(&self, place: usize) -> io::Result<Command> {
         let node = self.node(place);
         let log = farms::log_file(&self.home.dir, &node);
-        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log)?;
+        let log = private::append(&log)?;
         let mut command = Command::new(std::env::current_exe()?);
         if self.worker(place).is_some() {
             command.arg("worker").arg("--config").arg(self.config_file(WORKERS));

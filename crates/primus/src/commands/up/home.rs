@@ -1,9 +1,10 @@
 //! Where a farm keeps its data: a temporary folder, or one that is kept and remembers what the farm was.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use primus_node::private::{self, Exposed};
 use serde::{Deserialize, Serialize};
 
 use crate::args::UpArgs;
@@ -84,6 +85,7 @@ impl Home {
         let temporary = args.dir.is_none();
         let dir = args.dir.as_ref().map_or_else(temporary_folder, PathBuf::from);
         private_folder(&dir)?;
+        private::check(&dir).map_err(|exposed| exposed_folder(&exposed))?;
         let dir = fs::canonicalize(&dir).map_err(|error| unusable(&dir, &error))?;
         let opened = Self::enter(&dir, wanted, temporary, initial);
         if opened.is_err() && temporary {
@@ -154,8 +156,8 @@ fn lock(dir: &Path) -> Result<File, Failure> {
         let message = format!("{} is not empty and holds no farm", dir.display());
         return Err(Failure::usage(message, "choose a new or an empty folder"));
     }
-    let memory =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file).map_err(failed)?;
+    private::own_folder(dir).map_err(failed)?;
+    let memory = private::open_or_make(&file).map_err(failed)?;
     match memory.try_lock() {
         Ok(()) => Ok(memory),
         Err(TryLockError::WouldBlock) => Err(Failure::usage(
@@ -191,6 +193,10 @@ fn check_name(name: &str) -> Result<(), Failure> {
 fn temporary_folder() -> PathBuf {
     let chance = crate::settings::fresh_seed();
     std::env::temp_dir().join(format!("primus-up-{}-{chance}", std::process::id()))
+}
+
+pub(super) fn exposed_folder(exposed: &Exposed) -> Failure {
+    Failure::usage(exposed.to_string(), "--dir says which")
 }
 
 fn unusable(dir: &Path, error: &std::io::Error) -> Failure {

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::home::Home;
+use primus_node::private;
+
+use super::home::{Home, exposed_folder};
 use crate::args::UpArgs;
 use crate::client::farms::private_folder;
 use crate::output::failure::Failure;
@@ -22,6 +24,9 @@ pub(super) fn homes(args: &UpArgs) -> Result<Vec<Home>, Failure> {
     let count = args.farms.as_deref().map(|text| number("--farms", text, 1, FARMS_MAX)).transpose()?;
     let dir = args.dir.as_deref().filter(|dir| !dir.is_empty()).map(Path::new);
     let known = dir.map_or(Ok(None), recall)?;
+    if let Some(dir) = dir.filter(|_| known.is_some()) {
+        private::check(dir).map_err(|exposed| exposed_folder(&exposed))?;
+    }
     let wanted = count.filter(|count| *count > 1).map(|count| called(args.farm.as_deref(), count));
     let all = match (known, wanted) {
         (None, None) => return Ok(vec![Home::open(args, ONLY)?]),
@@ -73,12 +78,13 @@ fn recall(dir: &Path) -> Result<Option<Vec<String>>, Failure> {
 /// A new folder, for these.
 fn remember(dir: &Path, names: &[String]) -> Result<(), Failure> {
     private_folder(dir)?;
+    private::check(dir).map_err(|exposed| exposed_folder(&exposed))?;
     if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
         let message = format!("{} is not empty and does not hold {} farms", dir.display(), names.len());
         return Err(Failure::usage(message, "choose a new or an empty folder, or leave --farms out"));
     }
     let text = serde_json::to_string(names).expect("plain texts become JSON");
-    fs::write(dir.join(MEMORY), text).map_err(|error| {
+    private::write(&dir.join(MEMORY), text).map_err(|error| {
         Failure::failed("storage", format!("{} cannot be used: {error}", dir.display()), "choose another folder")
     })
 }
