@@ -10,11 +10,12 @@
 
 pub(crate) mod order;
 
-mod cage;
+pub(crate) mod cage;
 mod capture;
 mod child;
 pub mod guarded;
 pub(crate) mod kin;
+pub mod limited;
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -28,8 +29,10 @@ use bytes::{Buf, BytesMut};
 use primus_core::ledger::{Tail, Verdict};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, set_child_subreaper, setsid, wait, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, set_child_subreaper,
+    set_parent_process_death_signal, setsid, wait, waitid,
 };
+use rustix::thread::set_no_new_privs;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use self::capture::Capture;
@@ -95,7 +98,11 @@ impl Companion {
         // A session of its own: what a terminal sends to the worker's group does not end the companion, and should the
         // companion be killed, the worker finds its tasks by the session. It fails only for one that leads one already.
         _ = setsid();
+        // Should the worker be killed while this process is stopped, the system wakes it up: it ends the tasks then.
+        set_parent_process_death_signal(Some(Signal::CONT))?;
         set_child_subreaper(Some(rustix::process::getpid()))?;
+        // Whatever runs here, it gets no more rights than it has: no program that belongs to another user lends it that one's.
+        set_no_new_privs(true)?;
         // These are meant for the worker, and its end is noticed. They are not ignored: children would inherit that.
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
@@ -221,7 +228,7 @@ impl Companion {
     fn start(&mut self, start: &Start) {
         let input = self.inputs.remove(&start.number).unwrap_or_default();
         let (started_us, began_us) = (wall_clock_us(), now_us());
-        let begun = child::spawn(start, &input).and_then(|child| {
+        let begun = child::spawn(start, &input, &self.rules).and_then(|child| {
             let path = |stream: &str| self.rules.outputs.join(format!("{}.{stream}", start.output));
             let stdout = Capture::new(child.stdout, path("stdout")).map_err(|error| error.to_string());
             let stderr = Capture::new(child.stderr, path("stderr")).map_err(|error| error.to_string());
@@ -229,7 +236,9 @@ impl Companion {
         });
         match begun {
             Ok((group, stdout, stderr)) => {
-                let fate = start.timeout_us.map_or(Fate::Runs, |timeout| Fate::RunsUntil(began_us + timeout));
+                let fate = start
+                    .timeout_us
+                    .map_or(Fate::Runs, |timeout| Fate::RunsUntil(began_us.saturating_add(timeout)));
                 let room = self.rules.output_len_max;
                 self.tasks.insert(start.number, Task { group, started_us, began_us, fate, stdout, stderr, room });
             }
@@ -389,7 +398,8 @@ fn verdict(code: Option<i32>, signal: Option<i32>) -> Verdict {
 
 fn timespec(length_us: u64) -> Timespec {
     // Rounded up: waking early would only mean to wait again.
-    Timespec::try_from(Duration::from_micros(length_us + 1)).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 })
+    Timespec::try_from(Duration::from_micros(length_us.saturating_add(1)))
+        .unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 })
 }
 
 /// Microseconds since 1970.

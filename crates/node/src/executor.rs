@@ -5,7 +5,9 @@
 //! kills what runs. What has ended comes back through a channel. The channel closes when there is no companion and none can
 //! be started: a worker without one must stop.
 
+mod environment;
 mod kinds;
+mod user;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,10 +28,13 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 pub use self::kinds::{Answer, Call, Kinds};
+pub use self::user::User;
 use crate::clock::now_us;
+pub use crate::companion::limited::Limits;
 use crate::companion::order::{self, Cause, End, INPUT_PIECE_LEN, Order, Rules, Start};
 use crate::companion::{kin, wall_clock_us};
 use crate::outputs::{self, Outputs};
+use crate::umask;
 
 /// How much a command may read.
 pub const INPUT_LEN_MAX: usize = 1 << 20;
@@ -52,6 +57,16 @@ pub struct Settings {
     pub home: PathBuf,
     /// The programs that may run, as submitted; `*` stands for all.
     pub allow: Vec<String>,
+    /// Variables that load code and that a submission may set all the same, where not all programs are allowed. A star at the
+    /// end stands for anything.
+    pub allow_env: Vec<String>,
+    /// Variables of the worker that tasks get, beside `PATH`, `HOME`, `LANG`, `TZ` and `TMPDIR`. A star at the end stands for
+    /// anything, but none that begins with `PRIMUS_` is passed on.
+    pub pass: Vec<String>,
+    /// How much each process of a task may use.
+    pub limits: Limits,
+    /// Who tasks run as, if not the worker's own user. Only the superuser can do that.
+    pub user: Option<User>,
     /// How much of a task's output is kept.
     pub output_len_max: u64,
     /// How much of all outputs is kept.
@@ -62,6 +77,9 @@ pub struct Settings {
     pub grace: Duration,
     /// The program that calls [`companion::run`](crate::companion::run), and its arguments.
     pub companion: (PathBuf, Vec<OsString>),
+    /// The program that calls [`companion::limited::exec`](crate::companion::limited::exec) with what follows, and its arguments;
+    /// without limits none is needed.
+    pub exec: Option<(PathBuf, Vec<OsString>)>,
     /// How many of them share the commands.
     pub companions: usize,
 }
@@ -78,11 +96,16 @@ impl Settings {
             home: directory.clone(),
             directory,
             allow: Vec::new(),
+            allow_env: Vec::new(),
+            pass: Vec::new(),
+            limits: Limits::default(),
+            user: None,
             output_len_max: 10 << 20,
             outputs_len_max: 1 << 30,
             patience: Duration::from_secs(1),
             grace: Duration::from_secs(5),
             companion,
+            exec: None,
             companions: 1,
         }
     }
@@ -138,8 +161,11 @@ impl Executor {
     /// Starts the companions. To be called inside a tokio runtime with time and io.
     ///
     /// # Errors
-    /// If there is no companion to be had, or the folder for outputs cannot be made.
+    /// If there is no companion to be had, the folder for outputs cannot be made, or there are limits and nothing that takes them.
     pub fn start(settings: Settings, kinds: Kinds) -> io::Result<(Self, mpsc::UnboundedReceiver<Ended>)> {
+        if !settings.limits.is_none() && settings.exec.is_none() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "limits need a program that takes them"));
+        }
         let outputs = Outputs::open(settings.directory.join(Settings::OUTPUTS), settings.outputs_len_max)?;
         let count = settings.companions.max(1);
         let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
@@ -239,6 +265,7 @@ impl Executor {
                  or allow all programs, [worker] allow = [\"*\"]"
             ));
         }
+        self.check_variables(program, command)?;
         if command.stdin.len() > INPUT_LEN_MAX {
             return Err(format!("its input has {} bytes; {INPUT_LEN_MAX} are allowed", command.stdin.len()));
         }
@@ -250,6 +277,22 @@ impl Executor {
             ));
         }
         Ok(())
+    }
+
+    /// A variable can make an allowed program run anything.
+    fn check_variables(&self, program: &str, command: &CommandLine) -> Result<(), String> {
+        let Settings { allow, allow_env, worker, .. } = &self.shared.settings;
+        if allow.iter().any(|allowed| allowed == "*") {
+            return Ok(());
+        }
+        let names = command.environment.iter().map(|(name, _)| name.as_str());
+        match environment::loads_code(names, allow_env) {
+            None => Ok(()),
+            Some(name) => Err(format!(
+                "worker {worker} does not allow the variable {name}, which can make {program:?} run other programs: add it to \
+                 its configuration, [worker] allow_env = [{name:?}]"
+            )),
+        }
     }
 
     fn call(&self, name: &str, call: Call, timeout_ms: Option<u64>) -> Result<(), String> {
@@ -420,8 +463,11 @@ impl Companion {
         let (program, arguments) = &settings.companion;
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&settings.home);
+        // What the companion has, its tasks get.
+        let home = settings.user.as_ref().map(|user| user.home.clone().into_os_string());
+        command.env_clear().envs(environment::common(std::env::vars_os(), &settings.pass, home));
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
-        let process = command.spawn()?;
+        let process = umask::as_before(|| command.spawn())?;
         Ok(Self { process, socket: UnixStream::from_std(ours)?, started: Instant::now() })
     }
 }
@@ -477,6 +523,9 @@ fn rules(settings: &Settings) -> Rules {
         grace_us: micros(settings.grace),
         outputs: settings.directory.join(Settings::OUTPUTS),
         output_len_max: settings.output_len_max,
+        limits: settings.limits,
+        exec: settings.exec.clone(),
+        user: settings.user.as_ref().map(|user| (user.uid, user.gid)),
     }
 }
 

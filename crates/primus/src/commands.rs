@@ -31,6 +31,7 @@ mod worker;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use primus_node::private::Exposed;
 use serde::Serialize;
 
 use crate::args::{self, Bench, Cli, Command, Format};
@@ -123,11 +124,19 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
     }
 }
 
+/// A folder that other users could change is no place for data.
+fn exposed(exposed: &Exposed, key: &str) -> Failure {
+    Failure::usage(exposed.to_string(), format!("{key} says which folder is used"))
+}
+
 /// What workers and `primus lead` start: nobody types this.
 fn companion(words: &[OsString]) -> Result<Verdict, Failure> {
     let ended = match words.split_first() {
         None => primus_node::companion::run(),
         Some((word, [])) if word == "guard" => primus_node::companion::guarded::run(),
+        Some((word, command)) if word == "limit" => {
+            return Ok(Verdict::Code(primus_node::companion::limited::exec(command)));
+        }
         Some((word, command)) if word == "exec" => {
             let error = primus_node::companion::guarded::exec(command);
             let message = format!(

@@ -9,26 +9,30 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, WaitOptions, waitpid};
+
 /// How long the system may take until nothing lives in it any more.
 const END_TIME: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_micros(200);
 
 /// A control group, until this goes.
 #[derive(Debug)]
-pub(super) struct Cage(PathBuf);
+pub(crate) struct Cage(PathBuf);
 
 impl Cage {
     /// Makes one inside the control group of this process, if that is possible here.
     pub(super) fn new() -> Option<Self> {
-        let own = own_group(
-            &fs::read_to_string("/proc/self/mounts").ok()?,
-            &fs::read_to_string("/proc/self/cgroup").ok()?,
-        )?;
-        let folder = own.join(format!("primus-guard-{}", std::process::id()));
+        let folder = folder_of(std::process::id())?;
         fs::create_dir(&folder).ok()?;
         let cage = Self(folder);
         // Without this file it could not be emptied at one stroke.
         cage.0.join("cgroup.kill").exists().then_some(cage)
+    }
+
+    /// The one that this companion, a child of this process, has made and left.
+    pub(crate) fn of(companion: Pid) -> Option<Self> {
+        let folder = folder_of(u32::try_from(companion.as_raw_nonzero().get()).ok()?)?;
+        folder.join("cgroup.kill").exists().then_some(Self(folder))
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -43,6 +47,17 @@ impl Cage {
             thread::sleep(LOOK);
         }
     }
+
+    /// The same, and takes leave of those that have become children of this process by then: a dead one has no mark any more
+    /// by which it could be found.
+    pub(crate) fn kill_and_bury(&self) {
+        let inside = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        self.kill();
+        for pid in inside.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)) {
+            // What is another's child is none of our business.
+            _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+    }
 }
 
 impl Drop for Cage {
@@ -50,6 +65,13 @@ impl Drop for Cage {
         self.kill();
         _ = fs::remove_dir(&self.0);
     }
+}
+
+/// Children are in the control group of their parent, so both of them find it.
+fn folder_of(companion: u32) -> Option<PathBuf> {
+    let own =
+        own_group(&fs::read_to_string("/proc/self/mounts").ok()?, &fs::read_to_string("/proc/self/cgroup").ok()?)?;
+    Some(own.join(format!("primus-guard-{companion}")))
 }
 
 /// Moves this process into that control group.

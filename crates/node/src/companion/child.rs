@@ -13,7 +13,7 @@ use rustix::fs::{Access, MemfdFlags, access, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Pid, setpriority_process};
 
-use super::order::Start;
+use super::order::{Rules, Start};
 
 /// A command that runs, in a process group that has its first process's number.
 #[derive(Debug)]
@@ -23,26 +23,47 @@ pub(super) struct Child {
     pub(super) stderr: OwnedFd,
 }
 
-/// Starts it. The program is looked for in the worker's own path: a task cannot change what an allowed name means.
+/// Starts it, by these rules. The program is looked for in the worker's own path: a task cannot change what an allowed name means.
 ///
 /// # Errors
 /// With the reason, for people.
-pub(super) fn spawn(start: &Start, input: &[u8]) -> Result<Child, String> {
+pub(super) fn spawn(start: &Start, input: &[u8], rules: &Rules) -> Result<Child, String> {
     let (name, arguments) = start.arguments.split_first().ok_or("there is nothing to run: the command is empty")?;
     let program = find(name)?;
     let stdin = stdin_of(input).map_err(|error| format!("its input cannot be prepared: {error}"))?;
-    let mut command = Command::new(program);
-    command.arg0(name).args(arguments).process_group(0);
+    let mut command = command(name, program, rules);
+    command.args(arguments).process_group(0);
+    if let Some((user, group)) = rules.user {
+        // Leaves all other groups, too.
+        command.uid(user).gid(group);
+    }
     command.envs(start.environment.iter().map(|(name, value)| (name, value)));
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(directory) = &start.directory {
         command.current_dir(directory);
     }
-    let mut child = spawn_nicely(&mut command, start.nice).map_err(|error| reason(start, name, &error))?;
+    let mut child =
+        spawn_nicely(&mut command, start.nice).map_err(|error| reason(start.directory.as_deref(), name, &error))?;
     let group = Pid::from_child(&child);
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let (stdout, stderr) = stdout.zip(stderr).expect("both were asked for");
     Ok(Child { group, stdout: stdout.into(), stderr: stderr.into() })
+}
+
+/// The program itself, or, if it has limits, the step that takes them and becomes it.
+fn command(name: &str, program: PathBuf, rules: &Rules) -> Command {
+    match &rules.exec {
+        Some((exec, first)) if !rules.limits.is_none() => {
+            let mut command = Command::new(exec);
+            command.args(first).args(rules.limits.words()).arg(name).arg(program);
+            command
+        }
+        _ => {
+            let mut command = Command::new(program);
+            command.arg0(name);
+            command
+        }
+    }
 }
 
 /// A command gives way from its first instruction on: it inherits that from the thread that starts it. Told afterwards, it could
@@ -83,11 +104,12 @@ fn is_program(path: &Path) -> bool {
     access(path, Access::EXEC_OK).is_ok() && path.is_file()
 }
 
-fn reason(start: &Start, name: &str, error: &io::Error) -> String {
-    if let Some(directory) = start.directory.as_deref().filter(|directory| !Path::new(directory).is_dir()) {
+/// Why a command of this name could not be started in this folder.
+pub(super) fn reason(directory: Option<&str>, name: &str, error: &io::Error) -> String {
+    if let Some(directory) = directory.filter(|directory| !Path::new(directory).is_dir()) {
         return format!("the folder {directory:?} does not exist on this worker");
     }
-    let place = Path::new(start.directory.as_deref().unwrap_or(".")).join(name);
+    let place = Path::new(directory.unwrap_or(".")).join(name);
     match Errno::from_io_error(error) {
         Some(Errno::NOENT) if fs::exists(&place).unwrap_or(false) => {
             format!("{name:?} names an interpreter in its first line that does not exist on this worker")

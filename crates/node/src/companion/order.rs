@@ -1,5 +1,6 @@
 //! What a worker and its companion say to each other: frames of postcard over one socket.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use bytes::BytesMut;
@@ -7,6 +8,8 @@ use primus_core::ledger::{Tail, Verdict};
 use primus_wire::frame::{self, FrameError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use super::limited::Limits;
 
 /// How much of what a task reads travels in one frame.
 pub(crate) const INPUT_PIECE_LEN: usize = 256 << 10;
@@ -37,6 +40,12 @@ pub(crate) struct Rules {
     pub(crate) outputs: PathBuf,
     /// How much of a task's output is kept there.
     pub(crate) output_len_max: u64,
+    /// How much each process of a task may use.
+    pub(crate) limits: Limits,
+    /// The program that calls [`exec`](super::limited::exec) with what follows, and its arguments; needed for limits only.
+    pub(crate) exec: Option<(PathBuf, Vec<OsString>)>,
+    /// User and group of tasks, if not those of the companion.
+    pub(crate) user: Option<(u32, u32)>,
 }
 
 /// One attempt. No shell is involved.
@@ -48,7 +57,7 @@ pub(crate) struct Start {
     pub(crate) sent_us: u64,
     /// The program and its arguments.
     pub(crate) arguments: Vec<String>,
-    /// Added to the worker's environment.
+    /// Added to the companion's environment, which holds what all tasks get.
     pub(crate) environment: Vec<(String, String)>,
     /// Where it runs, if not where the companion runs.
     pub(crate) directory: Option<String>,

@@ -86,7 +86,11 @@ async fn what_cannot_be_started_fails_with_a_reason() {
 
 #[tokio::test]
 async fn only_allowed_programs_run() {
-    let mut stage = Stage::with(|settings| settings.allow = vec!["true".to_owned()], Kinds::default());
+    let only_true = |settings: &mut Settings| {
+        settings.allow = vec!["true".to_owned()];
+        settings.allow_env = vec!["PATH".to_owned()];
+    };
+    let mut stage = Stage::with(only_true, Kinds::default());
     assert_eq!(stage.verdict(&["true"]).await, Verdict::Exited(0));
     let Verdict::Refused(reason) = stage.verdict(&["echo", "true"]).await else { panic!("echo ran") };
     assert!(reason.contains(r#"[worker] allow = ["echo"]"#), "{reason}");

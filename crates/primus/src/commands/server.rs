@@ -12,7 +12,7 @@ use primus_node::hooks;
 use primus_node::load::Meter;
 use primus_node::node::{self, Config, EndError};
 use primus_node::store::{Identity, OpenError, Opened, Store};
-use primus_node::watched;
+use primus_node::{umask, watched};
 use rustix::process::{
     Resource, Rlimit, Signal, geteuid, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
 };
@@ -40,6 +40,7 @@ const STEP_DOWN_TIME: Duration = Duration::from_secs(10);
 /// Runs the server that the file describes.
 pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     let settings = super::config::read(&args.choices).settle()?;
+    umask::restrict();
     if let Some(parent) = args.parent {
         end_with(parent, Signal::KILL)?;
     }
@@ -219,6 +220,9 @@ fn work(worker: Option<WorkerSettings>, diary: Diary) {
 }
 
 fn not_opened(error: &OpenError, dir: &Path) -> Failure {
+    if let OpenError::Exposed(exposed) = error {
+        return super::exposed(exposed, "server.dir");
+    }
     let (words, hint) = (error.to_string(), format!("look at {}", dir.display()));
     if error.is_final() { Failure::final_end(words, hint) } else { Failure::server(words, hint) }
 }

@@ -11,7 +11,7 @@ use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::keys::{self, DOCUMENT_KEYS, DocumentKey, Key};
 use super::layers::{Layers, Origin, unknown};
-use super::value::{Complaint, Kind, Listed, Value, address, command, hosts, programs};
+use super::value::{Complaint, Kind, Listed, Value, address, command, hosts, programs, variables};
 use super::{groups, neighbours};
 use crate::settings::quoted;
 
@@ -125,6 +125,7 @@ fn of_kind(key: &Key, value: &DeValue<'_>) -> Result<Value, Complaint> {
         Kind::Servers => return servers(value).map(Value::Servers),
         Kind::Programs => return texts(key, value).map(|names| Value::Programs(programs(names.into_iter()))),
         Kind::Hosts => return hosts(texts(key, value)?.into_iter()),
+        Kind::Variables => return variables(programs(texts(key, value)?.into_iter())),
         Kind::Command => return command(texts(key, value)?.into_iter().map(str::to_owned).collect()),
         Kind::Groups => return groups::of_toml(value).map(Value::Groups),
         Kind::Neighbours => return neighbours::of_toml(value).map(Value::Neighbours),

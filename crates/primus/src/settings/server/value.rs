@@ -40,6 +40,10 @@ pub(crate) enum Kind {
     Size,
     /// A list of programs.
     Programs,
+    /// A list of names of variables; a star at the end stands for anything.
+    Variables,
+    /// A user of the host; nothing at all is the own one.
+    User,
     /// A program and its arguments; nothing at all is no command.
     Command,
     /// A list of groups that elect a leader each.
@@ -99,6 +103,8 @@ impl Kind {
             Self::Servers => servers(text).map(Value::Servers),
             Self::Size => size(text).map(Value::Size).ok_or_else(|| wrong(self.rule())),
             Self::Programs => Ok(Value::Programs(programs(text.split(',')))),
+            Self::Variables => variables(programs(text.split(','))),
+            Self::User => user(text.trim()),
             Self::Command if text.trim().is_empty() => Ok(Value::Command(Vec::new())),
             Self::Command => command(text.split_whitespace().map(str::to_owned).collect()),
             Self::Groups => groups::of_text(text).map(Value::Groups),
@@ -122,6 +128,8 @@ impl Kind {
             Self::Servers => "ID@ADDRESS[/API],…",
             Self::Size => "SIZE",
             Self::Programs => "PROGRAM,…",
+            Self::Variables => "VARIABLE,…",
+            Self::User => "USER",
             Self::Command => "COMMAND",
             Self::Groups => "NAME=ALGORITHM:RANK@ID+ID,…",
             Self::Neighbours => "NAME=ID@ADDRESS+ID@ADDRESS,…",
@@ -145,6 +153,8 @@ impl Kind {
             Self::Servers => "write it like 1@127.0.0.1:7460,2@127.0.0.1:7470".to_owned(),
             Self::Size => "write it like 64KiB, 10MiB or 1GiB".to_owned(),
             Self::Programs => "write programs as they are submitted, or * for all".to_owned(),
+            Self::Variables => "write names of variables; NAME* stands for all that begin so".to_owned(),
+            Self::User => "give a user's name, or UID:GID".to_owned(),
             Self::Command => "give a program, by name or path, and then its arguments one by one".to_owned(),
             Self::Groups => "write it like router=bully:address,bd=ring@1+3".to_owned(),
             Self::Neighbours => "write it like south=1@127.0.0.1:7560+2@127.0.0.1:7570".to_owned(),
@@ -159,6 +169,7 @@ impl Kind {
             Self::Servers => return "[{ id = 1, address = \"127.0.0.1:7460\" }]".to_owned(),
             Self::Programs => return "[\"make\", \"/usr/bin/env\"]".to_owned(),
             Self::Hosts => return "[\"farm.example\", \"10.0.0.1\"]".to_owned(),
+            Self::Variables => return "[\"LC_*\", \"EDITION\"]".to_owned(),
             Self::Command => return "[\"/usr/local/bin/notify\", \"--all\"]".to_owned(),
             Self::Groups => return "[{ name = \"router\", algorithm = \"bully\", rank = \"address\" }]".to_owned(),
             Self::Neighbours => {
@@ -172,6 +183,7 @@ impl Kind {
             Self::File => "/etc/primus/token",
             Self::Source => "system",
             Self::Size => "10MiB",
+            Self::User => "batch",
         };
         format!("\"{text}\"")
     }
@@ -200,6 +212,32 @@ pub(super) fn hosts<'a>(names: impl Iterator<Item = &'a str>) -> Result<Value, C
     match names.iter().find(|name| !is_host(name)) {
         Some(strange) => Err((format!("holds {}", quoted(strange)), Kind::Hosts.rule())),
         None => Ok(Value::Programs(names)),
+    }
+}
+
+/// Names of variables. Those of primus itself are never passed on, so naming one is a mistake.
+pub(super) fn variables(names: Vec<String>) -> Result<Value, Complaint> {
+    let is_name = |name: &String| !name.trim_end_matches('*').contains(['=', '\0', '*']);
+    if let Some(strange) = names.iter().find(|name| !is_name(name)) {
+        return Err((format!("holds {}", quoted(strange)), Kind::Variables.rule()));
+    }
+    if let Some(own) = names.iter().find(|name| name.starts_with("PRIMUS_")) {
+        let hint = "leave it out: tasks get their own variables, and no secrets".to_owned();
+        return Err((format!("holds {}, which belongs to primus", quoted(own)), hint));
+    }
+    Ok(Value::Programs(names))
+}
+
+fn user(text: &str) -> Result<Value, Complaint> {
+    let is_number = |part: &str| part.parse::<u32>().is_ok();
+    let is_right = match text.split_once(':') {
+        Some((uid, gid)) => is_number(uid) && is_number(gid),
+        None => !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/'),
+    };
+    if is_right {
+        Ok(Value::Text(text.to_owned()))
+    } else {
+        Err((format!("is {}", quoted(text)), Kind::User.rule()))
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use primus_core::NodeId;
 use primus_core::load::Weights;
+use primus_node::executor::Limits;
 use primus_node::load::Source;
 
 use super::layers::{Layers, Sources};
@@ -31,6 +32,11 @@ pub(crate) struct WorkerSettings {
     /// Where the servers listen for it; nothing if a server has to be asked.
     pub(crate) servers: BTreeMap<NodeId, SocketAddr>,
     pub(crate) allow: Vec<String>,
+    pub(crate) allow_env: Vec<String>,
+    pub(crate) pass: Vec<String>,
+    /// Who tasks run as, if not this worker's own user.
+    pub(crate) user: Option<String>,
+    pub(crate) limits: Limits,
     pub(crate) output_max: u64,
     pub(crate) outputs_max: u64,
     pub(crate) load: Source,
@@ -72,12 +78,26 @@ impl WorkerSettings {
             dir: PathBuf::from(layers.text("worker.dir")?),
             servers,
             allow: layers.programs("worker.allow")?.to_vec(),
+            allow_env: layers.programs("worker.allow_env")?.to_vec(),
+            pass: layers.programs("worker.pass")?.to_vec(),
+            user: Some(layers.text("worker.user")?.to_owned()).filter(|user| !user.is_empty()),
+            limits: limits(layers)?,
             output_max: layers.size("worker.output_max")?,
             outputs_max: layers.size("worker.outputs_max")?,
             load: layers.source("load.source")?.clone(),
             weights: rules::weights(layers)?.ok()?,
         })
     }
+}
+
+/// What tasks may use; nothing stands for no limit.
+fn limits(layers: &Layers) -> Option<Limits> {
+    let some = |limit: u64| Some(limit).filter(|limit| *limit > 0);
+    Some(Limits {
+        memory: some(layers.size("worker.memory_max")?),
+        processes: some(layers.number("worker.processes_max")?),
+        file: some(layers.size("worker.file_max")?),
+    })
 }
 
 /// Defaults of a worker that is a process of its own.
