@@ -1,5 +1,8 @@
 //! A command that runs under a lease, seen from its supervisor: it belongs to a [companion](crate::companion::guarded), so that
-//! a frozen or killed supervisor cannot leave it running.
+//! a frozen or killed supervisor cannot leave it running. A frozen companion cannot either: `deadline.rs` ends both in time.
+//! Only if both are stopped within one lease, and the command is not, nothing on this host can end it.
+
+mod deadline;
 
 use std::ffi::OsString;
 use std::io;
@@ -13,9 +16,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
+use self::deadline::Deadline;
+use crate::companion::cage::Cage;
 pub use crate::companion::guarded::Report;
-use crate::companion::guarded::{Order, Start};
+use crate::companion::guarded::{Order, Said, Start};
 use crate::companion::{kin, order};
+use crate::umask;
 
 const SESSION: &str = "PRIMUS_SESSION";
 
@@ -35,11 +41,19 @@ pub struct Settings {
     pub session: u64,
 }
 
+impl Settings {
+    /// What is in the environment of everything that the command starts.
+    fn mark(&self) -> String {
+        format!("{SESSION}={:x}", self.session)
+    }
+}
+
 /// A companion and its command. Dropping it kills both.
 #[derive(Debug)]
 pub struct Guarded {
     settings: Settings,
     process: Child,
+    deadline: Deadline,
     reading: OwnedReadHalf,
     writing: OwnedWriteHalf,
     arrived: BytesMut,
@@ -56,9 +70,12 @@ impl Guarded {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let (program, arguments) = &settings.companion;
-        let process = Command::new(program).args(arguments).stdin(OwnedFd::from(theirs)).spawn()?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(OwnedFd::from(theirs));
+        let process = umask::as_before(|| command.spawn())?;
+        let deadline = Deadline::new(Pid::from_child(&process), settings.mark())?;
         let (reading, writing) = UnixStream::from_std(ours)?.into_split();
-        Ok(Self { settings, process, reading, writing, arrived: BytesMut::new() })
+        Ok(Self { settings, process, deadline, reading, writing, arrived: BytesMut::new() })
     }
 
     /// The companion's process.
@@ -78,6 +95,7 @@ impl Guarded {
         let mut environment = self.settings.environment.clone();
         environment.push(("PRIMUS_TERM".to_owned(), token.to_string()));
         environment.push((SESSION.to_owned(), format!("{:x}", self.settings.session)));
+        self.deadline.extend(until_us);
         self.order(&Order::Start(Start { arguments, environment, until_us, warning_us })).await
     }
 
@@ -109,8 +127,16 @@ impl Guarded {
     /// If the companion is gone.
     pub async fn report(&mut self) -> io::Result<Report> {
         loop {
-            if let Some(report) = order::take(&mut self.arrived)? {
-                return Ok(report);
+            while let Some(said) = order::take(&mut self.arrived)? {
+                match said {
+                    Said::Renewed(until_us) => self.deadline.extend(until_us),
+                    Said::Report(report) => {
+                        if !matches!(report, Report::Started { .. }) {
+                            self.deadline.lift();
+                        }
+                        return Ok(report);
+                    }
+                }
             }
             if self.reading.read_buf(&mut self.arrived).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -120,13 +146,17 @@ impl Guarded {
 
     /// Kills the companion and all that the command has started; returns when nothing is left.
     pub fn kill(&mut self) {
+        self.deadline.leave();
         _ = self.process.kill();
         _ = self.process.wait();
         let session = Pid::from_child(&self.process);
+        if let Some(cage) = Cage::of(session) {
+            cage.kill_and_bury();
+        }
         kin::kill_session(session);
         kin::bury_session(session);
         // What has left the session comes here, because this process adopts it, and still has its mark.
-        kin::kill_children_with(&format!("{SESSION}={:x}", self.settings.session));
+        kin::kill_children_with(&self.settings.mark());
     }
 }
 

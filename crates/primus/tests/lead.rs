@@ -50,6 +50,7 @@ fn a_leader_that_steps_down_ends_its_command_first() {
 #[test]
 fn a_killed_companion_leaves_nothing_running() {
     never_overlaps("--fault kill --victim companion --manner setsid", 2);
+    never_overlaps("--fault freeze --victim companion --manner setsid", 2);
 }
 
 #[test]
@@ -262,6 +263,106 @@ fn when_a_companion_is_killed_its_command_is_dead_before_it_starts_again() {
         let died_us = processes(&beats)[&old[0].1].1.max(processes(&beats)[&old[1].1].1);
         assert!(died_us < new[0].0, "{old:?} ended at {died_us}, {new:?} began before: {}", lead.said());
     }
+}
+
+/// Only the companion is stopped: its supervisor ends the command at the deadline that the companion knows, and starts it again
+/// under another companion while the lease goes on.
+#[test]
+fn a_frozen_companion_loses_its_command_in_time() {
+    let place = Place::new();
+    let _farm = place.up("--servers 1 --workers 0");
+    let beats = place.dir.join("beats");
+    let lead = Lead::start(&place, "kept", "--group cron", &format!("{} --manner setsid", beat(1, &beats)));
+    let old = eventually("the command and its child to run", || living(&beats));
+    let companion = companion_of(&lead);
+    kill_process(companion, Signal::STOP).unwrap();
+    let new = eventually("them to run again", || living(&beats).filter(|new| new[0].0 > old[0].0));
+    let died_us = processes(&beats)[&old[0].1].1.max(processes(&beats)[&old[1].1].1);
+    assert!(died_us < new[0].0, "{old:?} ended at {died_us}, {new:?} began before: {}", lead.said());
+    assert!(lead.said().contains("has lost its companion"), "{}", lead.said());
+    assert!(!is_running(companion.as_raw_nonzero().get() as u64));
+}
+
+/// Only the supervisor is stopped: the companion ends the command.
+#[test]
+fn a_frozen_supervisor_loses_its_command_in_time() {
+    let place = Place::new();
+    let _farm = place.up("--servers 1 --workers 0");
+    let first = Lead::start(&place, "first", "--group cron", FOREVER);
+    let (term, pid) = first.wait_for_mark();
+    let second = Lead::start(&place, "second", "--group cron", FOREVER);
+    first.signal(Signal::STOP);
+    assert!(second.wait_for_mark().0 > term);
+    assert!(!is_running(pid), "it still runs while another one has begun");
+    first.signal(Signal::CONT);
+}
+
+/// Both are stopped, and the command is not. Nothing can end it then; but as soon as either of them goes on, it does.
+#[test]
+fn when_both_were_frozen_either_of_them_ends_the_command_when_it_goes_on() {
+    let place = Place::new();
+    let _farm = place.up("--servers 1 --workers 0");
+    for thawed_is_lead in [true, false] {
+        let group = format!("--group thaw-{thawed_is_lead}");
+        let first = Lead::start(
+            &place,
+            &format!("first-{thawed_is_lead}"),
+            &group,
+            &format!("setsid sleep 600 & {FOREVER}"),
+        );
+        let (term, pid) = first.wait_for_mark();
+        let companion = companion_of(&first);
+        let second = Lead::start(&place, &format!("second-{thawed_is_lead}"), &group, FOREVER);
+        first.signal(Signal::STOP);
+        kill_process(companion, Signal::STOP).unwrap();
+        assert!(second.wait_for_mark().0 > term, "its lease is over");
+        if thawed_is_lead {
+            first.signal(Signal::CONT)
+        } else {
+            kill_process(companion, Signal::CONT).unwrap()
+        }
+        eventually("the command to end", || (!is_running(pid)).then_some(()));
+        first.signal(Signal::CONT);
+        eventually("it to know", || first.said().contains("does not hold").then_some(()));
+    }
+}
+
+/// The supervisor is killed while its companion is stopped: the system wakes the companion, which ends everything.
+#[test]
+fn a_killed_supervisor_of_a_frozen_companion_leaves_nothing_running() {
+    let place = Place::new();
+    let _farm = place.up("--servers 1 --workers 0");
+    let script = format!("setsid sh -c 'echo $$ > child; exec sleep 600' & {FOREVER}");
+    let lead = Lead::start(&place, "lone", "--group cron", &script);
+    let (_, pid) = lead.wait_for_mark();
+    let child: u64 =
+        eventually("its child", || fs::read_to_string(place.dir.join("child")).ok()?.trim().parse().ok());
+    let companion = companion_of(&lead);
+    kill_process(companion, Signal::STOP).unwrap();
+    lead.signal(Signal::KILL);
+    eventually("everything to be dead", || (!is_running(pid) && !is_running(child)).then_some(()));
+    eventually("its companion to end", || (!is_running(companion.as_raw_nonzero().get() as u64)).then_some(()));
+}
+
+/// What opens the farm's API does not get into a command by accident; the rest of the environment is its user's own.
+#[test]
+fn a_guarded_command_has_its_users_environment_without_the_farms_token() {
+    let place = Place::new();
+    let _farm = place.up("--servers 1 --workers 0");
+    let words = [
+        "lead",
+        "--group",
+        "env",
+        "--",
+        "/bin/sh",
+        "-c",
+        "umask; echo $COLOUR $PRIMUS_GROUP; env | grep -c PRIMUS_TOKEN",
+    ];
+    let mut command = place.command(&words);
+    let ran = command.env("PRIMUS_TOKEN", "secret").env("COLOUR", "blue").output().unwrap();
+    let umask = Command::new("/bin/sh").args(["-c", "umask"]).output().unwrap().stdout;
+    let expected = format!("{}blue env\n0\n", String::from_utf8_lossy(&umask));
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), expected, "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
 /// The companion is the only child of `primus lead`.

@@ -2,8 +2,11 @@
 //!
 //! The deadline is a time on a clock that goes on while the host sleeps. Shortly before it the command is asked to end, and
 //! killed in time, with everything that it has started: whatever left its group or session is found, because this process
-//! adopts it. When the supervisor is gone, so is the command, at once. And should the companion itself be killed, the system
-//! kills the command: it is started through [`exec`], which asks for that.
+//! adopts it. When the supervisor is gone, so is the command, at once: the system wakes a stopped companion for that. And
+//! should the companion itself be killed, the system kills the command: it is started through [`exec`], which asks for that.
+//!
+//! The companion says which deadline it knows, and its supervisor enforces the very same one ([`crate::guarded`]). So either
+//! of the two may be stopped.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read, Write};
@@ -30,8 +33,10 @@ use crate::clock::now_us;
 
 const BUFFER_LEN: usize = 16 << 10;
 /// So long before the deadline everything is killed: that takes time, too.
-const KILL_BEFORE_US: u64 = 20_000;
+pub(crate) const KILL_BEFORE_US: u64 = 20_000;
 
+/// Opens the farm's API to programs of this user. The command does not get it by accident: it has its own ways to ask for it.
+const TOKEN: &str = "PRIMUS_TOKEN";
 /// Tells [`exec`] which control group the command belongs into.
 const CAGE: &str = "PRIMUS_CAGE";
 
@@ -60,6 +65,15 @@ pub(crate) struct Start {
 }
 
 /// What the companion says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Said {
+    /// Something has happened to the command.
+    Report(Report),
+    /// It may go on until then, as far as the companion knows.
+    Renewed(u64),
+}
+
+/// What happens to the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
     /// It runs.
@@ -108,7 +122,7 @@ pub fn exec(arguments: &[OsString]) -> io::Error {
     if getppid() != parent || parent.is_none_or(|parent| parent == Pid::INIT) {
         return io::Error::other("the companion has ended");
     }
-    Command::new(program).args(rest).env_remove(CAGE).exec()
+    Command::new(program).args(rest).env_remove(CAGE).env_remove(TOKEN).exec()
 }
 
 struct Companion {
@@ -135,6 +149,8 @@ impl Companion {
     fn new() -> io::Result<Self> {
         rustix::net::sockopt::socket_type(io::stdin())?;
         _ = setsid();
+        // Should the supervisor be killed while this process is stopped, the system wakes it up: it ends the command then.
+        set_parent_process_death_signal(Some(Signal::CONT))?;
         set_child_subreaper(Some(rustix::process::getpid()))?;
         // These are meant for the supervisor, which ends the command in good order.
         for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -197,6 +213,8 @@ impl Companion {
             Order::Renew(until_us) => {
                 if let Some(command) = &mut self.command {
                     command.until_us = command.until_us.max(until_us);
+                    let renewed = Said::Renewed(command.until_us);
+                    self.say(&renewed);
                 }
             }
             Order::End(grace_us) => {
@@ -269,7 +287,11 @@ impl Companion {
     }
 
     fn report(&mut self, report: &Report) {
-        order::put(&mut self.leaving, report).expect("a sentence fits into a frame");
+        self.say(&Said::Report(report.clone()));
+    }
+
+    fn say(&mut self, said: &Said) {
+        order::put(&mut self.leaving, said).expect("a sentence fits into a frame");
     }
 
     /// Says what fits into the socket. The rest waits: a frozen supervisor must not stop the companion.
