@@ -25,6 +25,8 @@ pub(crate) const BODY_LEN_MAX: usize = 96 << 20;
 const NAME_LEN_MAX: usize = 200;
 const PRIORITY_MAX: i16 = 1000;
 const NICE_MAX: u8 = 19;
+/// How long a task may take, as on the command line.
+const TIMEOUT_MS_MAX: u64 = 24 * 3600 * 1000;
 
 /// What is wrong, and what to do.
 pub(crate) type Mistake = (String, &'static str);
@@ -124,6 +126,12 @@ impl Submission {
         }
         if self.timeout_ms == Some(0) {
             return wrong("timeout_ms is 0", "give it some time, or leave it out");
+        }
+        if let Some(timeout_ms) = self.timeout_ms.filter(|timeout_ms| *timeout_ms > TIMEOUT_MS_MAX) {
+            return wrong(
+                format!("timeout_ms is {timeout_ms}"),
+                "give at most 86400000, which is 24 hours, or leave it out",
+            );
         }
         self.check_length()
     }
@@ -271,6 +279,9 @@ mod tests {
             (r#"{"command":["a"],"env":{"A=B":""}}"#, "no name of a variable"),
             (r#"{"command":["a"],"env":{"PRIMUS_TASK":"x"}}"#, "tasks get anyway"),
             (r#"{"command":["a"],"cpus":0}"#, "cpus is 0"),
+            (r#"{"command":["a"],"timeout_ms":0}"#, "timeout_ms is 0"),
+            (r#"{"command":["a"],"timeout_ms":86400001}"#, "timeout_ms is 86400001"),
+            (r#"{"command":["a"],"timeout_ms":18446744073709551615}"#, "timeout_ms is 18446744073709551615"),
             (r#"{"command":["a"],"stdin_base64":"!"}"#, "no base64"),
             (r#"{"command":["a"],"colour":"red"}"#, "unknown field `colour`"),
         ] {
