@@ -153,6 +153,18 @@ pub enum Kind {
     Borrowed(Guest),
     /// It does not any more.
     GivenBack(Guest),
+    /// The clock of a server is far from the farm's time.
+    ClockOff {
+        /// Whose.
+        server: u64,
+        /// By how much it is ahead; less than nothing if it is behind.
+        ahead_ms: i64,
+    },
+    /// It is right again.
+    ClockRight {
+        /// Whose.
+        server: u64,
+    },
     /// A hook has run, or could not.
     HookEnded {
         /// Which: it is called after the events that it runs for.

@@ -84,6 +84,8 @@ pub(crate) enum Told {
     HandOver(NodeId, Reason),
     /// Nobody has taken over.
     Stay,
+    /// The clock of this server shows this time, in milliseconds since 1970.
+    Clock(NodeId, u64),
 }
 
 /// What the farm wants of the control thread.

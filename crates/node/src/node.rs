@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
+use crate::companion::wall_clock_us;
 use crate::cuts::Cuts;
 use crate::disk::{self, Disk};
 use crate::elections::{self, Elections};
@@ -438,6 +439,7 @@ impl Running {
             Words::Groups(message) => self.elections.tell(Input::Message { from, message }),
             Words::Question(number, body) => self.questions.on_question(from, number, body),
             Words::Answer(number, body) => self.questions.on_answer(from, number, body),
+            Words::Clock(shows_ms) => self.tell_farm(Told::Clock(from, shows_ms)),
         }
     }
 
@@ -516,6 +518,16 @@ impl Running {
         self.state.load = Load { score, is_disk_full: self.is_full, ..load };
         self.step(Input::Command(Command::Load(self.state.load)));
         self.elections.tell(Input::Command(groups::Command::Score(score)));
+        self.tell_clock();
+    }
+
+    /// The leader tells the time, and compares the clocks of all.
+    fn tell_clock(&self) {
+        let shows_ms = wall_clock_us() / 1000;
+        self.tell_farm(Told::Clock(self.config.plan.id, shows_ms));
+        if let Some(leader) = self.state.leader.filter(|leader| *leader != self.config.plan.id) {
+            self.links.send(leader, Words::Clock(shows_ms));
+        }
     }
 
     /// A server whose disk is full says so at once, because the leader must know whether a majority can write. It takes
@@ -698,6 +710,7 @@ impl Running {
         self.is_full = false;
         self.entering.clear();
         self.tell_farm(Told::Leader(leader));
+        self.tell_clock();
         self.accession = Some(term.0).filter(|term| self.leads_in(*term));
         self.accede();
         if leader.is_some() {

@@ -15,6 +15,8 @@ pub enum Words {
     Question(u64, Bytes),
     /// The answer to the question of this number.
     Answer(u64, Bytes),
+    /// What time the clock of a follower shows, in milliseconds since 1970.
+    Clock(u64),
 }
 
 impl Words {

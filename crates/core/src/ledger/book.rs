@@ -363,6 +363,18 @@ impl Ledger {
         job.key.and_then(|key| self.keys.remove(&key));
     }
 
+    /// The latest time that anything in it has, in milliseconds since 1970; nothing that is told later may be earlier.
+    #[must_use]
+    pub fn newest_ms(&self) -> u64 {
+        let job = self.jobs.values().next_back().map(|job| job.submitted_ms);
+        let holders = self.groups.held().values().flat_map(|group| group.holders.values());
+        let since = holders.map(|holding| holding.since_ms);
+        let lent = self.loans.lent().values().map(|lent| lent.since_ms);
+        let borrowed = self.loans.borrowed().values().map(|borrowed| borrowed.since_ms);
+        let times = job.into_iter().chain(self.results.newest_ms()).chain(since).chain(lent).chain(borrowed);
+        times.max().unwrap_or(0)
+    }
+
     /// A job, if it is known.
     #[must_use]
     pub fn job(&self, id: JobId) -> Option<&Job> {

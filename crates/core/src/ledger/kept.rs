@@ -61,6 +61,11 @@ impl Results {
         self.order.first.map(|ended| ended.time_ms)
     }
 
+    /// When the last one ended.
+    pub(super) fn newest_ms(&self) -> Option<u64> {
+        self.order.last.map(|ended| ended.time_ms)
+    }
+
     /// Forgets the task that ended first. Which one was that?
     pub(super) fn forget_oldest(&mut self) -> Option<TaskId> {
         let task = self.order.pop()?.task;

@@ -11,6 +11,7 @@ pub mod groups;
 pub mod job;
 pub mod loans;
 pub mod task;
+pub mod timekeeper;
 
 mod book;
 mod kept;
@@ -23,3 +24,4 @@ pub use groups::{Grant, Group, GroupRank, GroupRules, Groups, Holding, Release, 
 pub use job::{CommandLine, Fan, Job, JobId, Spec, Work};
 pub use loans::{Borrow, Borrowed, Ending, Lend, Lent, LoanId, Loans, Why};
 pub use task::{Attempt, Held, Outcome, State, Tail, TaskId, Verdict};
+pub use timekeeper::Timekeeper;

@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::farm::foreman::{Command, Foreman, Notice, Rules, Timer};
 use primus_core::lease::lessor;
-use primus_core::ledger::{Effect, Entry, Ledger, Limits};
+use primus_core::ledger::{Effect, Entry, Ledger, Limits, Timekeeper, timekeeper};
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::planted::Planted;
 use primus_server::Plan;
@@ -32,8 +32,10 @@ use super::offices::Offices;
 use super::starts::Starts;
 use super::waiters::Waiters;
 use super::{Ask, FarmHandle, Told, Wish};
+use crate::clock::now_us;
+use crate::companion::wall_clock_us;
 use crate::cuts::Cuts;
-use crate::events::History;
+use crate::events::{History, Kind};
 use crate::handle::{Reply, Request, Unable};
 use crate::links::{Doors, Identity};
 use crate::meters::Meters;
@@ -95,6 +97,7 @@ pub(crate) fn start(
     let lease = lessor::Rules { lease_us: plan.lease_us, planted: Planted::NONE };
     let leases = Leases::new(identity.server, lease, requests.clone(), Arc::clone(&meters));
     let offices = Offices::new(identity.clone(), plan, cuts, (Arc::clone(&history), Arc::clone(&meters)));
+    let servers = plan.servers.len();
     let running = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {
@@ -109,6 +112,7 @@ pub(crate) fn start(
                 meters,
             );
             farm.starts = noted;
+            farm.timekeeper = Timekeeper::new(identity.server, servers);
             // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
             if let Ok(Err(broken)) = tokio::spawn(watch("farm", farm.turn(inputs, events))).await {
                 _ = failures.send(broken);
@@ -145,8 +149,10 @@ struct Farm {
     offices: Offices,
     /// What control was told of them.
     is_guarded: bool,
-    /// How much the ledger shall keep when this server leads.
+    /// How much the ledger shall keep when this server leads, and what it has been asked to keep.
     limits: Limits,
+    limits_asked: Option<Limits>,
+    timekeeper: Timekeeper,
     outbox: Outbox<Foreman>,
     timers: Timers<Timer>,
     callers: Callers,
@@ -160,7 +166,6 @@ struct Farm {
     leader: Option<NodeId>,
     leads: Option<u64>,
     last_number: u64,
-    last_time_ms: u64,
     /// What the foreman wants to write.
     proposed: VecDeque<Entry>,
     /// Its batches that are not applied yet.
@@ -206,6 +211,8 @@ impl Farm {
             offices,
             is_guarded: false,
             limits,
+            limits_asked: None,
+            timekeeper: Timekeeper::new(identity.server, 1),
             outbox: Outbox::new(),
             timers: Timers::default(),
             callers,
@@ -217,7 +224,6 @@ impl Farm {
             leader: None,
             leads: None,
             last_number: 0,
-            last_time_ms: 0,
             proposed: VecDeque::new(),
             under_way: BTreeSet::new(),
             records: Vec::new(),
@@ -302,6 +308,7 @@ impl Farm {
             Told::Snapshot(index, register) => self.snapshot(index, register),
             Told::HandOver(to, reason) => self.leases.hand_over(to, reason),
             Told::Stay => self.leases.stay(),
+            Told::Clock(server, shows_ms) => self.on_clock(server, shows_ms),
             Told::Restored(bytes) => self.restore(&bytes),
         }
     }
@@ -309,7 +316,10 @@ impl Farm {
     /// A farm that cannot read what is agreed on must not go on: the server ends.
     fn restore(&mut self, bytes: &[u8]) {
         match record::ledger(bytes) {
-            Some(ledger) => self.foreman.restore(ledger),
+            Some(ledger) => {
+                self.timekeeper.on_applied(ledger.newest_ms(), now_us() / 1000);
+                self.foreman.restore(ledger);
+            }
             None => _ = self.failures.send(Broken::new("farm", UNREADABLE)),
         }
     }
@@ -328,6 +338,7 @@ impl Farm {
 
     fn on_committed(&mut self, record: &[u8]) {
         let Some(filed) = self.assembly.take(record) else { return };
+        self.timekeeper.on_applied(filed.batch.time_ms, now_us() / 1000);
         self.step(Input::Command(Command::Apply(filed.batch)));
         let effects = std::mem::take(&mut self.effects);
         self.waiters.on_effects(&effects, self.foreman.ledger());
@@ -349,6 +360,8 @@ impl Farm {
             self.step(Input::Command(Command::Follow));
             self.callers.say_to_all(&ToWorker::Follows);
         }
+        self.timekeeper.follow();
+        self.limits_asked = None;
         // What runs beside this server does not depend on who leads.
         self.timers.retain(|timer| matches!(timer, Timer::Beside(_)));
         self.proposed.clear();
@@ -366,13 +379,12 @@ impl Farm {
 
     fn on_lead(&mut self, term: u64) {
         self.leads = Some(term);
+        self.timekeeper.lead(now_us() / 1000);
         self.starts.begin(term, Instant::now().into_std());
         self.step(Input::Command(Command::Lead(term)));
         self.leases.lead(self.foreman.ledger().groups().clone());
         self.offices.lead(term, self.foreman.ledger().loans());
-        if self.foreman.ledger().limits() != self.limits {
-            self.proposed.push_back(Entry::Limit(self.limits));
-        }
+        self.on_clock(self.id, wall_clock_us() / 1000);
         self.callers.say_to_all(&ToWorker::Leads(term));
         std::mem::take(&mut self.early).into_iter().for_each(|ask| self.on_ask(ask));
     }
@@ -450,16 +462,18 @@ impl Farm {
     /// Makes records of a batch, and gives it a number.
     fn seal(&mut self, draft: Draft) -> u64 {
         self.last_number += 1;
-        let now_ms = self.now_ms();
-        self.records.extend(draft.seal(self.origin, self.last_number, now_ms));
+        let time_ms = self.now_ms();
+        // The next one is not earlier, whatever the clocks say by then.
+        self.timekeeper.on_applied(time_ms, now_us() / 1000);
+        self.records.extend(draft.seal(self.origin, self.last_number, time_ms));
         self.last_number
     }
 
-    /// A clock may be set back; the ledger's time is not.
+    /// What time it is for the ledger.
     fn now_ms(&mut self) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.last_time_ms = self.last_time_ms.max(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
-        self.last_time_ms
+        let now_ms = now_us() / 1000;
+        self.timekeeper.on_clock(self.id, wall_clock_us() / 1000, now_ms);
+        self.timekeeper.time_ms(now_ms)
     }
 
     fn ask_for_output(&mut self, worker: &str, part: Part, reply: Reply<Option<Bytes>>) {
@@ -538,6 +552,27 @@ impl Farm {
         }
         // A worker hears what it has to do before it hears where to go.
         self.tell_workers_of_loans();
+    }
+}
+
+impl Farm {
+    fn on_clock(&mut self, server: NodeId, shows_ms: u64) {
+        let now_ms = now_us() / 1000;
+        self.timekeeper.on_clock(server, shows_ms, now_ms);
+        for notice in self.timekeeper.take_notices() {
+            self.history.add(match notice {
+                timekeeper::Notice::Off(NodeId(server), ahead_ms) => Kind::ClockOff { server, ahead_ms },
+                timekeeper::Notice::Right(NodeId(server)) => Kind::ClockRight { server },
+            });
+        }
+        let wanted = self.timekeeper.limits(self.limits, now_ms);
+        let is_known = self.foreman.ledger().limits() == wanted;
+        if self.leads.is_some() && !is_known && self.limits_asked != Some(wanted) {
+            self.proposed.push_back(Entry::Limit(wanted));
+            self.limits_asked = Some(wanted);
+        } else if is_known {
+            self.limits_asked = None;
+        }
     }
 }
 

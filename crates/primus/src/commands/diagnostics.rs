@@ -165,7 +165,7 @@ fn note(server: u64, event: &Event) -> Note {
 const fn level_of(kind: &Kind) -> Level {
     match kind {
         Kind::LeaderChanged { .. } | Kind::LeaderLost { .. } | Kind::GroupLeaderChanged { .. } => Level::Info,
-        Kind::Suspected { .. } | Kind::LinkRefused { .. } => Level::Warn,
+        Kind::Suspected { .. } | Kind::LinkRefused { .. } | Kind::ClockOff { .. } => Level::Warn,
         Kind::NeighbourSilent { .. } | Kind::LoanNotSent { .. } => Level::Warn,
         Kind::LoanUnknown { .. } | Kind::WorkerUnknown { .. } => Level::Warn,
         Kind::LoanDead(_) | Kind::Overdue(_) => Level::Warn,
@@ -187,6 +187,7 @@ fn words(kind: &Kind) -> String {
         Kind::Suspected { peer, reason } => format!("suspect {peer} {reason}"),
         Kind::LinkRefused { reason, left_out } => format!("link refused: {reason}{}", others(*left_out)),
         Kind::HookEnded { .. } => hook_sentence(&json!(kind)),
+        Kind::ClockOff { .. } | Kind::ClockRight { .. } => clock_sentence(&json!(kind)),
         _ => neighbours::happening(&json!(kind)).unwrap_or_default(),
     }
 }
@@ -194,6 +195,17 @@ fn words(kind: &Kind) -> String {
 /// How many refusals were not told one by one.
 pub(super) fn others(left_out: u64) -> String {
     if left_out == 0 { String::new() } else { format!(" (and {left_out} others before it)") }
+}
+
+/// What is wrong with a clock, or that nothing is any more.
+pub(super) fn clock_sentence(event: &Value) -> String {
+    let (server, ahead_ms) = (&event["server"], event["ahead_ms"].as_i64());
+    let Some(ahead_ms) = ahead_ms else { return format!("the clock of server {server} is right again") };
+    let seconds = ahead_ms.unsigned_abs() / 1000;
+    let units = [("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)];
+    let (unit, length) = units.into_iter().find(|(_, length)| seconds >= 2 * length).unwrap_or(("seconds", 1));
+    let side = if ahead_ms > 0 { "ahead" } else { "behind" };
+    format!("the clock of server {server} is {} {unit} {side}", seconds / length)
 }
 
 /// How a hook ended, and the last line that it printed.
@@ -231,6 +243,23 @@ mod tests {
             facts.as_object().into_iter().flatten().for_each(|(name, value)| event[name] = value.clone());
             assert_eq!(hook_sentence(&event), format!("hook leader_changed {expected}"));
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_off_is_told_in_the_greatest_unit_that_fits() {
+        for (ahead_ms, expected) in [
+            (3 * 86_400_000, "3 days ahead"),
+            (-30 * 86_400_000, "30 days behind"),
+            (86_400_000, "24 hours ahead"),
+            (-90_000, "90 seconds behind"),
+        ] {
+            let kind = Kind::ClockOff { server: 3, ahead_ms };
+            assert_eq!(
+                (level_of(&kind), words(&kind)),
+                (Level::Warn, format!("the clock of server 3 is {expected}"))
+            );
+        }
+        assert_eq!(words(&Kind::ClockRight { server: 3 }), "the clock of server 3 is right again");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::diagnostics::{hook_sentence, others};
+use super::diagnostics::{clock_sentence, hook_sentence, others};
 use super::{Verdict, refuse_to_draw, show};
 use crate::args::{EventsArgs, Format};
 use crate::client::Client;
@@ -32,7 +32,7 @@ pub(super) fn run(args: &EventsArgs, format: Format) -> Result<Verdict, Failure>
     let after = args.after.as_deref().map_or(Ok(0), |text| number("--after", text, 0, u64::MAX))?;
     let mut client = Client::find(&args.place)?;
     client.prefer_leader();
-    let mut reader = Reader { format, last_time: String::new(), is_read: true };
+    let mut reader = Reader { format, last_time: String::new(), known_until: String::new(), is_read: true };
     if args.follow {
         reader.follow(client, after, args.steps)?;
     } else if args.steps {
@@ -48,6 +48,8 @@ struct Reader {
     format: Format,
     /// When the last event was that was shown; times as they are written sort like times.
     last_time: String,
+    /// What happened before has been told, by another server. Within one history clocks may be set back.
+    known_until: String,
     is_read: bool,
 }
 
@@ -93,6 +95,7 @@ impl Reader {
             client.prefer_leader();
             // Its own numbers mean nothing to the next one.
             after = 0;
+            self.known_until.clone_from(&self.last_time);
         }
     }
 
@@ -113,7 +116,7 @@ impl Reader {
     fn show(&mut self, event: &Value) -> Result<(), Failure> {
         let time = event["time"].as_str().unwrap_or_default();
         // Another server's history begins with what has been told already.
-        if time < self.last_time.as_str() {
+        if time < self.known_until.as_str() {
             return Ok(());
         }
         self.last_time = time.to_string();
@@ -162,6 +165,7 @@ fn sentence(event: &Value) -> String {
         }
         (Some("hook_ended"), _) => hook_sentence(event),
         (Some("election_step"), _) => event["step"].as_str().unwrap_or_default().to_owned(),
+        (Some("clock_off" | "clock_right"), _) => clock_sentence(event),
         _ => neighbours::happening(event).unwrap_or_else(|| other(event)),
     }
 }
