@@ -181,7 +181,7 @@ fn the_rules_of_assignment_are_compared() {
     let names: Vec<&str> = rules.iter().map(|rule| rule["rule"].as_str().unwrap()).collect();
     assert_eq!(names, ["balanced", "score", "round-robin", "random"]);
     let mean = |place: usize| rules[place]["mean_ms"].as_f64().unwrap();
-    assert!(mean(0) < mean(2) && mean(2) < mean(3) && mean(3) < mean(1), "{compared}");
+    assert!(mean(0) <= mean(1) && mean(1) < mean(2) && mean(2) < mean(3), "{compared}");
     assert!(rules.iter().all(|rule| rule["p99_ms"].as_f64() < rule["makespan_ms"].as_f64()));
     let text = primus(line).good();
     assert!(text.starts_with("rule         mean response") && text.ends_with("seed: 7\n"), "{text}");

@@ -264,7 +264,9 @@ impl Worker {
         if let Some(leader) = self.leader.filter(|_| is_news) {
             out.send(leader, Message::Beat(self.load));
         }
-        self.tell_beside(out);
+        if is_news || self.told > 0 {
+            self.tell_beside(out);
+        }
     }
 
     fn tell_beside(&self, out: &mut Outbox<Self>) {

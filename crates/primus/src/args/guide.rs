@@ -100,8 +100,9 @@ Examples:
   primus simulate cluster --servers 5 --faults all --seeds 10000 -o json";
 
 pub(super) const SIMULATED_FARM: &str = "\
-Tasks arrive at random and go to a worker at once, by the rules that a leader can be configured with. It knows what it
-handed out; of the workers' loads it knows what their last heartbeats said. Every rule gets the same tasks.
+Tasks arrive at random and go to workers by the rules that a leader can be configured with (farm.assignment): to one that has
+room for them, at once or in advance. It knows what it handed out; of the workers' loads it knows what their last heartbeats
+said. Every rule gets the same tasks.
 
 Examples:
   primus simulate farm
