@@ -69,6 +69,6 @@ pub mod steps;
 pub mod store;
 mod strangers;
 mod timers;
-pub mod watched;
 pub mod umask;
+pub mod watched;
 pub mod worker;

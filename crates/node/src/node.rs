@@ -58,6 +58,9 @@ const WAITING_MAX: usize = 16 * 1024;
 /// After a turn of this length others get the thread.
 const YIELD_AFTER: Duration = Duration::from_micros(500);
 
+/// How often the leader hears what a server's clock shows; whoever tells the time reads its own whenever it does.
+const CLOCK_EVERY: Duration = Duration::from_secs(4);
+
 /// What a server is told when it starts.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -201,6 +204,8 @@ struct Running {
     overridden: Option<Score>,
     /// Was the leader told that there is no room here?
     is_full: bool,
+    /// When it was told what the clock shows.
+    clock_told: Instant,
     /// Who led last, and since when nobody does.
     last_leader: Option<NodeId>,
     leaderless: Option<Instant>,
@@ -289,6 +294,7 @@ impl Running {
             tasks: 0,
             overridden: None,
             is_full: false,
+            clock_told: Instant::now(),
             last_leader: None,
             leaderless: Some(Instant::now()),
             transfer: None,
@@ -518,11 +524,14 @@ impl Running {
         self.state.load = Load { score, is_disk_full: self.is_full, ..load };
         self.step(Input::Command(Command::Load(self.state.load)));
         self.elections.tell(Input::Command(groups::Command::Score(score)));
-        self.tell_clock();
+        if self.clock_told.elapsed() >= CLOCK_EVERY {
+            self.tell_clock();
+        }
     }
 
     /// The leader tells the time, and compares the clocks of all.
-    fn tell_clock(&self) {
+    fn tell_clock(&mut self) {
+        self.clock_told = Instant::now();
         let shows_ms = wall_clock_us() / 1000;
         self.tell_farm(Told::Clock(self.config.plan.id, shows_ms));
         if let Some(leader) = self.state.leader.filter(|leader| *leader != self.config.plan.id) {

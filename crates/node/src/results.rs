@@ -15,8 +15,8 @@ use primus_core::farm::worker::Record;
 use primus_core::ledger::Held;
 
 use crate::disk::Durable;
-use crate::watched::Broken;
 use crate::private::{self, Exposed};
+use crate::watched::Broken;
 
 /// The format of what this version writes and reads.
 pub const FORMAT: u32 = 1;

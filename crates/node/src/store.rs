@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 use self::backend::Backend;
 use self::directory::{Directory, Mark, Refused};
 use self::tables::{Owner, Peers, Progress};
-use crate::watched::{self, Broken};
 use crate::private::Exposed;
+use crate::watched::{self, Broken};
 
 /// The format of what this version writes and reads. In the first one every record was a change of the register.
 pub const FORMAT: u32 = 3;

@@ -317,9 +317,9 @@ fn when_both_were_frozen_either_of_them_ends_the_command_when_it_goes_on() {
         kill_process(companion, Signal::STOP).unwrap();
         assert!(second.wait_for_mark().0 > term, "its lease is over");
         if thawed_is_lead {
-            first.signal(Signal::CONT)
+            first.signal(Signal::CONT);
         } else {
-            kill_process(companion, Signal::CONT).unwrap()
+            kill_process(companion, Signal::CONT).unwrap();
         }
         eventually("the command to end", || (!is_running(pid)).then_some(()));
         first.signal(Signal::CONT);

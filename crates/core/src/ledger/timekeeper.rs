@@ -30,7 +30,7 @@ const BELIEVED_AFTER_MS: u64 = 600_000;
 const CALM_MS: u64 = 60_000;
 /// A clock counts for this long after it was heard. If so few are heard that they are no majority, the own one counts after
 /// this time.
-const HEARD_MS: u64 = 10_000;
+const HEARD_MS: u64 = 15_000;
 /// How often it is told at most that the same clock is off.
 const TOLD_EVERY_MS: u64 = 60_000;
 
@@ -427,7 +427,7 @@ mod tests {
         let mut farm = Farm::new(3);
         farm.keeper.on_applied(farm.truth() - DAY, farm.now_ms);
         farm.keeper.lead(farm.now_ms);
-        for _ in 0..12 {
+        for _ in 0..17 {
             farm.now_ms += 1000;
             farm.keeper.on_clock(NodeId(1), farm.truth(), farm.now_ms);
         }
