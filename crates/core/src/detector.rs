@@ -2,9 +2,10 @@
 //!
 //! Election theory says T = 2·t_max + t_process. Here t_max is the longest time that lately passed between two signs of
 //! life, and t_process how late this node itself lately was; T has a floor, because a host that was calm for a while is
-//! not calm for ever, and a ceiling, because a leader that nobody hears must be replaced at some point. A follower that
-//! stood still itself has no right to call others silent: a pause of one's own stops the clock, and then grants at least
-//! one more heartbeat.
+//! not calm for ever, and a ceiling, because a leader that nobody hears must be replaced at some point. Both grow with the
+//! round trips of slow links, unless they were configured: what is lost there is sent again a round trip later. A follower
+//! that stood still itself has no right to call others silent: a pause of one's own stops the clock, and then grants at
+//! least one more heartbeat.
 //!
 //! This is one of the two machines that measure, so whoever drives it says what time it is: a monotonic number of
 //! microseconds. Nodes never compare theirs.
@@ -24,6 +25,8 @@ pub struct Detector {
     /// What happened in the present stretch of time, and in the one before.
     lately: [Worst; 2],
     stretch_ends_us: u64,
+    /// By how much links are slower than those that the rules were made for.
+    slower_us: u64,
 }
 
 /// What T is made of.
@@ -35,6 +38,10 @@ pub struct Rules {
     pub floor_us: u64,
     /// And at most this.
     pub ceiling_us: u64,
+    /// Does the floor stay as it is, however slow links are?
+    pub is_floor_fixed: bool,
+    /// And the ceiling?
+    pub is_ceiling_fixed: bool,
 }
 
 /// The worst that was seen in a stretch of time.
@@ -55,10 +62,18 @@ pub enum Verdict {
 
 /// For how long a bad moment is remembered, at least; at most twice as long.
 const STRETCH_US: u64 = 10_000_000;
+/// The ceiling grows by this many round trips.
+const CEILING_TRIPS: u64 = 4;
 
 impl Rules {
     /// The defaults between servers.
-    pub const DEFAULT: Self = Self { heartbeat_us: 25_000, floor_us: 80_000, ceiling_us: 1_000_000 };
+    pub const DEFAULT: Self = Self {
+        heartbeat_us: 25_000,
+        floor_us: 80_000,
+        ceiling_us: 1_000_000,
+        is_floor_fixed: false,
+        is_ceiling_fixed: false,
+    };
 }
 
 impl Detector {
@@ -73,7 +88,13 @@ impl Detector {
             grace_until_us: 0,
             lately: [Worst::default(); 2],
             stretch_ends_us: STRETCH_US,
+            slower_us: 0,
         }
+    }
+
+    /// A message there and back takes this much longer than on a local network.
+    pub const fn slower(&mut self, by_us: u64) {
+        self.slower_us = by_us;
     }
 
     /// It is this late now. To be told before every input; a long time without any is a pause of one's own.
@@ -132,7 +153,15 @@ impl Detector {
         let [now, before] = self.lately;
         let t_max_us = now.gap_us.max(before.gap_us);
         let t_process_us = now.late_us.max(before.late_us);
-        (2 * t_max_us + t_process_us).clamp(self.rules.floor_us, self.rules.ceiling_us.max(self.rules.floor_us))
+        let (floor_us, ceiling_us) = self.limits();
+        (2 * t_max_us + t_process_us).clamp(floor_us, ceiling_us.max(floor_us))
+    }
+
+    const fn limits(&self) -> (u64, u64) {
+        let Rules { floor_us, ceiling_us, is_floor_fixed, is_ceiling_fixed, .. } = self.rules;
+        let more_us = if is_floor_fixed { 0 } else { self.slower_us };
+        let much_more_us = if is_ceiling_fixed { 0 } else { self.slower_us.saturating_mul(CEILING_TRIPS) };
+        (floor_us.saturating_add(more_us), ceiling_us.saturating_add(much_more_us))
     }
 
     fn turn_over(&mut self) {
@@ -211,6 +240,20 @@ mod tests {
         detector.at(3_000_000);
         detector.heard();
         assert_eq!(detector.allowance_us(), 80_000, "the pause was no gap of the leader's");
+    }
+
+    #[test]
+    fn slow_links_get_a_round_trip_more_unless_somebody_configured_it() {
+        let mut detector = calm(1000);
+        detector.slower(150_000);
+        assert_eq!(detector.allowance_us(), 230_000);
+        pass(&mut detector, 1000, 30_000);
+        detector.heard();
+        assert_eq!(detector.allowance_us(), 1_600_000, "the ceiling is higher, too");
+        let fixed = Rules { is_floor_fixed: true, is_ceiling_fixed: true, ..Rules::DEFAULT };
+        let mut detector = Detector::new(fixed);
+        detector.slower(150_000);
+        assert_eq!(detector.allowance_us(), 80_000);
     }
 
     #[test]

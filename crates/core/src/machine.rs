@@ -140,6 +140,12 @@ impl Delay {
         Self { min_us: self.min_us.saturating_mul(factor), max_us: self.max_us.saturating_mul(factor) }
     }
 
+    /// The same range, all of it longer by `us`.
+    #[must_use]
+    pub const fn longer_by(self, us: u64) -> Self {
+        Self { min_us: self.min_us.saturating_add(us), max_us: self.max_us.saturating_add(us) }
+    }
+
     /// The same range on a clock that runs this much slower, in parts per million, or faster if it is negative.
     #[must_use]
     pub fn skewed(self, ppm: i64) -> Self {

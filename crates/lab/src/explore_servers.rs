@@ -258,6 +258,8 @@ impl ServerExploration {
             handover: None,
             retry: Delay::exactly_ms(3),
             leaderless: Delay::exactly_ms(150),
+            startup_us: 0,
+            are_links_measured: false,
             tenure_ticks: 20,
         };
         Control::new(election, ModelReplica::new(node, voters, disk).with(self.planted), times)

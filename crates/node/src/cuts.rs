@@ -1,11 +1,15 @@
-//! Links that are cut on purpose, because somebody wants to see what happens then.
+//! Links that are cut or slow on purpose, because somebody wants to see what happens then.
 //!
 //! What servers say to each other is dropped, for the log sends it again. A worker's link is different: on it nothing is ever
 //! lost but all that comes after. So either everything on it waits until it is mended, which is what TCP makes of a network that
 //! drops packets, or it is closed, and whoever calls is turned away. What leaders of two farms say to each other is dropped, too:
 //! they say it again and again.
+//!
+//! A slow link takes the same time in both directions, for everything: messages, the handshake (a round trip to connect, one
+//! to greet), the news that the other end is closed, and the refusal of a port where nobody listens.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use primus_core::NodeId;
 use tokio::sync::watch;
@@ -21,6 +25,18 @@ pub struct Cuts {
     pub closed: BTreeSet<String>,
     /// Nothing is said to the servers of these farms, nor heard of them. The links stay, and so do those of their workers.
     pub farms: BTreeSet<String>,
+    /// What these peers say arrives this much later. Those that are not named are as fast as the network is.
+    pub delays: BTreeMap<NodeId, Duration>,
+}
+
+/// No link is slower on purpose.
+pub const DELAY_MAX: Duration = Duration::from_secs(5);
+
+impl Cuts {
+    /// How long a message from or to this peer is held back.
+    pub(crate) fn delay(&self, peer: NodeId) -> Duration {
+        self.delays.get(&peer).copied().unwrap_or_default()
+    }
 }
 
 /// A worker's link, as far as cuts concern it.

@@ -54,11 +54,20 @@ pub struct View {
     pub peers: BTreeMap<NodeId, PeerView>,
     /// How often somebody was suspected.
     pub suspicions: u64,
+    /// T as it is now: how long the leader may be silent.
+    pub silence_us: u64,
     /// The longest turn of the loop.
     pub longest_turn: Duration,
 }
 
 impl View {
+    /// How long a message to the slowest peer and back takes, as far as that is known.
+    #[must_use]
+    pub fn slowest_round_trip(&self) -> Duration {
+        let slowest_us = self.peers.values().filter_map(|peer| peer.round_trip_us).max();
+        Duration::from_micros(slowest_us.unwrap_or(0))
+    }
+
     /// Who leads.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
@@ -76,6 +85,10 @@ pub struct PeerView {
     pub matched: Option<u64>,
     /// Its load, as last heard.
     pub load: Option<Load>,
+    /// How long a message there and back takes, as measured.
+    pub round_trip_us: Option<u64>,
+    /// By how much what it says is delayed on purpose.
+    pub delay: Option<Duration>,
 }
 
 /// What can be asked of a server.
@@ -97,6 +110,8 @@ pub enum Request {
     Elect,
     /// Cut these links, and no others.
     Cut(Cuts),
+    /// Delay what these peers say by this much; with nothing, not any more.
+    Delay(BTreeMap<NodeId, Duration>),
     /// The load has been measured.
     Load(Usage),
     /// Whatever is measured, this is the load; with nothing, what is measured counts again.

@@ -50,6 +50,7 @@ pub mod group;
 pub mod guarded;
 pub mod handle;
 pub mod hooks;
+mod late;
 pub mod links;
 pub mod load;
 pub mod meters;

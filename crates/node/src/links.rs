@@ -24,11 +24,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::cuts::{Cuts, Line};
 use crate::events::History;
 use crate::farm::Caller;
+use crate::late::Late;
 use crate::neighbours::Envoy;
 use crate::sockets::tend;
 use crate::strangers::Strangers;
@@ -193,9 +194,26 @@ impl<T: Words> Links<T> {
         }
     }
 
-    /// From now on these links are cut, and no others.
+    /// From now on these links are cut, and no others. Those that are slow stay slow.
     pub fn cut(&self, cuts: Cuts) {
-        self.cuts.send_replace(cuts);
+        self.cuts.send_modify(|now| {
+            let delays = std::mem::take(&mut now.delays);
+            *now = Cuts { delays, ..cuts };
+        });
+    }
+
+    /// From now on what these peers say takes this long, each way; the others are as they were.
+    pub fn delay(&self, delays: &BTreeMap<NodeId, Duration>) {
+        self.cuts.send_modify(|now| {
+            now.delays.extend(delays);
+            now.delays.retain(|_, delay| !delay.is_zero());
+        });
+    }
+
+    /// By how much each peer's words are delayed on purpose.
+    #[must_use]
+    pub fn delays(&self) -> BTreeMap<NodeId, Duration> {
+        self.cuts.borrow().delays.clone()
     }
 }
 
@@ -215,6 +233,25 @@ impl<T> Shared<T> {
 
     fn is_cut(&self, peer: NodeId) -> bool {
         self.cuts.borrow().peers.contains(&peer)
+    }
+
+    /// Waits for as long as this many messages take that travel one after the other, if that link is slow on purpose.
+    async fn travel(&self, peer: NodeId, messages: u32) {
+        let delay = self.cuts.borrow().delay(peer);
+        if !delay.is_zero() {
+            sleep(delay * messages).await;
+        }
+    }
+
+    /// A message from this peer, now or later, unless the link is cut.
+    async fn take(&self, peer: NodeId, message: T, late: &mut Late<T>) {
+        let (is_cut, delay) = {
+            let cuts = self.cuts.borrow();
+            (cuts.peers.contains(&peer), cuts.delay(peer))
+        };
+        if !is_cut && let Some(message) = late.keep(message, delay, Instant::now()) {
+            self.tell(LinkEvent::Message(peer, message)).await;
+        }
     }
 
     /// Why a server with this disk is not who it says it is; nothing if it is, or if it is new.
@@ -259,6 +296,7 @@ impl<T: Words> Dialler<T> {
                     if self.write(stream).await.is_none() {
                         return;
                     }
+                    self.shared.travel(self.peer, 1).await;
                     self.shared.tell(LinkEvent::Down(self.peer)).await;
                     // Again at once: a refusal now is the fastest sign of death.
                     continue;
@@ -279,13 +317,17 @@ impl<T: Words> Dialler<T> {
     }
 
     async fn dial(&mut self) -> io::Result<TcpStream> {
-        let mut stream = timeout(DIAL_TIME, TcpStream::connect(self.address)).await??;
+        let connected = timeout(DIAL_TIME, TcpStream::connect(self.address)).await?;
+        self.shared.travel(self.peer, 2).await;
+        let mut stream = connected?;
         tend(&stream, UNHEARD_TIME)?;
         // A dead port in the ephemeral range can connect to itself.
         if stream.local_addr()? == stream.peer_addr()? {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
-        match timeout(HELLO_TIME, greet(&mut stream, &self.shared.hello(self.peer))).await?? {
+        let answer = timeout(HELLO_TIME, greet(&mut stream, &self.shared.hello(self.peer))).await??;
+        self.shared.travel(self.peer, 2).await;
+        match answer {
             Answer::Welcome(hello) => match self.shared.other_disk(self.peer, hello.store) {
                 None => self.on_welcome(&hello).await,
                 Some(objection) => return self.give_up(objection).await,
@@ -424,12 +466,23 @@ async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
 
 /// Reads the link of a peer until its end.
 async fn read<T: Words>(mut stream: TcpStream, mut arrived: BytesMut, peer: NodeId, shared: Arc<Shared<T>>) {
-    let mut hold = BytesMut::new();
+    let (mut hold, mut late) = (BytesMut::new(), Late::default());
     loop {
-        match hear(&mut stream, &mut arrived).await.and_then(|parcel| unpack(parcel, &mut hold)) {
-            Ok(Some(message)) if !shared.is_cut(peer) => shared.tell(LinkEvent::Message(peer, message)).await,
-            Ok(_) => {}
+        let heard = tokio::select! {
+            biased;
+            message = late.next(), if !late.is_empty() => {
+                shared.tell(LinkEvent::Message(peer, message)).await;
+                continue;
+            }
+            heard = hear(&mut stream, &mut arrived), if late.has_room() => heard,
+        };
+        match heard.and_then(|parcel| unpack(parcel, &mut hold)) {
+            Ok(Some(message)) => shared.take(peer, message, &mut late).await,
+            Ok(None) => {}
             Err(error) => {
+                while !late.is_empty() {
+                    shared.tell(LinkEvent::Message(peer, late.next().await)).await;
+                }
                 if error.kind() == io::ErrorKind::Other {
                     shared.history.refused(format!("closed a link from server {peer}: {error}"));
                 }

@@ -35,7 +35,7 @@ use crate::farm::{self, FarmHandle, Told, Wish};
 use crate::handle::{Handle, Leadership, PeerView, Proposals, Reply, Request, Unable, View};
 use crate::links::{self, LinkEvent, Links, Peer};
 use crate::meters::Meters;
-use crate::parked::{PARKING_TIME, Parked, Write};
+use crate::parked::{PARKING_TIME, PARKING_TRIPS, Parked, Write};
 use crate::questions::Questions;
 use crate::reads::{Read, Reads};
 use crate::steps::Steps;
@@ -402,7 +402,9 @@ impl Running {
         for (peer, view) in &mut self.state.peers {
             view.matched = replica.matched(*peer);
             view.load = self.server.loads().get(peer).copied();
+            view.round_trip_us = self.server.round_trip_us(*peer);
         }
+        self.state.silence_us = self.server.silence_us();
         self.view.send_if_modified(|view| {
             let is_new = *view != self.state;
             if is_new {
@@ -474,6 +476,7 @@ impl Running {
             }
             Request::Elect => self.step(Input::Command(Command::Elect)),
             Request::Cut(cuts) => self.links.cut(cuts),
+            Request::Delay(delays) => self.on_delay(&delays),
             Request::Load(usage) => {
                 self.usage = usage;
                 self.on_load();
@@ -483,6 +486,15 @@ impl Running {
                 self.on_load();
             }
         }
+    }
+
+    fn on_delay(&mut self, delays: &BTreeMap<NodeId, Duration>) {
+        self.links.delay(delays);
+        let delays = self.links.delays();
+        for (peer, view) in &mut self.state.peers {
+            view.delay = delays.get(peer).copied();
+        }
+        self.step(Input::Command(Command::Measure));
     }
 
     fn on_wish(&mut self, wish: Wish) {
@@ -564,7 +576,7 @@ impl Running {
             _ = write.reply.send(Err(lack));
         } else if self.state.leader.is_none() && may_wait {
             // Whoever has been without a leader for longer is cut off, and says so at once.
-            let until = self.leaderless.map_or(write.since, |since| since + PARKING_TIME);
+            let until = self.leaderless.map_or(write.since, |since| since + self.parking_time());
             self.park(write, until);
         } else {
             self.propose(write, may_wait);
@@ -585,6 +597,11 @@ impl Running {
         if let Err(write) = self.parked.keep(write, until, Instant::now()) {
             _ = write.reply.send(Err(self.unable()));
         }
+    }
+
+    /// On slow links another leader takes longer to be there.
+    fn parking_time(&self) -> Duration {
+        PARKING_TIME + Duration::from_micros(self.server.slower_us()) * PARKING_TRIPS
     }
 
     /// Whoever takes writes from now on, they need not wait any longer.
@@ -706,6 +723,7 @@ impl Running {
             }
             // The steps of elections tell it.
             Notice::Election(_) => {}
+            Notice::Slower(us) => self.elections.tell(Input::Command(groups::Command::Slower(us))),
         }
     }
 
@@ -782,7 +800,7 @@ impl Running {
         let Some(Proposed { since, may_wait, reply }) = self.writes.remove(&number) else { return };
         let is_busy = refusal == Refusal::Busy;
         if is_busy && may_wait && self.server.is_handing_over() {
-            return self.park(Write { number, entries, since, reply }, Instant::now() + PARKING_TIME);
+            return self.park(Write { number, entries, since, reply }, Instant::now() + self.parking_time());
         }
         _ = reply.send(Err(if is_busy { Unable::Busy } else { self.unable() }));
     }
@@ -877,6 +895,7 @@ fn first_view(plan: &Plan, server: &Server, applied: u64) -> View {
         load: Load::default(),
         peers: peers.map(|peer| (*peer, PeerView::default())).collect(),
         suspicions: 0,
+        silence_us: server.silence_us(),
         longest_turn: Duration::ZERO,
     }
 }

@@ -13,6 +13,8 @@ use crate::handle::Reply;
 
 /// How long a write waits: a failover takes less.
 pub(crate) const PARKING_TIME: Duration = Duration::from_millis(200);
+/// And this many round trips, where links are slower than a local network.
+pub(crate) const PARKING_TRIPS: u32 = 4;
 /// How many bytes may wait together.
 const LEN_MAX: usize = 16 << 20;
 

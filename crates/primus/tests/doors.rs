@@ -99,6 +99,7 @@ fn tempting(method: &str, path: &str, trap: &Path) -> String {
         ("PUT", _) => "red".to_owned(),
         ("POST", "/v1/leader/transfer") => json!({ "to": 2 }).to_string(),
         ("POST", "/v1/chaos/cut") => json!({ "peers": [1, 2, 3] }).to_string(),
+        ("POST", "/v1/chaos/delay") => json!({ "peers": [1, 2, 3], "delay_ms": 1000 }).to_string(),
         ("POST", "/v1/chaos/load") => json!({ "score": 99 }).to_string(),
         ("POST", "/v1/workers/{name}/drain") => json!({ "draining": true }).to_string(),
         ("POST", "/v1/sessions/{id}") => {
@@ -370,6 +371,7 @@ fn a_web_page_runs_nothing_even_where_there_is_no_secret() {
         ("/v1/leader/resign", ""),
         ("/v1/elections", ""),
         ("/v1/chaos/cut", "{\"peers\":[]}"),
+        ("/v1/chaos/delay", "{\"peers\":[],\"delay_ms\":1}"),
         ("/v1/chaos/load", "{\"score\":99}"),
     ] {
         let fields = format!("{own}{page}content-type: text/plain;charset=UTF-8\r\n");

@@ -138,6 +138,7 @@ impl ModelReplica {
             Command::AbortTransfer => self.abort_transfer(),
             Command::Compact(..) => out.ignore("the model forgets nothing"),
             Command::Unreachable(_) => out.ignore("every tick sends again what may be missed"),
+            Command::Slower(_) => out.ignore("the length of a tick does not matter here"),
         }
     }
 

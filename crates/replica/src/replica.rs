@@ -64,6 +64,8 @@ pub enum Command {
     Compact(u64, Bytes),
     /// A message to this peer was lost: send again what it may miss.
     Unreachable(NodeId),
+    /// A message to the slowest live peer and back takes this many microseconds longer than on a local network.
+    Slower(u64),
 }
 
 /// What its owner is told.
@@ -104,6 +106,10 @@ pub enum Role {
 
 /// How many signs of life in a row an idle follower leaves unanswered.
 const UNANSWERED_MAX: u32 = 2;
+/// The engine's own clock gives an election this many round trips.
+const BACKSTOP_TRIPS: u64 = 8;
+/// So many proposals of a new leader do not wait until somebody has answered it.
+const EARLY_MAX: u32 = 8;
 /// A state that has not arrived after this many ticks is sent again.
 const STATE_TICKS_MAX: u32 = 80;
 
@@ -132,6 +138,13 @@ pub struct Replica {
     votes: BTreeMap<NodeId, Message>,
     /// How many signs of life of the leader have been left unanswered.
     unanswered: u32,
+    /// The engine's clock moves at every so many-th tick, more rarely if links are slow.
+    ticks_per_move: u64,
+    ticks: u64,
+    /// Are links slower than those of a local network?
+    is_slow: bool,
+    /// How many more proposals need not wait.
+    early: u32,
     known: (Role, Option<NodeId>, Term),
 }
 
@@ -160,6 +173,10 @@ impl Replica {
             fetching: BTreeMap::new(),
             votes: BTreeMap::new(),
             unanswered: 0,
+            ticks_per_move: 1,
+            ticks: 0,
+            is_slow: false,
+            early: 0,
             known: (Role::Follower, None, Term(0)),
         }
     }
@@ -193,12 +210,21 @@ impl Replica {
                 self.node.report_unreachable(peer.0);
                 self.send_state_again(peer.0);
             }
+            Command::Slower(us) => self.slow_down(us),
         }
     }
 
+    /// How long the engine waits before it campaigns by itself is fixed when it starts, in moves of its clock.
+    fn slow_down(&mut self, slower_us: u64) {
+        let backstop_us = self.settings.tick.min_us.saturating_mul(self.settings.backstop_ticks as u64).max(1);
+        self.is_slow = slower_us > 0;
+        self.ticks_per_move = 1 + slower_us.saturating_mul(BACKSTOP_TRIPS) / backstop_us;
+    }
+
     fn on_tick(&mut self, out: &mut Outbox<Self>) {
+        self.ticks = self.ticks.wrapping_add(1);
         // The engine's clock stands still meanwhile, because it might campaign.
-        if self.restoring.is_none() {
+        if self.restoring.is_none() && self.ticks.is_multiple_of(self.ticks_per_move) {
             self.node.tick();
         }
         self.node.ping();
@@ -251,7 +277,27 @@ impl Replica {
             return out.notify(Notice::Refused(Refusal::NotLeading, entries));
         }
         if self.node.raft.step(message::proposal(self.settings.id.0, &entries)).is_err() {
-            out.notify(Notice::Refused(Refusal::Busy, entries));
+            return out.notify(Notice::Refused(Refusal::Busy, entries));
+        }
+        self.hurry();
+    }
+
+    /// Until a follower has answered a new leader, the engine sends it nothing but its first entry. On slow links what is
+    /// proposed meanwhile would wait for a round trip, so it is sent at once, together with that entry.
+    fn hurry(&mut self) {
+        if !self.is_slow || self.early == 0 {
+            return;
+        }
+        self.early -= 1;
+        let raft = &mut self.node.raft;
+        for peer in self.voters.iter().copied() {
+            let progress = raft.mut_prs().get_mut(peer);
+            let held_back =
+                progress.filter(|progress| progress.state == ProgressState::Probe && progress.is_paused());
+            if let Some(progress) = held_back {
+                progress.resume();
+                raft.send_append(peer);
+            }
         }
     }
 
@@ -443,6 +489,7 @@ impl Replica {
             if role == Role::Leader && self.known.0 != role {
                 // The tick that was set is a follower's, and comes later.
                 out.set(Tick, self.settings.tick);
+                self.early = EARLY_MAX;
             }
             self.known = now;
             out.notify(Notice::Changed(now.0, now.1, now.2));
@@ -553,6 +600,7 @@ impl fmt::Display for Command {
             Self::AbortTransfer => f.write_str("abort transfer"),
             Self::Compact(index, _) => write!(f, "compact to {index}"),
             Self::Unreachable(peer) => write!(f, "unreachable {peer}"),
+            Self::Slower(us) => write!(f, "slower by {us} us"),
         }
     }
 }

@@ -7,6 +7,7 @@
 mod ahead;
 mod campaign;
 mod outlook;
+mod pace;
 mod scratch;
 mod words;
 
@@ -28,6 +29,7 @@ use primus_replica::{Term, message};
 use ahead::Ahead;
 use campaign::{Campaign, Move};
 pub use outlook::{Outlook, Way};
+use pace::Pace;
 use scratch::Scratch;
 pub use words::{Command, Message, Notice, Reason, Timer};
 
@@ -43,6 +45,8 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     election: E,
     replica: R,
     detector: Detector,
+    /// How long messages take.
+    pace: Pace,
     handover: Option<Handover>,
     leader: Option<NodeId>,
     term: Term,
@@ -89,6 +93,10 @@ pub struct Times {
     pub retry: Delay,
     /// How long there may be no leader before this server holds another election.
     pub leaderless: Delay,
+    /// How much longer that is when this server has just started.
+    pub startup_us: u64,
+    /// Are round trips measured, so that all these times fit slow links, too?
+    pub are_links_measured: bool,
     /// For how many ticks a leader stays before it gives way to a better-ranked one.
     pub tenure_ticks: u32,
 }
@@ -107,6 +115,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             election,
             replica,
             detector: Detector::new(times.silence),
+            pace: Pace::new(times.are_links_measured),
             handover: times.handover.map(Handover::new),
             leader: None,
             term: Term(0),
@@ -128,6 +137,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     /// It is this late now, in microseconds of a clock that never goes back. To be told before every input.
     pub fn at(&mut self, now_us: u64) {
         self.detector.at(now_us);
+        self.pace.at(now_us);
         if let Some(handover) = &mut self.handover {
             handover.at(now_us);
         }
@@ -158,7 +168,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         match command {
             Command::Boot => {
                 self.tell_replica(replica::Command::Boot, out);
-                out.set(Timer::Leaderless, self.times.leaderless);
+                out.set(Timer::Leaderless, self.times.leaderless.longer_by(self.times.startup_us));
                 self.tell_election(election::Command::Boot, out);
             }
             Command::Gone(peer) => {
@@ -177,6 +187,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
                 self.tell_election(election::Command::Start, out);
             }
             Command::Guarded(is_guarded) => self.is_guarded = is_guarded,
+            Command::Measure => self.measure_again(out),
             Command::Compact(index, data) => self.tell_replica(replica::Command::Compact(index, data), out),
         }
     }
@@ -261,7 +272,11 @@ impl<E: Election, R: Consensus> Control<E, R> {
                 let own = Extent { term: term.0, last: self.replica.extent().0, leads: role == Role::Leader };
                 bounds::objection(message, own)
             }
-            Message::Election(_) | Message::Loads(_) | Message::Change(_) => None,
+            Message::Election(_)
+            | Message::Loads(_)
+            | Message::Change(_)
+            | Message::Probe(_)
+            | Message::Echo(_) => None,
         }
     }
 
@@ -297,6 +312,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
             // Whoever takes over says it, too, and by then nobody leads any more.
             Message::Change(reason) if self.leader.is_none_or(|leader| leader == from) => self.reason = reason,
             Message::Change(_) => out.ignore("a change that no leader announced"),
+            Message::Probe(sent_us) => out.send(from, Message::Echo(sent_us)),
+            Message::Echo(sent_us) => self.on_echo(from, sent_us, out),
         }
     }
 
@@ -337,14 +354,17 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
         if asks_for_vote && knows_less && self.leader.is_none() && self.candidacy == Candidacy::Named {
             self.candidacy = Candidacy::JumpIn;
-            let steps = u64::try_from(self.election.better_count()).unwrap_or(u64::MAX);
-            out.set(Timer::JumpIn, Times::JUMP_IN_STEP.times(steps));
+            // The one that asks is mostly the best, and now known to know less.
+            let others = self.election.better_count();
+            let others = others.saturating_sub(usize::from(self.election.better() == Some(from)));
+            let steps = u64::try_from(others).unwrap_or(u64::MAX);
+            out.set(Timer::JumpIn, self.stretched(Times::JUMP_IN_STEP, 1).times(steps));
         }
     }
 
     /// Two ask for votes in one term, and perhaps nobody wins it. One of them asks again soon, the other gives it time.
     fn on_rival(&mut self, rival: NodeId, knows_less: bool, out: &mut Outbox<Self>) {
-        let delay = self.campaign.on_rival(rival > self.id && !knows_less, self.term);
+        let delay = self.campaign.on_rival(rival > self.id && !knows_less, self.term, self.pace.slower_us());
         out.set(Timer::Retry, delay);
     }
 
@@ -358,6 +378,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     fn suspect(&mut self, peer: NodeId, reason: Reason, out: &mut Outbox<Self>) {
         out.notify(Notice::Suspected(peer, reason));
         self.suspected.insert(peer);
+        self.adapt(out);
         if self.leader == Some(peer) {
             self.reason = reason;
             self.tell_replica(replica::Command::ForgetLeader, out);
@@ -370,7 +391,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     /// Whatever went wrong in the last election, there will be another one; one that is under way goes on.
     fn on_leaderless(&mut self, out: &mut Outbox<Self>) {
         if self.leader.is_none() {
-            out.set(Timer::Leaderless, self.times.leaderless);
+            out.set(Timer::Leaderless, self.stretched(self.times.leaderless, 4));
             self.tell_election(election::Command::Start, out);
         }
     }
@@ -391,7 +412,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
         if role == Role::Leader || leader.is_some_and(|leader| leader != self.id) && self.leader.is_some() {
             return self.campaign.stop();
         }
-        match self.campaign.think(self.replica.is_voting(), self.term, self.times.retry) {
+        let (is_voting, slower_us) = (self.replica.is_voting(), self.pace.slower_us());
+        match self.campaign.think(is_voting, self.term, self.times.retry, slower_us) {
             Move::Ask(delay) => {
                 out.set(Timer::Retry, delay);
                 self.tell_replica(replica::Command::Campaign, out);
@@ -410,7 +432,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             Ok(peer) => {
                 self.reason = reason;
                 self.successor = Some(peer);
-                out.set(Timer::Transfer, TRANSFER);
+                out.set(Timer::Transfer, self.stretched(TRANSFER, 4));
                 self.tell_peers(&Message::Change(reason), out);
                 self.tell_replica(replica::Command::Transfer(peer), out);
             }
@@ -508,7 +530,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
                     self.reason = Reason::LostQuorum;
                 }
                 out.notify(Notice::Leader(None, term, self.reason));
-                out.set(Timer::Leaderless, self.times.leaderless);
+                out.set(Timer::Leaderless, self.stretched(self.times.leaderless, 4));
                 if stepped_down {
                     self.tell_election(election::Command::Start, out);
                 }
@@ -549,6 +571,9 @@ impl<E: Election, R: Consensus> Machine for Control<E, R> {
     type Notice = Notice;
 
     fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+        if self.pace.is_due() {
+            self.send_probes(out);
+        }
         match input {
             Input::Message { from, message } => self.on_message(from, message, out),
             Input::Timer(Timer::Tick) => self.on_tick(out),
@@ -560,6 +585,7 @@ impl<E: Election, R: Consensus> Machine for Control<E, R> {
             Input::Timer(Timer::Election(timer)) => self.step_election(Input::Timer(timer), out),
             Input::Command(command) => self.on_command(command, out),
             Input::LinkUp(peer) => {
+                self.pace.on_link(peer);
                 self.suspected.remove(&peer);
                 self.tell_election(election::Command::Trust(peer), out);
             }

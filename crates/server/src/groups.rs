@@ -13,6 +13,7 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use primus_core::election::bully::Asking;
 use primus_core::election::{self, Algorithm};
 use primus_core::load::Score;
 use primus_core::machine::{Delay, Input, Machine, Outbox};
@@ -39,6 +40,8 @@ pub struct GroupPlan {
     pub algorithm: Algorithm,
     /// What Bully compares. A ring compares ids.
     pub rank: RankBy,
+    /// In which order Bully asks better-ranked members; by default as the cluster's own election does.
+    pub asking: Option<Asking>,
     /// The servers that take part.
     pub members: BTreeSet<NodeId>,
 }
@@ -71,6 +74,7 @@ impl Machine for Groups {
             Input::Command(Command::Boot) => self.on_boot(out),
             Input::Command(Command::Gone(peer)) => self.miss(peer, Reason::LinkLost, out),
             Input::Command(Command::Score(score)) => self.on_score(score, out),
+            Input::Command(Command::Slower(us)) => self.on_slower(us, out),
             Input::LinkUp(peer) => out.send(peer, self.here(peer, true)),
             Input::LinkDown(_) | Input::Persisted(_) => out.ignore("what no group needs"),
         }
@@ -160,6 +164,11 @@ impl Groups {
         self.score = score;
         let by_load = self.groups.iter_mut().filter(|group| group.is_by_load());
         by_load.for_each(|group| group.command(election::Command::Score(score), out));
+    }
+
+    fn on_slower(&mut self, us: u64, out: &mut Outbox<Self>) {
+        self.peers.values_mut().for_each(|peer| peer.slower(us));
+        self.groups.iter_mut().for_each(|group| group.command(election::Command::Slower(us), out));
     }
 
     /// Shows this server to others, then looks who has not been seen for too long.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use primus_core::NodeId;
 use primus_core::detector;
-use primus_core::election::bully::{self, Bully};
+use primus_core::election::bully::{self, Asking, Bully};
 use primus_core::election::ring::{self, Ring, Winner};
 use primus_core::election::{Algorithm, Reminders};
 use primus_core::farm::assign::Rule;
@@ -42,10 +42,14 @@ pub struct Plan {
     pub rank: RankBy,
     /// May a better-ranked server take over from a live leader? By default unless loads are compared.
     pub preempt: Option<bool>,
-    /// How long Bully waits for answers of better-ranked servers: T.
-    pub answers: Delay,
-    /// How long whoever answered may take to lead.
-    pub victory: Delay,
+    /// In which order Bully asks better-ranked servers.
+    pub asking: Asking,
+    /// How long a server that has just started waits for a leader before it holds an election.
+    pub startup: Delay,
+    /// How long Bully waits for answers of better-ranked servers: T. By default 20 ms, and the measured round trip.
+    pub answers: Option<Delay>,
+    /// How long whoever answered may take to lead. By default [`Plan::usual_victory`].
+    pub victory: Option<Delay>,
     /// How often a leader shows itself, and how long it may be silent.
     pub silence: detector::Rules,
     /// When a loaded leader hands over; never, if ranks are not loads.
@@ -81,6 +85,13 @@ pub struct Neighbour {
 
 /// In a group nobody ratifies a leader, so it repeats its announcement for those who missed it.
 const REMINDERS: Reminders = Reminders { every: Delay::exactly_ms(1000), silence: Delay::exactly_ms(5000) };
+/// How long answers may take on a local network.
+const ANSWERS: Delay = Delay::exactly_ms(20);
+/// How long a server waits at its start, unless it is told otherwise: the times of control fit that.
+const STARTUP: Delay = Delay::between_ms(50, 100);
+/// The engine campaigns by itself after this long at the soonest, and this long after an election should be over.
+const BACKSTOP_US: u64 = 1_000_000;
+const BACKSTOP_REST_US: u64 = 500_000;
 
 impl Plan {
     /// A plan with the usual times.
@@ -92,8 +103,10 @@ impl Plan {
             algorithm: Algorithm::Bully,
             rank: RankBy::Load,
             preempt: None,
-            answers: Delay::exactly_ms(20),
-            victory: Delay::exactly_ms(60),
+            asking: Asking::AllAtOnce,
+            startup: STARTUP,
+            answers: None,
+            victory: None,
             silence: detector::Rules::DEFAULT,
             handover: handover::Rules::DEFAULT,
             assignment: Rule::Balanced,
@@ -146,6 +159,7 @@ impl Plan {
             algorithm: group.algorithm,
             rank: group.rank,
             preempt: None,
+            asking: group.asking.unwrap_or(self.asking),
             own: None,
             ..self.clone()
         };
@@ -178,8 +192,18 @@ impl Plan {
             handover: by_load.then_some(self.handover),
             retry: Delay::exactly_ms(3),
             leaderless: Delay::between_ms(150, 300),
+            startup_us: self.startup.max_us.saturating_sub(STARTUP.max_us),
+            are_links_measured: true,
             tenure_ticks: 20,
         }
+    }
+
+    /// How long whoever answered may take to lead, if nobody says it: it may have to wait for answers itself, one after the
+    /// other if it asks one by one.
+    #[must_use]
+    pub fn usual_victory(answers: Delay, asking: Asking, servers: usize) -> Delay {
+        let one_by_one = if asking == Asking::OneByOne { servers as u64 } else { 0 };
+        answers.times(one_by_one.max(3))
     }
 
     fn bully_rules(&self, reminders: Option<Reminders>) -> bully::Rules {
@@ -192,9 +216,13 @@ impl Plan {
             }
         };
         rules.preempt = self.preempt.unwrap_or(rules.preempt);
-        rules.startup = Delay::between_ms(50, 100);
-        rules.answers = self.answers;
-        rules.victory = self.victory;
+        rules.asking = self.asking;
+        rules.startup = self.startup;
+        rules.answers = self.answers.unwrap_or(ANSWERS);
+        let usual = || Self::usual_victory(rules.answers, self.asking, self.servers.len());
+        rules.victory = self.victory.unwrap_or_else(usual);
+        rules.is_answers_fixed = self.answers.is_some();
+        rules.is_victory_fixed = self.victory.or(self.answers).is_some();
         rules.reminders = reminders;
         rules
     }
@@ -202,15 +230,19 @@ impl Plan {
     fn ring_rules(&self, reminders: Option<Reminders>) -> ring::Rules {
         let mut rules = ring::Rules::new(Winner::Highest, self.servers.len());
         rules.preempt = self.preempt.unwrap_or(rules.preempt);
-        rules.startup = Delay::between_ms(50, 100);
+        rules.startup = self.startup;
         rules.reminders = reminders;
         rules
     }
 
-    /// The engine's own timers are only the backstop: about a second, different for every server.
+    /// The engine's own timers are only the backstop: about a second, different for every server. Where elections are
+    /// configured to take longer, it must not come before their end.
     fn settings(&self) -> Settings {
         let tick_us = self.silence.heartbeat_us;
-        let backstop = usize::try_from(1_000_000 / tick_us.max(1)).unwrap_or(40).max(8);
+        let asked = if self.asking == Asking::OneByOne { (self.servers.len() as u64).saturating_sub(1) } else { 1 };
+        let answers_us = self.answers.unwrap_or(ANSWERS).times(asked).max_us;
+        let backstop_us = BACKSTOP_US.max(self.startup.max_us.max(answers_us) + BACKSTOP_REST_US);
+        let backstop = usize::try_from(backstop_us / tick_us.max(1)).unwrap_or(40).max(8);
         Settings {
             id: self.id,
             voters: self.servers.keys().copied().collect(),

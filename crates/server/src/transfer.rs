@@ -11,7 +11,7 @@ use primus_core::machine::Delay;
 use primus_replica::Consensus;
 use primus_replica::replica::Role;
 
-/// How long whoever should take over may take; until then nothing can be written.
+/// How long whoever should take over may take on a local network; until then nothing can be written.
 pub(crate) const TRANSFER: Delay = Delay::exactly_ms(20);
 /// Everybody answers at least every third of a leader's ticks; who has not done so for this many is dead, frozen or cut off.
 const SILENT_TICKS: u32 = 6;
@@ -44,6 +44,8 @@ pub enum Obstacle {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Hearing {
     silent_ticks: BTreeMap<NodeId, u32>,
+    /// How many ticks a round trip takes, on links that are slower than a local network.
+    slower_ticks: u32,
 }
 
 impl Hearing {
@@ -53,13 +55,18 @@ impl Hearing {
 
     /// Its link is lost: until it is heard again it counts as silent.
     pub(crate) fn on_lost(&mut self, peer: NodeId) {
-        self.silent_ticks.insert(peer, SILENT_TICKS);
+        self.silent_ticks.insert(peer, u32::MAX);
+    }
+
+    /// A round trip takes this many ticks longer than on a local network.
+    pub(crate) fn slower(&mut self, ticks: u64) {
+        self.slower_ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
     }
 
     pub(crate) fn on_tick(&mut self, peers: Vec<NodeId>) {
         for peer in peers {
             // Who was never heard counts as silent.
-            let ticks = self.silent_ticks.entry(peer).or_insert(SILENT_TICKS);
+            let ticks = self.silent_ticks.entry(peer).or_insert(u32::MAX);
             *ticks = ticks.saturating_add(1);
         }
     }
@@ -87,7 +94,8 @@ impl Hearing {
 
     /// Has it said nothing for a while?
     pub(crate) fn is_silent(&self, peer: NodeId) -> bool {
-        self.silent_ticks.get(&peer).is_none_or(|ticks| *ticks >= SILENT_TICKS)
+        let ticks_max = SILENT_TICKS.saturating_add(self.slower_ticks);
+        self.silent_ticks.get(&peer).is_none_or(|ticks| *ticks >= ticks_max)
     }
 
     fn judge(&self, peer: NodeId, missing: u64) -> Option<Obstacle> {

@@ -42,7 +42,8 @@ impl Chance {
 }
 
 fn group(name: &str, algorithm: Algorithm, rank: RankBy, members: &[u64]) -> GroupPlan {
-    GroupPlan { name: name.to_owned(), algorithm, rank, members: members.iter().map(|id| NodeId(*id)).collect() }
+    let members = members.iter().map(|id| NodeId(*id)).collect();
+    GroupPlan { name: name.to_owned(), algorithm, rank, asking: None, members }
 }
 
 fn server(id: u64, count: u64, groups: &[GroupPlan]) -> Groups {

@@ -44,6 +44,8 @@ pub struct Bully {
     rank: Rank,
     role: Role,
     armed: Armed,
+    /// By how many microseconds a round trip to the slowest live peer is longer than on a local network.
+    slower_us: u64,
 }
 
 /// What a node does in the election.
@@ -80,6 +82,10 @@ pub struct Rules {
     pub answers: Delay,
     /// How long whoever answered may take to lead.
     pub victory: Delay,
+    /// Does T stay as it is, however slow links are?
+    pub is_answers_fixed: bool,
+    /// And the time that a winner has?
+    pub is_victory_fixed: bool,
     /// Repeated announcements, if wanted.
     pub reminders: Option<Reminders>,
     /// A bug that the laboratory is to find.
@@ -215,6 +221,7 @@ impl Bully {
             round: Round::UNKNOWN,
             role: Role::Idle,
             armed: Armed::default(),
+            slower_us: 0,
         }
     }
 
@@ -234,6 +241,7 @@ impl Bully {
             Command::Score(score) => self.score = score,
             Command::PeerScore(peer, score) => self.on_peer_score(peer, score, out),
             Command::Ratified(leader) => self.on_ratified(leader, out),
+            Command::Slower(us) => self.slower_us = us,
             Command::Members(_) => out.ignore("members: a Bully's roster is fixed"),
         }
     }
@@ -457,7 +465,7 @@ impl Bully {
 
     fn await_answers(&mut self, asked: Option<NodeId>, out: &mut Outbox<Self>) {
         self.become_role(Role::Asking(asked), out);
-        self.armed.set(Timer::Answers, self.rules.answers, out);
+        self.armed.set(Timer::Answers, self.answers(), out);
     }
 
     fn wait_for(&mut self, winner: Rank, out: &mut Outbox<Self>) {
@@ -465,7 +473,19 @@ impl Bully {
         if self.rules.planted.is(Bug::LoserWithoutTimer) {
             return self.armed.cancel(out);
         }
-        self.armed.set(Timer::Victory, self.rules.victory, out);
+        self.armed.set(Timer::Victory, self.victory(), out);
+    }
+
+    /// T, with what the links take: T = 2·t_max + t_process (election theory).
+    fn answers(&self) -> Delay {
+        let slower_us = if self.rules.is_answers_fixed { 0 } else { self.slower_us };
+        self.rules.answers.longer_by(slower_us)
+    }
+
+    /// Whoever answered may have to wait for answers itself, and then announces itself.
+    fn victory(&self) -> Delay {
+        let slower_us = if self.rules.is_victory_fixed { 0 } else { self.slower_us };
+        self.rules.victory.longer_by(slower_us.saturating_mul(3))
     }
 
     /// Nobody better answered, or nobody better is there (all documents).
@@ -523,8 +543,8 @@ impl Bully {
 
     /// The best-ranked peer that should be asked; of those whose rank is unknown, the highest id.
     fn best_to_ask(&self) -> Option<NodeId> {
-        let to_ask = self.rules.roster.iter().filter(|(peer, _)| self.is_to_be_asked(**peer));
-        let ranks = to_ask.map(|(&id, &standing)| Rank { standing, id });
+        let to_ask = self.rules.ids().filter(|peer| self.is_to_be_asked(*peer));
+        let ranks = to_ask.map(|id| self.rules.rank_of(id, self.peer_scores.get(&id).copied().unwrap_or_default()));
         ranks.max().map(|best| best.id)
     }
 
@@ -589,6 +609,8 @@ impl Rules {
             startup: Delay::between_ms(0, 500),
             answers,
             victory: answers.times(2),
+            is_answers_fixed: false,
+            is_victory_fixed: false,
             reminders: None,
             planted: Planted::NONE,
         }

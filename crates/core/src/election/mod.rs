@@ -81,6 +81,8 @@ pub enum Command {
     Members(Arc<[NodeId]>),
     /// A quorum has made this node the leader, whatever the election thought: it is over.
     Ratified(NodeId),
+    /// A message to the slowest live peer and back takes this many microseconds longer than on a local network.
+    Slower(u64),
 }
 
 /// What an election tells its owner.
@@ -184,6 +186,7 @@ impl fmt::Display for Command {
                 members.iter().try_for_each(|member| write!(f, " {member}"))
             }
             Self::Ratified(leader) => write!(f, "ratified {leader}"),
+            Self::Slower(us) => write!(f, "slower by {us} us"),
         }
     }
 }

@@ -39,6 +39,8 @@ pub struct Ring {
     /// False in the round in which this member gave leadership up.
     stands: bool,
     armed: Armed,
+    /// By how many microseconds a round trip to the slowest live member is longer than on a local network.
+    slower_us: u64,
 }
 
 /// The states of ring over AMQP.
@@ -193,6 +195,7 @@ impl Ring {
             phase: Phase::Asleep,
             stands: true,
             armed: Armed::default(),
+            slower_us: 0,
         }
     }
 
@@ -228,6 +231,7 @@ impl Ring {
             Command::Trust(peer) => self.on_trust(peer, out),
             Command::Members(members) => self.on_members(members, out),
             Command::Ratified(leader) => self.on_ratified(leader, out),
+            Command::Slower(us) => self.slower_us = us,
             Command::Score(_) | Command::PeerScore(..) => out.ignore("scores: a ring compares ids"),
         }
     }
@@ -417,7 +421,9 @@ impl Ring {
     /// A token can be lost with the member that held it. Whoever took part notices.
     fn await_result(&mut self, out: &mut Outbox<Self>) {
         if !self.rules.planted.is(Bug::LostTokenNotReplaced) {
-            self.armed.set(Timer::Round, self.rules.round, out);
+            // A message to the next member takes half a round trip.
+            let slower_us = (self.slower_us / 2).saturating_mul(hops(self.members.len()));
+            self.armed.set(Timer::Round, self.rules.round.longer_by(slower_us), out);
         }
     }
 
@@ -499,17 +505,20 @@ impl Rules {
     /// Rules of a ring of this many members, with times for a local network: 20 ms from member to member.
     #[must_use]
     pub fn new(winner: Winner, members: usize) -> Self {
-        // The token travels at most twice round, the announcement once.
-        let hops = 3 * members.max(1) as u64;
         Self {
             winner,
             preempt: true,
             startup: Delay::between_ms(0, 500),
-            round: Delay::between_ms(20, 30).times(hops),
+            round: Delay::between_ms(20, 30).times(hops(members)),
             reminders: None,
             planted: Planted::NONE,
         }
     }
+}
+
+/// How many messages a round takes at most: the token travels at most twice round, the announcement once.
+fn hops(members: usize) -> u64 {
+    3 * members.max(1) as u64
 }
 
 impl Winner {

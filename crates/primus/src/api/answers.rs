@@ -54,6 +54,8 @@ pub(crate) struct StatusAnswer {
     queued: u64,
     running: u64,
     suspicions: u64,
+    /// T as it is now: how long this server would wait for a silent leader.
+    silence_ms: f64,
     longest_turn_ms: f64,
 }
 
@@ -79,6 +81,10 @@ struct ServerAnswer {
     disk_full: Option<bool>,
     applied: Option<u64>,
     lag: Option<u64>,
+    /// How long a message there and back takes, as the server measures that answers.
+    round_trip_ms: Option<f64>,
+    /// By how much what it says is delayed on purpose (primus chaos delay).
+    delay_ms: Option<u64>,
 }
 
 impl LeaderAnswer {
@@ -113,6 +119,8 @@ impl StatusAnswer {
                 disk_full: load.map(|load| load.is_disk_full),
                 applied,
                 lag: applied.map(|applied| view.last.saturating_sub(applied)),
+                round_trip_ms: peer.round_trip_us.map(|us| us as f64 / 1000.0),
+                delay_ms: peer.delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
             }
         });
         Self {
@@ -123,6 +131,7 @@ impl StatusAnswer {
             queued: crew.queued,
             running: crew.running,
             suspicions: view.suspicions,
+            silence_ms: view.silence_us as f64 / 1000.0,
             longest_turn_ms: view.longest_turn.as_secs_f64() * 1000.0,
         }
     }

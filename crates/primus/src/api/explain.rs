@@ -243,6 +243,7 @@ mod tests {
             load: Load::default(),
             peers,
             suspicions: 0,
+            silence_us: 80_000,
             longest_turn: Duration::ZERO,
         }
     }

@@ -61,6 +61,14 @@ impl Page {
         for (peer, state) in &view.peers {
             self.line(&format!("primus_link_up{{peer=\"{}\"}}", peer.0), f64::from(u8::from(state.is_up)));
         }
+        self.head("primus_round_trip_seconds", "gauge", "How long a message to this peer and back takes.");
+        for (peer, state) in &view.peers {
+            if let Some(us) = state.round_trip_us {
+                self.line(&format!("primus_round_trip_seconds{{peer=\"{}\"}}", peer.0), us as f64 / 1e6);
+            }
+        }
+        let silence = view.silence_us as f64 / 1e6;
+        self.gauge("primus_silence_seconds", "How long the leader may be silent: T.", silence);
     }
 
     fn counts(&mut self, view: &View, meters: &Meters) {

@@ -22,7 +22,7 @@ use primus_core::farm::foreman::Foreman;
 use primus_core::load::Score;
 use primus_core::loan::office::Rules as Lending;
 use primus_core::rank::RankBy;
-use primus_node::cuts::Cuts;
+use primus_node::cuts::{Cuts, DELAY_MAX};
 use primus_node::handle::{Handle, Reply, Request as Ask, Unable};
 use primus_server::Reason;
 use primus_server::register::Change;
@@ -45,6 +45,8 @@ pub(super) const KEY_LEN_MAX: usize = 1024;
 const TRANSFER_TIME: Duration = Duration::from_secs(2);
 /// How long after the last leader was lost a request waits for the next one: a failover takes less.
 const LEADERLESS_TIME: Duration = Duration::from_millis(200);
+/// And this many round trips.
+const LEADERLESS_TRIPS: u32 = 4;
 
 /// And how long it waits before it asks the same leader again.
 const ASKING_AGAIN: Duration = Duration::from_millis(2);
@@ -100,9 +102,10 @@ impl Context {
     /// waits a moment for the next one.
     pub(super) async fn elsewhere(&self, headers: &HeaderMap) -> Option<SocketAddr> {
         let mut view = self.handle.view.clone();
-        let since = view.borrow().since;
+        let (since, slowest) = (view.borrow().since, view.borrow().slowest_round_trip());
         // Whoever has been without a leader for longer is cut off, and says so at once.
-        let rest = LEADERLESS_TIME.saturating_sub(since.elapsed().unwrap_or(LEADERLESS_TIME));
+        let time = LEADERLESS_TIME + slowest * LEADERLESS_TRIPS;
+        let rest = time.saturating_sub(since.elapsed().unwrap_or(time));
         _ = tokio::time::timeout(rest, view.wait_for(|view| view.leader.is_some())).await;
         self.elsewhere_now(headers)
     }
@@ -175,6 +178,7 @@ fn own_routes() -> Table {
         .put("/v1/kv/{*key}", "write a value: the body as it is", write)
         .delete("/v1/kv/{*key}", "delete a value", forget)
         .post("/v1/chaos/cut", "cut links: {\"peers\":[1,2]}; only under primus up", cut)
+        .post("/v1/chaos/delay", "delay links: {\"peers\":[1,2],\"delay_ms\":75}; only under primus up", delay)
         .post("/v1/chaos/load", "set a score: {\"score\":85}; only under primus up", load)
 }
 
@@ -481,8 +485,23 @@ async fn cut(State(context): State<Context>, request: Request<Body>) -> Result<J
     if let Some(stranger) = farms.difference(&context.neighbours).next() {
         return Err(loans::no_neighbour(stranger));
     }
-    context.handle.ask(Ask::Cut(Cuts { peers, held, closed, farms }));
+    context.handle.ask(Ask::Cut(Cuts { peers, held, closed, farms, ..Cuts::default() }));
     Ok(Json(json!({ "cut": true })))
+}
+
+/// What these peers say is delayed by so many milliseconds, each way; by 0, not any more.
+async fn delay(State(context): State<Context>, request: Request<Body>) -> Result<Json<serde_json::Value>, Problem> {
+    let mut order = chaos(&context, request, "send {\"peers\":[1,2],\"delay_ms\":75}").await?;
+    let peers: Option<BTreeSet<u64>> = order.numbers("peers")?;
+    let peers: BTreeSet<NodeId> = order.given("peers", peers)?.into_iter().map(NodeId).collect();
+    let ms = order.within("delay_ms", 0.0, DELAY_MAX.as_secs_f64() * 1000.0)?;
+    let delay = Duration::from_secs_f64(order.given("delay_ms", ms)? / 1000.0);
+    order.done()?;
+    if let Some(stranger) = peers.iter().find(|peer| !context.servers.contains_key(peer)) {
+        return Err(Problem::usage(format!("there is no server {stranger}"), "see /v1/status"));
+    }
+    context.handle.ask(Ask::Delay(peers.into_iter().map(|peer| (peer, delay)).collect()));
+    Ok(Json(json!({ "delay": true })))
 }
 
 async fn load(State(context): State<Context>, request: Request<Body>) -> Result<Json<serde_json::Value>, Problem> {

@@ -41,7 +41,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_enum, value_name = "RANK")]
     pub(crate) rank: Option<RankedBy>,
     /// A further group in which the servers, all or those after @, elect a leader without a quorum; may be repeated
-    #[arg(long = "group", value_name = "NAME[=ALGORITHM[:RANK]][@ID+ID]", allow_hyphen_values = true)]
+    #[arg(long = "group", value_name = "NAME[=ALGORITHM[:RANK[:ASKING]]][@ID+ID]", allow_hyphen_values = true)]
     pub(crate) groups: Vec<String>,
     /// The name of the farm, or of the first [default: local, north if there are several, or as --dir says]
     #[arg(long, value_name = "NAME")]
@@ -189,6 +189,15 @@ pub(crate) enum Chaos {
         /// Close the workers' links and turn them away, instead of letting nothing pass
         #[arg(long)]
         close: bool,
+    },
+    /// Make the links between servers slow: what they say arrives this much later, each way
+    #[command(after_help = guide::CHAOS_DELAY)]
+    Delay {
+        /// Servers' ids, such as 1,2, or all
+        servers: String,
+        /// How much later, from 0ms, which ends it, to 5s
+        #[arg(value_name = "TIME", allow_hyphen_values = true)]
+        time: String,
     },
     /// Mend all links
     #[command(after_help = guide::CHAOS_HEAL)]

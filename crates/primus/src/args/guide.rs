@@ -415,7 +415,8 @@ Examples:
   primus chaos kill leader
   primus chaos kill w1
   primus chaos restart 3
-  primus chaos partition '1,2|3'";
+  primus chaos partition '1,2|3'
+  primus chaos delay all 75ms";
 
 pub(super) const CHAOS_KILL: &str = "\
 Examples:
@@ -445,7 +446,19 @@ Examples:
   primus chaos partition --close '1,w1|2,3'
   primus chaos partition --farm south --from-farm north 'n1@north|1,2,3'";
 
+pub(super) const CHAOS_DELAY: &str = "\
+Everything on these links takes longer, in order: messages, the handshake, and the news that a process is gone. A round trip
+takes twice the time. Servers measure it and wait accordingly; primus status shows what is delayed, and round_trip_ms in
+primus status -o json what they measure. A server that starts again is as fast as before until it is told again.
+
+Examples:
+  primus chaos delay 1,2 75ms
+  primus chaos delay all 25ms
+  primus chaos delay all 0ms";
+
 pub(super) const CHAOS_HEAL: &str = "\
+Links that were cut are mended, and links that were delayed are as fast as before.
+
 Examples:
   primus chaos heal";
 

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use primus_core::ledger::loans::home_of;
+use primus_node::cuts::DELAY_MAX;
 use rustix::process::{Signal, kill_process};
 use serde::Serialize;
 use serde_json::json;
@@ -17,7 +18,8 @@ use crate::args::{Chaos, ChaosArgs, Format};
 use crate::client::farms::{self, Farm, Started, StartedWorker};
 use crate::client::{self, Client};
 use crate::output::failure::Failure;
-use crate::settings::{number, quoted};
+use crate::settings::cast::listed;
+use crate::settings::{length, number, quoted};
 
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 const DEATH_TIME: Duration = Duration::from_secs(5);
@@ -35,8 +37,20 @@ pub(super) struct Done {
     worker: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    servers: BTreeSet<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u64>,
     #[serde(skip)]
     text: String,
+}
+
+impl Done {
+    /// Something that is done to the farm as a whole.
+    fn of(farm: &Farm, chaos: &'static str, text: String) -> Self {
+        let (farm, servers) = (farm.name.clone(), BTreeSet::new());
+        Self { chaos, farm, server: None, worker: None, pid: None, servers, delay_ms: None, text }
+    }
 }
 
 /// Whom it is done to.
@@ -86,7 +100,7 @@ impl Node {
             Self::Server(server) => (Some(server.id), None),
             Self::Worker(worker) => (None, Some(worker.name.clone())),
         };
-        Done { chaos, farm: farm.name.clone(), server, worker, pid: Some(pid), text }
+        Done { server, worker, pid: Some(pid), ..Done::of(farm, chaos, text) }
     }
 }
 
@@ -101,6 +115,7 @@ pub(super) fn run(args: &ChaosArgs, format: Format) -> Result<Verdict, Failure> 
         Chaos::Thaw { target } => signal(&farm, target, "thaw", "goes on", Signal::CONT),
         Chaos::Restart { target } => restart(&farm, target),
         Chaos::Partition { groups, close, from_farm } => cut_off(&farm, groups.as_deref(), *close, from_farm),
+        Chaos::Delay { servers, time } => delay(&farm, servers, time),
         Chaos::Heal => heal(&farm),
         Chaos::Load { target, score } => load(&farm, target, score),
     }?;
@@ -204,7 +219,57 @@ fn cut_off(farm: &Farm, text: Option<&str>, is_closed: bool, farms: &[String]) -
 }
 
 pub(super) fn heal(farm: &Farm) -> Result<Done, Failure> {
+    slow_down(farm, &all(farm), Duration::ZERO)?;
     cut(farm, &Cuts::default(), "heal", "all links are mended".to_string())
+}
+
+/// Delays what servers say to each other: these, or all of them.
+fn delay(farm: &Farm, servers: &str, time: &str) -> Result<Done, Failure> {
+    let length = delay_time(time)?;
+    let ids = if servers == "all" { all(farm) } else { pair(farm, servers)? };
+    let said = listed(ids.iter());
+    slow_down(farm, &ids, length)?;
+    let text = match length.as_millis() {
+        0 => format!("the links between servers {said} are not delayed any more"),
+        ms => format!("the links between servers {said} are delayed by {ms} ms each way"),
+    };
+    Ok(Done { servers: ids, delay_ms: u64::try_from(length.as_millis()).ok(), ..Done::of(farm, "delay", text) })
+}
+
+/// By how much a link can be delayed: whole milliseconds.
+pub(super) fn delay_time(text: &str) -> Result<Duration, Failure> {
+    let is_good = |length: &Duration| *length <= DELAY_MAX && length.as_micros().is_multiple_of(1000);
+    length("TIME", text).ok().filter(is_good).ok_or_else(|| {
+        let hint = "write it like 75ms, whole milliseconds up to 5s; 0ms is no delay";
+        Failure::usage(format!("the delay is {}", quoted(text)), hint)
+    })
+}
+
+fn all(farm: &Farm) -> BTreeSet<u64> {
+    farm.servers.iter().map(|server| server.id).collect()
+}
+
+fn pair(farm: &Farm, text: &str) -> Result<BTreeSet<u64>, Failure> {
+    let ids = text.split(',').map(|word| Ok(find_server(farm, word.trim())?.id));
+    let ids: BTreeSet<u64> = ids.collect::<Result<_, Failure>>()?;
+    if ids.len() < 2 {
+        let hint = "name two servers or more, such as 1,2, or all";
+        return Err(Failure::usage(format!("{} has no link to delay", quoted(text)), hint));
+    }
+    Ok(ids)
+}
+
+/// Tells each of these servers, if it lives, how slow its links to the others are.
+pub(super) fn slow_down(farm: &Farm, servers: &BTreeSet<u64>, delay: Duration) -> Result<(), Failure> {
+    let live = farm.servers.iter().filter(|server| server.pid.is_some() && servers.contains(&server.id));
+    let told = live.map(|server| {
+        let peers: Vec<&u64> = servers.iter().filter(|id| **id != server.id).collect();
+        let body = json!({ "peers": peers, "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX) });
+        client::tell(&server.api, "/v1/chaos/delay", &body, ANSWER_TIME)
+    });
+    // One that is frozen must not keep the others from being told.
+    let told: Vec<Result<(), Failure>> = told.collect();
+    told.into_iter().collect()
 }
 
 /// Groups of servers and workers: `1,w1|2,3`.
@@ -254,7 +319,7 @@ fn cut(farm: &Farm, cuts: &Cuts<'_>, chaos: &'static str, text: String) -> Resul
     // One that is frozen must not keep the others from being told.
     let told: Vec<Result<(), Failure>> = told.collect();
     told.into_iter().collect::<Result<(), _>>()?;
-    Ok(Done { chaos, farm: farm.name.clone(), server: None, worker: None, pid: None, text })
+    Ok(Done::of(farm, chaos, text))
 }
 
 fn load(farm: &Farm, target: &str, score: &str) -> Result<Done, Failure> {
@@ -270,7 +335,7 @@ fn load(farm: &Farm, target: &str, score: &str) -> Result<Done, Failure> {
         }
     };
     client::tell(&server.api, "/v1/chaos/load", &body, ANSWER_TIME)?;
-    Ok(Done { chaos: "load", farm: farm.name.clone(), server: Some(id), worker: None, pid: server.pid, text })
+    Ok(Done { server: Some(id), pid: server.pid, ..Done::of(farm, "load", text) })
 }
 
 /// The server or worker that is meant.
@@ -357,6 +422,15 @@ mod tests {
         for text in ["", "1,2", "1|", "1,1|2", "1|1", "1|4", "a|b", "|", "w1|w1", "w2|1", "w1@north|1", "@south|1"]
         {
             assert!(groups(&farm(), text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn servers_whose_links_are_delayed_as_people_write_them() {
+        assert_eq!(pair(&farm(), "1, 3").unwrap(), BTreeSet::from([1, 3]));
+        assert_eq!(all(&farm()), BTreeSet::from([1, 2, 3]));
+        for text in ["", "1", "1,1", "1,4", "w1,1", "1|2"] {
+            assert!(pair(&farm(), text).is_err(), "{text}");
         }
     }
 

@@ -56,7 +56,18 @@ fn text(status: &Value) -> String {
     let headline = Leader::read(status).map_or_else(|_| "the farm".to_string(), |leader| leader.sentence());
     let servers = status["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let rows: Vec<[String; 11]> = servers.iter().map(row).collect();
-    format!("{headline}\n\n{}{}{}", table(&COLUMNS, &rows), full_disks(servers), crew(status))
+    let remarks = full_disks(servers) + &slow_links(status, servers);
+    format!("{headline}\n\n{}{remarks}{}", table(&COLUMNS, &rows), crew(status))
+}
+
+/// Which links are slow on purpose, as far as the server knows that answers.
+fn slow_links(status: &Value, servers: &[Value]) -> String {
+    let here = plain(&status["server"]);
+    let slow = servers.iter().filter_map(|server| Some((plain(&server["id"]), server["delay_ms"].as_u64()?)));
+    slow.map(|(id, ms)| {
+        format!("\nthe link between server {here} and server {id} is delayed by {ms} ms each way\n")
+    })
+    .collect()
 }
 
 /// What has to be done about disks; nothing where all have room.
@@ -124,6 +135,11 @@ SERVER  ROLE    ALIVE  SCORE  CPU  MEMORY  TASKS  APPLIED  LAG  ADDRESS  API
 2       leader  yes    1.5    2.0  2.5     0      9        0    b:1      b:2
 ";
         assert_eq!(text(&status), expected);
+        let slow = slow_links(
+            &json!({"server": 1}),
+            &[json!({"id": 1, "delay_ms": null}), json!({"id": 2, "delay_ms": 75})],
+        );
+        assert_eq!(slow, "\nthe link between server 1 and server 2 is delayed by 75 ms each way\n");
         let full = full_disks(&[json!({"id": 1, "disk_full": false}), json!({"id": 2, "disk_full": true})]);
         assert_eq!(full, "\nthe disk of server 2 is full: make room\n");
         let crowd = json!({"workers": [{"name": "w1", "farm": "north", "slots": 2, "running": 1, "alive": true, "draining": false,

@@ -236,7 +236,13 @@ fn cause<M: Election<Message: Spoken>>(node: NodeId, input: &Input<M>) -> Option
         Input::Command(Command::Suspect(peer)) => Cause::Suspects(*peer),
         Input::Command(Command::Trust(peer)) => Cause::Trusts(*peer),
         Input::Command(Command::Score(score)) => Cause::Measures(*score),
-        Input::Command(Command::Boot | Command::PeerScore(..) | Command::Members(_) | Command::Ratified(_))
+        Input::Command(
+            Command::Boot
+            | Command::PeerScore(..)
+            | Command::Members(_)
+            | Command::Ratified(_)
+            | Command::Slower(_),
+        )
         | Input::LinkUp(_)
         | Input::LinkDown(_)
         | Input::Persisted(_) => return None,

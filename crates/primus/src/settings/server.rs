@@ -73,6 +73,7 @@ impl Configuration {
         rules::derive(&mut layers);
         worker::derive_beside_server(&mut layers);
         let servers = cluster::servers(&mut layers);
+        rules::derive_victory(&mut layers, servers.as_ref().map_or(0, BTreeMap::len));
         groups::check(&mut layers, servers.as_ref());
         neighbours::check(&mut layers, servers.as_ref());
         rules::check(&mut layers, insecure);

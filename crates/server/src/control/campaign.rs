@@ -2,7 +2,8 @@
 //!
 //! At first it asks in quick succession, because others may not have noticed yet that the leader is gone. Real votes take as
 //! long as a disk takes, so they are given time, and more of it with every term that began in vain: otherwise servers with
-//! slow disks would start one term after the other and never wait for the end of one.
+//! slow disks would start one term after the other and never wait for the end of one. On slow links no answer comes before
+//! a round trip is over, so it asks as often as that allows.
 
 use primus_core::machine::Delay;
 use primus_replica::Term;
@@ -30,10 +31,11 @@ pub(super) enum Move {
 }
 
 impl Campaign {
-    /// It asks this often in quick succession.
+    /// It asks this often in quick succession, or for this many round trips.
     const QUICK_TRIES: u32 = 10;
-    /// After this often it gives way.
-    const TRIES_MAX: u32 = 14;
+    const QUICK_TRIPS: u64 = 4;
+    /// So often it asks again after that; then it gives way.
+    const SLOW_TRIES: u32 = 4;
     /// How long votes may take in the first term.
     const VOTES: Delay = Delay::exactly_ms(18);
     /// Of two who ask for votes in one term, and perhaps split them, one asks for the next term's after this.
@@ -57,28 +59,38 @@ impl Campaign {
         self.tries = None;
     }
 
-    /// What to do now, in this term; `retry` is how soon to ask again at first.
-    pub(super) fn think(&mut self, is_voting: bool, term: Term, retry: Delay) -> Move {
+    /// What to do now, in this term; `retry` is how soon to ask again at first, on links that are not slower than a local
+    /// network.
+    pub(super) fn think(&mut self, is_voting: bool, term: Term, retry: Delay, slower_us: u64) -> Move {
         let tries = self.tries.unwrap_or(0);
         // Whoever starts late, after terms in vain, may disturb somebody who is about to win.
         let may_disturb = tries == 0 && self.vain > 1;
         if (is_voting || may_disturb) && self.waited != Some(term) {
             self.waited = Some(term);
             self.tries = Some(tries);
-            return Move::Wait(self.patient(Self::VOTES));
+            return Move::Wait(self.patient(Self::VOTES.longer_by(slower_us)));
         }
-        if tries >= Self::TRIES_MAX {
+        let slow_tries = (tries + 1).saturating_sub(Self::quick_tries(retry, slower_us));
+        if slow_tries > Self::SLOW_TRIES {
             self.tries = None;
             return Move::GiveWay;
         }
         self.tries = Some(tries + 1);
-        Move::Ask(retry.times(1 << (tries + 1).saturating_sub(Self::QUICK_TRIES)))
+        Move::Ask(retry.times(1 << slow_tries).longer_by(slower_us))
+    }
+
+    /// The slower links are, the fewer tries fit into the time that others need to notice.
+    fn quick_tries(retry: Delay, slower_us: u64) -> u32 {
+        let time_us = retry.times(Self::QUICK_TRIES.into()).min_us + slower_us.saturating_mul(Self::QUICK_TRIPS);
+        u32::try_from(time_us.div_ceil(retry.longer_by(slower_us).min_us.max(1))).unwrap_or(Self::QUICK_TRIES)
     }
 
     /// Somebody else asks for votes in the same term. Says when to think again.
-    pub(super) fn on_rival(&mut self, yields: bool, term: Term) -> Delay {
+    /// Whoever insists needs a round trip to see that the votes were split, and two more to win the next term.
+    pub(super) fn on_rival(&mut self, yields: bool, term: Term, slower_us: u64) -> Delay {
         self.waited = Some(term);
-        self.patient(if yields { Self::YIELD } else { Self::INSIST })
+        let (delay, trips) = if yields { (Self::YIELD, 3) } else { (Self::INSIST, 1) };
+        self.patient(delay.longer_by(slower_us.saturating_mul(trips)))
     }
 
     fn patient(&self, delay: Delay) -> Delay {
@@ -95,10 +107,21 @@ mod tests {
     #[test]
     fn it_asks_quickly_then_slowly_then_gives_way() {
         let mut campaign = Campaign::default();
-        let moves: Vec<Move> = (0..15).map(|_| campaign.think(false, Term(1), RETRY)).collect();
+        let moves: Vec<Move> = (0..15).map(|_| campaign.think(false, Term(1), RETRY, 0)).collect();
         assert!(moves[..10].iter().all(|step| *step == Move::Ask(RETRY)));
         assert_eq!(moves[10..14], [6, 12, 24, 48].map(|ms| Move::Ask(Delay::exactly_ms(ms))));
         assert_eq!((moves[14], campaign.is_under_way()), (Move::GiveWay, false));
+    }
+
+    #[test]
+    fn on_slow_links_it_waits_for_answers_and_still_gives_way() {
+        let mut campaign = Campaign::default();
+        let moves: Vec<Move> = (0..9).map(|_| campaign.think(false, Term(1), RETRY, 150_000)).collect();
+        assert_eq!(moves[..5], [153, 153, 153, 153, 153].map(|ms| Move::Ask(Delay::exactly_ms(ms))));
+        assert_eq!(moves[5..8], [156, 162, 174].map(|ms| Move::Ask(Delay::exactly_ms(ms))));
+        campaign.on_term();
+        let wait = Move::Wait(Delay::exactly_ms(168));
+        assert_eq!(Campaign::default().think(true, Term(2), RETRY, 150_000), wait, "votes take a round trip");
     }
 
     #[test]
@@ -106,8 +129,8 @@ mod tests {
         let mut campaign = Campaign::default();
         for (term, ms) in [(1, 18), (2, 36), (3, 72), (4, 144), (5, 288), (6, 576), (7, 576)] {
             campaign.on_term();
-            assert_eq!(campaign.think(true, Term(term), RETRY), Move::Wait(Delay::exactly_ms(ms)));
-            assert_eq!(campaign.think(true, Term(term), RETRY), Move::Ask(RETRY), "they did not come");
+            assert_eq!(campaign.think(true, Term(term), RETRY, 0), Move::Wait(Delay::exactly_ms(ms)));
+            assert_eq!(campaign.think(true, Term(term), RETRY, 0), Move::Ask(RETRY), "they did not come");
         }
     }
 
@@ -115,10 +138,10 @@ mod tests {
     fn whoever_starts_after_terms_in_vain_waits_first() {
         let mut campaign = Campaign::default();
         campaign.on_term();
-        assert_eq!(campaign.think(false, Term(1), RETRY), Move::Ask(RETRY));
+        assert_eq!(campaign.think(false, Term(1), RETRY, 0), Move::Ask(RETRY));
         campaign.stop();
         campaign.on_term();
-        assert_eq!(campaign.think(false, Term(2), RETRY), Move::Wait(Delay::exactly_ms(36)));
-        assert_eq!(campaign.think(false, Term(2), RETRY), Move::Ask(RETRY));
+        assert_eq!(campaign.think(false, Term(2), RETRY, 0), Move::Wait(Delay::exactly_ms(36)));
+        assert_eq!(campaign.think(false, Term(2), RETRY, 0), Move::Ask(RETRY));
     }
 }

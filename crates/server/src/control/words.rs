@@ -45,6 +45,10 @@ pub enum Message<T> {
     Loads(Vec<(NodeId, Load)>),
     /// There will soon be another leader, for this reason.
     Change(Reason),
+    /// Send this back at once: it is what the sender's own clock says.
+    Probe(u64),
+    /// A probe that comes back.
+    Echo(u64),
 }
 
 /// What a server's owner tells it.
@@ -68,6 +72,8 @@ pub enum Command {
     Compact(u64, Bytes),
     /// Something is guarded beside this server, and must end before another one leads; or not any more.
     Guarded(bool),
+    /// Links are not what they were: measure them again.
+    Measure,
 }
 
 /// What a server's owner is told.
@@ -104,6 +110,8 @@ pub enum Notice {
         /// Up to where it has it.
         last: u64,
     },
+    /// A message to the slowest live peer and back takes this many microseconds longer than on a local network.
+    Slower(u64),
 }
 
 /// Its timers.
@@ -135,6 +143,8 @@ impl<T: fmt::Display> fmt::Display for Message<T> {
                 loads.iter().try_for_each(|(id, load)| write!(f, " of {id} {}", load.score))
             }
             Self::Change(reason) => write!(f, "change {reason}"),
+            Self::Probe(_) => f.write_str("probe"),
+            Self::Echo(_) => f.write_str("echo"),
         }
     }
 }
@@ -154,6 +164,7 @@ impl fmt::Display for Command {
             Self::Elect => f.write_str("elect"),
             Self::Compact(index, _) => write!(f, "compact to {index}"),
             Self::Guarded(is_guarded) => f.write_str(if *is_guarded { "guarded" } else { "not guarded" }),
+            Self::Measure => f.write_str("measure"),
         }
     }
 }
@@ -176,6 +187,7 @@ impl fmt::Display for Notice {
             Self::Forgotten { leader, index, last } => {
                 write!(f, "forgotten: has {last}, acknowledged {index}, as {leader} says")
             }
+            Self::Slower(us) => write!(f, "links are slower by {} ms", us / 1000),
         }
     }
 }

@@ -12,16 +12,29 @@ pub(super) struct Peer {
     /// Does it lead a group of ours, and so show itself at every heartbeat?
     leads: bool,
     is_missed: bool,
+    slower_us: u64,
 }
 
 impl Peer {
     /// One that has not been heard yet.
     pub(super) fn new(silence: Rules) -> Self {
-        Self { silence, detector: Detector::new(now_and_then(silence)), leads: false, is_missed: false }
+        Self {
+            silence,
+            detector: Detector::new(now_and_then(silence)),
+            leads: false,
+            is_missed: false,
+            slower_us: 0,
+        }
     }
 
     pub(super) fn at(&mut self, now_us: u64) {
         self.detector.at(now_us);
+    }
+
+    /// Messages there and back take this much longer than on a local network.
+    pub(super) const fn slower(&mut self, us: u64) {
+        self.slower_us = us;
+        self.detector.slower(us);
     }
 
     /// From now on silence counts.
@@ -50,6 +63,7 @@ impl Peer {
         if self.leads != leads {
             self.leads = leads;
             self.detector = Detector::new(if leads { self.silence } else { now_and_then(self.silence) });
+            self.detector.slower(self.slower_us);
             self.detector.at(now_us);
             self.detector.watch();
         }

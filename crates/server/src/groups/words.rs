@@ -38,6 +38,8 @@ pub enum Command {
     Gone(NodeId),
     /// The own load has been measured.
     Score(Score),
+    /// A message to the slowest live peer and back takes this many microseconds longer than on a local network.
+    Slower(u64),
 }
 
 /// What their owner is told: this group has this leader, or none.
@@ -82,6 +84,7 @@ impl fmt::Display for Command {
             Self::Boot => f.write_str("boot"),
             Self::Gone(peer) => write!(f, "gone {peer}"),
             Self::Score(score) => write!(f, "score {score}"),
+            Self::Slower(us) => write!(f, "slower by {us} us"),
         }
     }
 }

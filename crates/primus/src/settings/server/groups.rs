@@ -1,5 +1,5 @@
 //! Further groups of servers that elect a leader each, without a quorum: one `[[groups]]` for each in a file, and
-//! `NAME=ALGORITHM:RANK@ID+ID` where they have to fit into a line. Without members all servers take part.
+//! `NAME=ALGORITHM:RANK:ASKING@ID+ID` where they have to fit into a line. Without members all servers take part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use primus_core::NodeId;
 use primus_core::election::Algorithm;
+use primus_core::election::bully::Asking;
 use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, objection_to_group};
 use primus_core::rank::RankBy;
 use primus_server::groups::{GROUPS_MAX, GroupPlan};
@@ -24,11 +25,13 @@ use crate::output::failure::Failure;
 use crate::settings::quoted;
 
 /// What a group in a file may have.
-const FIELDS: [&str; 5] = ["name", "authority", "algorithm", "rank", "members"];
+const FIELDS: [&str; 6] = ["name", "authority", "algorithm", "rank", "asking", "members"];
 /// The only authority that is configured: leases, which a quorum grants, need no configuration.
 const AUTHORITY: &str = "none";
 const ALGORITHMS: [(&str, Algorithm); 2] = [("bully", Algorithm::Bully), ("ring", Algorithm::Ring)];
 const RANKS: [(&str, RankBy); 3] = [("load", RankBy::Load), ("id", RankBy::Id), ("address", RankBy::Address)];
+
+const ASKINGS: [(&str, Asking); 2] = [("at-once", Asking::AllAtOnce), ("one-by-one", Asking::OneByOne)];
 
 /// A group as somebody configured it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub(crate) struct GroupEntry {
     name: String,
     algorithm: Algorithm,
     rank: RankBy,
+    /// None stands for what `election.asking` says.
+    asking: Option<Asking>,
     /// None stands for all servers.
     members: Option<BTreeSet<NodeId>>,
 }
@@ -46,6 +51,7 @@ struct Written {
     name: String,
     algorithm: Option<String>,
     rank: Option<String>,
+    asking: Option<String>,
     members: Option<Vec<String>>,
 }
 
@@ -67,15 +73,12 @@ pub(super) fn of_text(text: &str) -> Result<Vec<GroupEntry>, Complaint> {
 fn written(text: &str) -> Written {
     let (head, members) = text.split_once('@').map_or((text, None), |(head, members)| (head, Some(members)));
     let (name, how) = head.split_once('=').map_or((head, None), |(name, how)| (name, Some(how)));
-    let (algorithm, rank) = match how.map(|how| how.split_once(':').ok_or(how)) {
-        Some(Ok((algorithm, rank))) => (Some(algorithm), Some(rank)),
-        Some(Err(algorithm)) => (Some(algorithm), None),
-        None => (None, None),
-    };
+    let mut how = how.map(|how| how.splitn(3, ':')).into_iter().flatten().map(str::to_owned);
     Written {
         name: name.to_owned(),
-        algorithm: algorithm.map(str::to_owned),
-        rank: rank.map(str::to_owned),
+        algorithm: how.next(),
+        rank: how.next(),
+        asking: how.next(),
         members: members.map(|members| members.split('+').map(str::to_owned).collect()),
     }
 }
@@ -91,7 +94,8 @@ pub(super) fn of_toml(value: &DeValue<'_>) -> Result<Vec<GroupEntry>, Complaint>
 
 fn of_table(table: &DeTable<'_>) -> Result<Written, Complaint> {
     if let Some(strange) = table.keys().map(Spanned::get_ref).find(|word| !FIELDS.contains(&word.as_ref())) {
-        let hint = keys::advice(strange, FIELDS.into_iter(), "a group has name, algorithm, rank and members");
+        let hint =
+            keys::advice(strange, FIELDS.into_iter(), "a group has name, algorithm, rank, asking and members");
         return Err((format!("holds a group with {}", quoted(strange)), hint));
     }
     let field = |name: &str| table.get(name).map(Spanned::get_ref);
@@ -109,7 +113,8 @@ fn of_table(table: &DeTable<'_>) -> Result<Written, Complaint> {
         return Err(wrong(&name, "authority", &quoted(&authority), hint));
     }
     let members = field("members").map(|members| member_list(&name, members)).transpose()?;
-    Ok(Written { algorithm: text("algorithm")?, rank: text("rank")?, members, name })
+    let (algorithm, rank, asking) = (text("algorithm")?, text("rank")?, text("asking")?);
+    Ok(Written { algorithm, rank, asking, members, name })
 }
 
 fn member_list(name: &str, value: &DeValue<'_>) -> Result<Vec<String>, Complaint> {
@@ -133,9 +138,14 @@ impl Written {
             let what = format!("holds {}, a ring with a rank: a ring compares ids and nothing else", quoted(name));
             return Err((what, "leave the rank out, or choose bully".to_owned()));
         }
+        let asking = choice(name, "asking", self.asking.as_deref(), &ASKINGS)?;
+        if algorithm == Algorithm::Ring && asking.is_some() {
+            let what = format!("holds {}, a ring with asking: a ring asks nobody but the next", quoted(name));
+            return Err((what, "leave asking out, or choose bully".to_owned()));
+        }
         let default = if algorithm == Algorithm::Ring { RankBy::Id } else { RankBy::Load };
         let members = self.members.map(|members| ids(name, &members)).transpose()?;
-        Ok(GroupEntry { algorithm, rank: rank.unwrap_or(default), members, name: self.name })
+        Ok(GroupEntry { algorithm, rank: rank.unwrap_or(default), asking, members, name: self.name })
     }
 }
 
@@ -212,6 +222,7 @@ pub(super) fn plans(layers: &Layers, servers: &BTreeMap<NodeId, SocketAddr>) -> 
         name: group.name.clone(),
         algorithm: group.algorithm,
         rank: group.rank,
+        asking: group.asking,
         members: group.members.clone().unwrap_or_else(all),
     };
     Some(layers.groups("groups")?.iter().map(plan).collect())
@@ -223,18 +234,27 @@ impl GroupEntry {
         let members: Option<Vec<u64>> =
             self.members.as_ref().map(|members| members.iter().map(|id| id.0).collect());
         let (algorithm, rank) = self.words();
-        json!({ "name": self.name, "authority": AUTHORITY, "algorithm": algorithm, "rank": rank, "members": members })
+        json!({
+            "name": self.name, "authority": AUTHORITY, "algorithm": algorithm, "rank": rank,
+            "asking": self.asking_word(), "members": members,
+        })
     }
 
     /// As a file says it.
     pub(crate) fn toml(&self) -> String {
         let (algorithm, rank) = self.words();
+        let asking = self.asking_word().map(|asking| format!("asking = \"{asking}\"\n"));
         let members = self.members.as_ref().map(|members| format!("members = [{}]\n", joined(members, ", ")));
         format!(
-            "\n[[groups]]\nname = \"{}\"\nauthority = \"{AUTHORITY}\"\nalgorithm = \"{algorithm}\"\nrank = \"{rank}\"\n{}",
+            "\n[[groups]]\nname = \"{}\"\nauthority = \"{AUTHORITY}\"\nalgorithm = \"{algorithm}\"\nrank = \"{rank}\"\n{}{}",
             self.name,
+            asking.unwrap_or_default(),
             members.unwrap_or_default()
         )
+    }
+
+    fn asking_word(&self) -> Option<&'static str> {
+        ASKINGS.iter().find(|(_, asking)| Some(*asking) == self.asking).map(|(word, _)| *word)
     }
 
     fn words(&self) -> (&'static str, &'static str) {
@@ -248,6 +268,7 @@ impl fmt::Display for GroupEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (algorithm, rank) = self.words();
         write!(f, "{}={algorithm}:{rank}", self.name)?;
+        self.asking_word().map_or(Ok(()), |asking| write!(f, ":{asking}"))?;
         self.members.as_ref().map_or(Ok(()), |members| write!(f, "@{}", joined(members, "+")))
     }
 }

@@ -204,6 +204,10 @@ impl Layers {
         if let Some(Value::Time(time)) = self.value(name) { Some(*time) } else { None }
     }
 
+    pub(super) fn time_range(&self, name: &str) -> Option<(Duration, Duration)> {
+        if let Some(Value::TimeRange(least, most)) = self.value(name) { Some((*least, *most)) } else { None }
+    }
+
     pub(super) fn address(&self, name: &str) -> Option<SocketAddr> {
         if let Some(Value::Address(address)) = self.value(name) { Some(*address) } else { None }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use primus_core::detector;
 use primus_core::election::Algorithm;
+use primus_core::election::bully::Asking;
 use primus_core::farm::assign::Rule;
 use primus_core::handover;
 use primus_core::lease::LEASE_MIN_US;
@@ -22,6 +23,8 @@ use super::value::{Value, time_text};
 /// A leader is not thought dead sooner, because a host is sometimes busy with other things.
 const SILENCE_MIN: Duration = Duration::from_millis(80);
 const SILENCE_MAX: Duration = Duration::from_secs(1);
+/// What an election waits for answers on a local network.
+const ANSWERS: Duration = Duration::from_millis(20);
 
 /// The defaults that depend on other values, other than where servers listen.
 pub(super) fn derive(layers: &mut Layers) {
@@ -41,25 +44,37 @@ pub(super) fn derive(layers: &mut Layers) {
     if let Some(least) = layers.time("election.silence_min") {
         layers.fall_back("election.silence_max", Value::Time(SILENCE_MAX.max(least)));
     }
-    if let Some(answers) = layers.time("election.answers") {
-        layers.fall_back("election.victory", Value::Time(answers * 3));
+    layers.fall_back("election.answers", Value::Time(ANSWERS));
+}
+
+/// How long a winner may take depends on how many servers it may have to ask.
+pub(super) fn derive_victory(layers: &mut Layers, servers: usize) {
+    if let (Some(answers), Some(asking)) = (layers.time("election.answers"), asking(layers)) {
+        let victory = Plan::usual_victory(exactly(answers), asking, servers);
+        layers.fall_back("election.victory", Value::Time(Duration::from_micros(victory.max_us)));
     }
 }
 
 /// The plan by which servers elect, with everything that is configured.
 pub(super) fn plan(layers: &Layers, plan: Plan) -> Option<Plan> {
     let us = |name| layers.time(name).map(us);
-    let exactly = |name| us(name).map(|us| Delay { min_us: us, max_us: us });
+    let (least, most) = layers.time_range("election.startup")?;
+    // What nobody configured follows the measured round trips.
+    let written = |name| layers.time(name).filter(|_| layers.is_written(name)).map(exactly);
     Some(Plan {
         algorithm: algorithm(layers)?,
         rank: rank(layers)?,
         preempt: Some(layers.truth("election.preempt")?),
-        answers: exactly("election.answers")?,
-        victory: exactly("election.victory")?,
+        asking: asking(layers)?,
+        startup: Delay { min_us: exactly(least).min_us, max_us: exactly(most).max_us },
+        answers: written("election.answers"),
+        victory: written("election.victory"),
         silence: detector::Rules {
             heartbeat_us: us("election.heartbeat")?,
             floor_us: us("election.silence_min")?,
             ceiling_us: us("election.silence_max")?,
+            is_floor_fixed: layers.is_written("election.silence_min"),
+            is_ceiling_fixed: layers.is_written("election.silence_max"),
         },
         handover: handover::Rules {
             margin: Score::from_hundredths(u32::try_from(layers.number("election.handover_margin")?).ok()? * 100),
@@ -112,6 +127,15 @@ fn assignment(layers: &Layers) -> Option<Rule> {
 
 fn us(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).expect("no configured time is longer than a day")
+}
+
+fn exactly(time: Duration) -> Delay {
+    Delay { min_us: us(time), max_us: us(time) }
+}
+
+fn asking(layers: &Layers) -> Option<Asking> {
+    let is_one_by_one = layers.text("election.asking")? == "one-by-one";
+    Some(if is_one_by_one { Asking::OneByOne } else { Asking::AllAtOnce })
 }
 
 fn algorithm(layers: &Layers) -> Option<Algorithm> {

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use primus_core::election::Algorithm;
+use primus_core::election::bully::Asking;
 use primus_core::ledger::Limits;
 use primus_core::loan::office;
+use primus_core::machine::Delay;
 use primus_core::rank::RankBy;
 use primus_server::groups::GroupPlan;
 use primus_server::plan::Neighbour;
@@ -91,7 +93,8 @@ fn a_file_of_the_load_aware_document_works_unchanged() {
     assert_eq!(plan.servers.len(), 3);
     assert_eq!(plan.silence.heartbeat_us, 1_000_000);
     assert_eq!((plan.silence.floor_us, plan.silence.ceiling_us), (3_000_000, 3_000_000), "T is fixed");
-    assert_eq!(plan.answers.max_us, 2_000_000);
+    assert_eq!(plan.answers, Some(Delay::exactly_ms(2000)));
+    assert!(plan.silence.is_floor_fixed && plan.silence.is_ceiling_fixed, "and nothing is added to it");
     assert_eq!(settings.dir, PathBuf::from("primus-data/primus-1"));
 }
 
@@ -146,6 +149,34 @@ fn how_much_a_farm_keeps_is_configured() {
     let farm = "[farm]\nqueue_max = 7\nresults_max = 8\nresults_bytes = \"3MiB\"\nresults_age = \"2h\"\n";
     let limits = settled(&format!("{NATIVE}{farm}")).plan.limits;
     assert_eq!(limits, Limits { waiting: 7, results: 8, results_len: 3 << 20, age_ms: 2 * 3600 * 1000 });
+}
+
+#[test]
+fn how_servers_ask_and_how_long_they_wait_at_the_start_can_be_configured() {
+    let text = "[server]\nid = 1\n[election]\nasking = \"one-by-one\"\nanswers = \"3s\"\nstartup = \"3.1s..3500ms\"
+[cluster]\nservers = [{ id = 1, address = \"127.0.0.1:7460\" }, { id = 2, address = \"127.0.0.1:7470\" },
+{ id = 3, address = \"127.0.0.1:7480\" }, { id = 4, address = \"127.0.0.1:7490\" }]";
+    let plan = settled(text).plan;
+    assert_eq!((plan.asking, plan.answers), (Asking::OneByOne, Some(Delay::exactly_ms(3000))));
+    assert_eq!(plan.startup, Delay::between_ms(3100, 3500));
+    let shown = configured(text, &[], &[]);
+    let victory = shown.entries().find(|(key, _)| key.name == "election.victory").expect("it is shown").1;
+    assert_eq!((victory.text.as_str(), plan.victory), ("12s", None), "each of four may have to be waited for");
+    let wrong = "[server]\nid = 1\n[election]\nasking = \"all\"\nstartup = \"3s..1s\"";
+    let expected = "\
+4: election.asking is 'all'; choose one of at-once, one-by-one
+5: election.startup is '3s..1s'; write it like 2s or 3100ms..3500ms, from 1ms to 24h
+";
+    assert_eq!(mistakes(wrong), expected);
+}
+
+#[test]
+fn what_is_configured_does_not_follow_the_links() {
+    let silence = |text: &str| settled(&format!("[server]\nid = 1\n[election]\n{text}")).plan.silence;
+    let fixed = |text: &str| (silence(text).is_floor_fixed, silence(text).is_ceiling_fixed);
+    assert_eq!(fixed(""), (false, false));
+    assert_eq!(fixed("silence_min = \"200ms\""), (true, false));
+    assert_eq!(fixed("silence_max = \"2s\""), (false, true));
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Choice(&'static [&'static str]),
     /// At least a millisecond and at most a day.
     Time,
+    /// A time, or two with dots between them, from which one is drawn.
+    TimeRange,
     Address,
     Name,
     Folder,
@@ -59,6 +61,7 @@ pub(crate) enum Value {
     Truth(bool),
     Text(String),
     Time(Duration),
+    TimeRange(Duration, Duration),
     Address(SocketAddr),
     Source(Source),
     Servers(Vec<Listed>),
@@ -89,10 +92,8 @@ impl Kind {
             Self::Truth => text.trim().parse().map(Value::Truth).map_err(|_| wrong(self.rule())),
             Self::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
             Self::Choice(_) => Err(wrong(self.rule())),
-            Self::Time => {
-                let time = length("", text).ok().filter(|time| *time >= Duration::from_millis(1));
-                time.map(Value::Time).ok_or_else(|| wrong(self.rule()))
-            }
+            Self::Time => time(text).map(Value::Time).ok_or_else(|| wrong(self.rule())),
+            Self::TimeRange => time_range(text).ok_or_else(|| wrong(self.rule())),
             Self::Address => address(text).map(Value::Address),
             Self::Name => check_name(text).map(|()| Value::Text(text.to_owned())).map_err(wrong),
             Self::Folder if text.is_empty() => Err(("is empty".to_owned(), self.rule())),
@@ -119,6 +120,7 @@ impl Kind {
             Self::Truth => "true|false",
             Self::Choice(_) => "WHICH",
             Self::Time => "TIME",
+            Self::TimeRange => "TIME[..TIME]",
             Self::Address => "ADDRESS",
             Self::Name => "NAME",
             Self::Folder => "DIR",
@@ -131,7 +133,7 @@ impl Kind {
             Self::Variables => "VARIABLE,…",
             Self::User => "USER",
             Self::Command => "COMMAND",
-            Self::Groups => "NAME=ALGORITHM:RANK@ID+ID,…",
+            Self::Groups => "NAME=ALGORITHM:RANK:ASKING@ID+ID,…",
             Self::Neighbours => "NAME=ID@ADDRESS+ID@ADDRESS,…",
         }
     }
@@ -144,6 +146,7 @@ impl Kind {
             Self::Truth => "choose true or false".to_owned(),
             Self::Choice(words) => format!("choose one of {}", words.join(", ")),
             Self::Time => "write it like 25ms or 2s, from 1ms to 24h".to_owned(),
+            Self::TimeRange => "write it like 2s or 3100ms..3500ms, from 1ms to 24h".to_owned(),
             Self::Address => "write it like 127.0.0.1:7460".to_owned(),
             Self::Name => "give a name".to_owned(),
             Self::Folder => "name a folder".to_owned(),
@@ -177,6 +180,7 @@ impl Kind {
             }
             Self::Choice(words) => words[0],
             Self::Time => "25ms",
+            Self::TimeRange => "50ms..100ms",
             Self::Address => "127.0.0.1:7460",
             Self::Name => "north",
             Self::Folder => "/var/lib/primus",
@@ -187,6 +191,17 @@ impl Kind {
         };
         format!("\"{text}\"")
     }
+}
+
+/// A length of time that a setting can have.
+fn time(text: &str) -> Option<Duration> {
+    length("", text).ok().filter(|time| *time >= Duration::from_millis(1))
+}
+
+fn time_range(text: &str) -> Option<Value> {
+    let (least, most) = text.split_once("..").unwrap_or((text, text));
+    let (least, most) = (time(least.trim())?, time(most.trim())?);
+    (least <= most).then_some(Value::TimeRange(least, most))
 }
 
 /// Units of sizes, the greatest first.
@@ -311,6 +326,8 @@ impl fmt::Display for Value {
             Self::Truth(truth) => truth.fmt(f),
             Self::Text(text) => text.fmt(f),
             Self::Time(time) => f.write_str(&time_text(*time)),
+            Self::TimeRange(least, most) if least == most => f.write_str(&time_text(*least)),
+            Self::TimeRange(least, most) => write!(f, "{}..{}", time_text(*least), time_text(*most)),
             Self::Address(address) => address.fmt(f),
             Self::Source(source) => source.fmt(f),
             Self::Servers(servers) => f.write_str(&joined(servers)),
@@ -354,9 +371,17 @@ pub(super) fn time_text(time: Duration) -> String {
 mod tests {
     use super::*;
 
+    /// Is each text read, and written as the third says, or refused?
+    fn check(cases: &[(Kind, &str, Option<&str>)]) {
+        for (kind, text, expected) in cases {
+            let read = kind.read(text).ok().map(|value| value.to_string());
+            assert_eq!(read.as_deref(), *expected, "{kind:?} {text}");
+        }
+    }
+
     #[test]
     fn values_are_read_and_written_as_people_write_them() {
-        for (kind, text, expected) in [
+        check(&[
             (Kind::Number { least: 1, most: 9 }, "7", Some("7")),
             (Kind::Number { least: 1, most: 9 }, "0", None),
             (Kind::Number { least: 1, most: 9 }, "-1", None),
@@ -371,6 +396,13 @@ mod tests {
             (Kind::Time, "0s", None),
             (Kind::Time, "25", None),
             (Kind::Time, "25h", None),
+            (Kind::TimeRange, "3s", Some("3s")),
+            (Kind::TimeRange, "3.1s .. 3500ms", Some("3100ms..3500ms")),
+            (Kind::TimeRange, "50ms..50ms", Some("50ms")),
+            (Kind::TimeRange, "2s..1s", None),
+            (Kind::TimeRange, "..1s", None),
+            (Kind::TimeRange, "1s..", None),
+            (Kind::TimeRange, "0s..1s", None),
             (Kind::Address, "[::1]:7460", Some("[::1]:7460")),
             (Kind::Address, "127.0.0.1:0", None),
             (Kind::Address, "127.0.0.1:70000", None),
@@ -402,8 +434,17 @@ mod tests {
             (Kind::Command, " notify  --all", Some("notify --all")),
             (Kind::Command, "./hooks/notify", Some("./hooks/notify")),
             (Kind::Command, "hooks/ all", None),
+        ]);
+    }
+
+    #[test]
+    fn lists_of_groups_and_farms_are_read_and_written_as_people_write_them() {
+        check(&[
             (Kind::Groups, "router, bd=ring@3+1", Some("router=bully:load,bd=ring:id@1+3")),
             (Kind::Groups, "router=bully:address", Some("router=bully:address")),
+            (Kind::Groups, "router=bully:id:one-by-one@1", Some("router=bully:id:one-by-one@1")),
+            (Kind::Groups, "router=bully:id:politely", None),
+            (Kind::Groups, "router=ring:id:one-by-one", None),
             (Kind::Groups, "router=moon", None),
             (Kind::Groups, "a,a", None),
             (Kind::Groups, "a b", None),
@@ -423,8 +464,6 @@ mod tests {
             (Kind::Neighbours, "s=1@[::1]:1,s=1@[::1]:2", None),
             (Kind::Neighbours, "s=1@[::1]:1+1@[::1]:2", None),
             (Kind::Neighbours, "s=1@[::1]:1,w=1@[::1]:1", None),
-        ] {
-            assert_eq!(kind.read(text).ok().map(|value| value.to_string()).as_deref(), expected, "{kind:?} {text}");
-        }
+        ]);
     }
 }
