@@ -16,6 +16,7 @@ mod run;
 use std::collections::BTreeMap;
 
 use primus_core::NodeId;
+use primus_core::election::Algorithm;
 use primus_core::planted::Planted;
 use primus_server::Server;
 use primus_server::any_election;
@@ -38,8 +39,38 @@ pub struct Cluster {
     pub faults: Kinds,
     /// Loads that change all the time, instead of clients.
     pub noise: Option<Noise>,
+    /// Links that are slow, instead of those of a local network.
+    pub slow: Option<Slow>,
+    /// Whether the leader is killed once, and nothing else goes wrong but for the faults above.
+    pub kill: bool,
     /// A known bug, to see whether it is found.
     pub planted: Planted,
+}
+
+/// How slow links are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slow {
+    /// How long a message takes, one way.
+    pub one_way_us: u64,
+    /// By how much longer some take.
+    pub jitter_us: u64,
+}
+
+/// What the death of a leader came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failover {
+    /// How the others elected.
+    pub algorithm: Algorithm,
+    /// When it died.
+    pub at_us: u64,
+    /// In which term it led.
+    pub term: u64,
+    /// How many terms began until another one led.
+    pub terms: Option<u64>,
+    /// How long that took.
+    pub led_us: Option<u64>,
+    /// How long it took until a client's write was acknowledged.
+    pub wrote_us: Option<u64>,
 }
 
 /// Loads that change, for long.
@@ -86,6 +117,10 @@ pub struct Report {
     pub reads: u64,
     /// How often a server got the whole state from the leader.
     pub restored: u64,
+    /// What the leader's death came to, if it was killed on purpose.
+    pub failover: Option<Failover>,
+    /// When a server last began to lead.
+    pub last_change_us: u64,
     /// How long after the last fault everybody agreed and had everything, if that was so.
     pub healed_us: Option<u64>,
     /// When it ended.
@@ -109,7 +144,7 @@ impl Cluster {
     /// A cluster with clients and these faults.
     #[must_use]
     pub const fn new(servers: u64, faults: Kinds) -> Self {
-        Self { servers, faults, noise: None, planted: Planted::NONE }
+        Self { servers, faults, noise: None, slow: None, kill: false, planted: Planted::NONE }
     }
 
     /// Makes the run of this seed.

@@ -4,8 +4,10 @@
 #[path = "common/seeds.rs"]
 mod seeds;
 
+use primus_core::election::Algorithm;
 use primus_core::handover;
-use primus_lab::cluster::{Cluster, Noise, Pattern, Report};
+use primus_lab::cluster::checks::Property;
+use primus_lab::cluster::{Cluster, Noise, Pattern, Report, Slow};
 use primus_lab::faults::Kinds;
 use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::tally;
@@ -101,4 +103,60 @@ fn noisy_loads_move_the_leader_once_per_cool_down_at_most() {
 #[test]
 fn two_servers_that_take_turns_at_being_busy_do_not_toss_leadership_to_and_fro() {
     check_rare(&handovers(Pattern::Turns, 40, 60), "an hour of turns");
+}
+
+/// Links like those between cities, and between continents.
+const SLOW: [Slow; 4] = [
+    Slow { one_way_us: 25_000, jitter_us: 0 },
+    Slow { one_way_us: 25_000, jitter_us: 10_000 },
+    Slow { one_way_us: 75_000, jitter_us: 0 },
+    Slow { one_way_us: 75_000, jitter_us: 30_000 },
+];
+
+#[test]
+fn on_slow_links_all_faults_are_survived_too() {
+    for slow in SLOW {
+        check(&Cluster { slow: Some(slow), ..Cluster::new(3, Kinds::All) });
+    }
+}
+
+/// One death of a leader, and nothing else: two terms at most, and T and four round trips. In a ring the token has to go
+/// round before that; and where messages overtake each other, as they do on no real link, entries have to be sent again.
+#[test]
+fn a_single_death_on_slow_links_costs_two_terms_and_four_round_trips_at_most() {
+    for (servers, slow) in [3, 5].into_iter().flat_map(|servers| SLOW.map(|slow| (servers, slow))) {
+        let cluster = Cluster { slow: Some(slow), kill: true, ..Cluster::new(servers, Kinds::NONE) };
+        let round_trip_us = 2 * (slow.one_way_us + slow.jitter_us);
+        let trips = if slow.jitter_us == 0 { 4 } else { 7 };
+        let limit_us = 80_000 + round_trip_us + trips * round_trip_us;
+        let ring_us = (servers - 1) * round_trip_us / 2;
+        let (mut terms, mut slowest_us) = (0, 0);
+        for report in check(&cluster) {
+            assert_eq!(report.properties.get(&Property::FewTerms), Some(&true), "{report:#?}");
+            let failover = report.failover.expect("somebody led when the time had come");
+            let wrote_us = failover.wrote_us.expect("somebody wrote");
+            let more_us = if failover.algorithm == Algorithm::Ring { ring_us } else { 0 };
+            assert!(wrote_us <= limit_us + more_us, "{slow:?}: {limit_us} {report:#?}");
+            (terms, slowest_us) = (failover.terms.unwrap_or(0).max(terms), wrote_us.max(slowest_us));
+        }
+        println!("{servers} servers, {slow:?}: {terms} terms, {} ms of {} ms", slowest_us / 1000, limit_us / 1000);
+    }
+}
+
+#[test]
+fn a_single_death_on_a_local_network_costs_one_or_two_terms() {
+    for report in check(&Cluster { kill: true, ..Cluster::new(3, Kinds::NONE) }) {
+        assert_eq!(report.properties.get(&Property::FewTerms), Some(&true), "{report:#?}");
+    }
+}
+
+#[test]
+fn in_a_quiet_hour_on_slow_links_nobody_takes_over() {
+    for slow in SLOW {
+        let noise = Some(Noise { pattern: Pattern::Random, points: 0, minutes: 60 });
+        let report = Cluster { noise, slow: Some(slow), ..Cluster::new(3, Kinds::NONE) }.run(1, &mut ());
+        assert_eq!(report.violation, None, "{report:#?}");
+        assert!(report.last_change_us < 5_000_000, "{slow:?}: {report:#?}");
+        tally::add("runs", 1);
+    }
 }

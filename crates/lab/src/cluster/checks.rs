@@ -7,6 +7,7 @@
 mod commits_stay;
 mod durability;
 mod election_safety;
+mod few_terms;
 mod leader_completeness;
 mod liveness;
 mod log_matching;
@@ -42,6 +43,8 @@ pub enum Property {
     Liveness,
     /// No server breaks an assertion of its own.
     Assertions,
+    /// If nothing happens but that the leader dies, two terms later at most another one leads.
+    FewTerms,
 }
 
 /// What went wrong.
@@ -60,6 +63,7 @@ pub(super) struct Checks {
     log_matching: log_matching::Watch,
     commits_stay: commits_stay::Watch,
     durability: durability::Watch,
+    few_terms: few_terms::Watch,
     committed: Vec<Committed>,
     violation: Option<Violation>,
 }
@@ -89,7 +93,14 @@ impl Checks {
     pub(super) fn on_lead(&mut self, id: NodeId, term: Term, log: &Log) {
         let judgement = self.election_safety.on_lead(id, term);
         self.note(Property::ElectionSafety, judgement);
+        let judgement = self.few_terms.on_lead(term);
+        self.note(Property::FewTerms, judgement);
         self.note(Property::LeaderCompleteness, leader_completeness::on_lead(id, term, log, &self.committed));
+    }
+
+    /// The leader of this term is killed, and nothing else goes wrong.
+    pub(super) fn on_kill(&mut self, term: Term) {
+        self.few_terms.on_kill(term);
     }
 
     /// A server has appended these entries to its log.
@@ -177,6 +188,7 @@ impl Checks {
         let applies = |property: &Property| match property {
             Property::Liveness => violated.is_none_or(|violated| violated == Property::Liveness),
             Property::Assertions => violated == Some(Property::Assertions),
+            Property::FewTerms => self.few_terms.applies(),
             _ => true,
         };
         let all = Property::ALL.into_iter().filter(applies);
@@ -187,7 +199,7 @@ impl Checks {
 
 impl Property {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ElectionSafety,
         Self::LogMatching,
         Self::LeaderCompleteness,
@@ -196,6 +208,7 @@ impl Property {
         Self::Durability,
         Self::Liveness,
         Self::Assertions,
+        Self::FewTerms,
     ];
 
     /// The property's name, as output contracts spell it.
@@ -210,6 +223,7 @@ impl Property {
             Self::Durability => "durability",
             Self::Liveness => "liveness",
             Self::Assertions => "assertions",
+            Self::FewTerms => "few_terms",
         }
     }
 }

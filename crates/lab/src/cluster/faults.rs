@@ -6,7 +6,7 @@ use primus_core::load::{Load, Score};
 use primus_core::machine::Delay;
 use primus_server::control::{Command, Reason};
 
-use super::{Noise, Pattern};
+use super::{Noise, Pattern, Slow};
 use crate::chance::Chance;
 use crate::faults::{Draw, FAULTS_END_US, Kind, Kinds};
 use crate::simulate::{Happening, Network};
@@ -22,6 +22,9 @@ const SYNC: Delay = Delay { min_us: 50, max_us: 2_000 };
 const SLOW_SYNC: Delay = Delay { min_us: 1_000, max_us: 100_000 };
 /// How long there is something to judge when nothing goes wrong.
 const CALM_END_US: u64 = 300_000;
+/// The same, and when the leader is killed, if that is all that goes wrong: links have been measured by then.
+const SLOW_END_US: u64 = 8_000_000;
+const KILL_US: u64 = 4_000_000;
 
 /// How often loads change in noise: often, but some last for longer than the dwell time of a handover.
 const NOISE_EVERY_US: usize = 5_000_000;
@@ -57,6 +60,24 @@ pub(super) enum Stroke {
 }
 
 impl Plan {
+    /// The leader dies once, and comes back when all is over. By then everybody has measured its load, as real servers do.
+    pub(super) fn add_kill(&mut self, servers: &[NodeId], chance: &mut Chance) {
+        self.end_us = self.end_us.max(SLOW_END_US);
+        let loads = |server: &NodeId| {
+            let score = chance.between(0, 10_000);
+            [1, 2, 3].map(|quarter| (quarter * KILL_US / 4, *server, load(score)))
+        };
+        self.commands.extend(servers.iter().flat_map(loads));
+        self.strokes.push((KILL_US, Stroke::Crash, self.end_us));
+    }
+
+    /// Links are slow, and so is everything that depends on them.
+    pub(super) fn slow_down(&mut self, slow: Slow) {
+        let Slow { one_way_us, jitter_us } = slow;
+        self.end_us = self.end_us.max(SLOW_END_US);
+        self.network.delay = Delay { min_us: one_way_us, max_us: one_way_us + jitter_us };
+    }
+
     /// Loads that change, and nothing else that matters.
     pub(super) fn add_noise(&mut self, servers: &[NodeId], noise: Noise, chance: &mut Chance) {
         let spread = u64::from(noise.points * 100).min(MIDDLE);

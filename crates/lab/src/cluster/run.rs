@@ -21,7 +21,7 @@ use primus_server::{self as server, Server};
 use super::checks::{Checks, State, is_healed};
 use super::faults::{self, Plan, Stroke};
 use super::host::{Host, Owner};
-use super::{Cluster, Messages, Report, Words};
+use super::{Cluster, Failover, Messages, Report, Words};
 use crate::chance::Chance;
 use crate::observer::Observer;
 use crate::outcome::Leaders;
@@ -65,6 +65,8 @@ pub(super) struct Run<'a, O> {
     messages: Messages,
     handovers_us: Vec<u64>,
     restored: u64,
+    failover: Option<Failover>,
+    last_change_us: u64,
     healed_us: Option<u64>,
     steps: u64,
 }
@@ -122,9 +124,15 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         let mut chance = Chance::new(seed);
         let mut pattern = pattern(&ids, &mut chance);
         let mut plan = faults::plan(&ids, &cluster.faults, &mut chance);
+        if cluster.kill {
+            plan.add_kill(&ids, &mut chance);
+        }
         if let Some(noise) = cluster.noise {
             plan.add_noise(&ids, noise, &mut chance);
             (pattern.algorithm, pattern.rank) = (Algorithm::Bully, RankBy::Load);
+        }
+        if let Some(slow) = cluster.slow {
+            plan.slow_down(slow);
         }
         Self {
             cluster,
@@ -147,6 +155,8 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             messages: Messages::default(),
             handovers_us: Vec::new(),
             restored: 0,
+            failover: None,
+            last_change_us: 0,
             healed_us: None,
             steps: 0,
         }
@@ -170,6 +180,8 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             acknowledged: self.clients.acknowledged,
             reads: self.clients.answered,
             restored: self.restored,
+            failover: self.failover,
+            last_change_us: self.last_change_us,
             healed_us: self.healed_us,
             virtual_us: self.now_us,
             steps: self.steps,
@@ -246,7 +258,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             Happening::Cut(from, to) => _ = self.cut.insert((from, to)),
             Happening::Mend(from, to) => {
                 self.cut.remove(&(from, to));
-                self.after(DIAL, Event::Dial { at: to, peer: from });
+                self.after(self.travelled(DIAL, 4), Event::Dial { at: to, peer: from });
             }
             Happening::Command(..) => unreachable!("clusters are commanded otherwise"),
         }
@@ -268,6 +280,12 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     /// Whoever leads is hit; if nobody does, anybody.
     fn on_stroke(&mut self, stroke: Stroke, until_us: u64) {
         let victim = self.leader_to_ask().unwrap_or_else(|| self.chance.pick(&self.ids));
+        if let Some(Term(term)) = self.leading[place(victim)].filter(|_| self.cluster.kill) {
+            let (algorithm, at_us) = (self.pattern.algorithm, self.now_us);
+            let failover = Failover { algorithm, at_us, term, terms: None, led_us: None, wrote_us: None };
+            self.failover.get_or_insert(failover);
+            self.checks.on_kill(Term(term));
+        }
         let happening = |at_us, happening| (at_us, Event::Happening(happening));
         let events = match stroke {
             Stroke::Crash => vec![
@@ -314,8 +332,10 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         host.forget();
         let incarnation = host.incarnation;
         self.leading[place(id)] = None;
+        // That a link is closed has to travel, and so have the next dial and its refusal.
+        let notice = self.travelled(NOTICE, 3);
         for peer in self.peers(id) {
-            self.after(NOTICE, Event::Look { at: peer, peer: id, incarnation });
+            self.after(notice, Event::Look { at: peer, peer: id, incarnation });
         }
     }
 
@@ -333,10 +353,16 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         host.started_us = self.now_us;
         host.process = Some(process);
         self.step(id, Input::Command(Command::Boot));
+        let dial = self.travelled(DIAL, 4);
         for peer in self.peers(id) {
-            self.after(DIAL, Event::Dial { at: peer, peer: id });
-            self.after(DIAL, Event::Dial { at: id, peer });
+            self.after(dial, Event::Dial { at: peer, peer: id });
+            self.after(dial, Event::Dial { at: id, peer });
         }
+    }
+
+    /// This long, and the time of as many messages on links that are slow.
+    fn travelled(&self, delay: Delay, messages: u64) -> Delay {
+        delay.longer_by(self.cluster.slow.map_or(0, |slow| slow.one_way_us * messages))
     }
 
     /// Only a refusal counts, and a cut link cannot refuse.
@@ -468,6 +494,11 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         if let Some(term) = leads.filter(|_| leads != before) {
             self.checks.on_lead(id, term, log);
             self.leaders.changes += 1;
+            self.last_change_us = self.now_us;
+            if let Some(failover) = self.failover.as_mut().filter(|failover| failover.terms.is_none()) {
+                failover.terms = Some(term.0 - failover.term);
+                failover.led_us = Some(self.now_us - failover.at_us);
+            }
             let at_once = self.leading.iter().flatten().count();
             self.leaders.most_at_once = self.leaders.most_at_once.max(u32::try_from(at_once).unwrap_or(u32::MAX));
         }
@@ -580,6 +611,9 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
 
     fn acknowledge(&mut self, entry: &Entry) {
         self.checks.on_acknowledged(entry.index);
+        if let Some(failover) = self.failover.as_mut().filter(|failover| failover.terms.is_some()) {
+            failover.wrote_us.get_or_insert(self.now_us - failover.at_us);
+        }
         self.clients.acknowledged += 1;
         let number = entry.data.first_chunk().copied().map(u64::from_be_bytes);
         if self.clients.last_in_trouble.is_some_and(|last| number > Some(last)) {

@@ -110,6 +110,7 @@ const fn meaning(property: Property) -> &'static str {
         Property::Durability => "nothing that was acknowledged got lost, and every later read saw it",
         Property::Liveness => "after the faults one leads, and everybody got what was written",
         Property::Assertions => "no server broke an assertion of its own",
+        Property::FewTerms => "another one led two terms later at most",
     }
 }
 
