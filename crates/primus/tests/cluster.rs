@@ -16,16 +16,20 @@ use serde_json::Value;
 #[test]
 fn a_failover_is_measured_and_leaves_nothing_behind() {
     let place = Place::new();
-    for (fault, servers, figures) in [
-        ("kill", 3, &["median_ms", "p90_ms", "max_ms"][..]),
-        ("freeze", 3, &["median_ms", "p90_ms", "max_ms", "noticed_max_ms"][..]),
-    ] {
-        let bench = place.json(&format!("bench failover --servers {servers} --fault {fault} --runs 2"));
+    for (fault, servers, figures) in
+        [("kill", 3, &["delay_ms"][..]), ("kill", 3, &[]), ("freeze", 3, &["noticed_max_ms"])]
+    {
+        let delay = if figures.contains(&"delay_ms") { " --delay 25ms" } else { "" };
+        let bench = place.json(&format!("bench failover --servers {servers} --fault {fault} --runs 2{delay}"));
         assert_eq!((&bench["bench"], &bench["fault"]), (&"failover".into(), &fault.into()));
         assert_eq!(bench["algorithm"], "bully");
         assert_eq!((&bench["servers"], bench["runs"].as_array().map(Vec::len)), (&servers.into(), Some(2)));
-        assert!(figures.iter().all(|figure| bench[figure].as_f64() > Some(0.0)), "{bench}");
-        assert_eq!(bench.as_object().map(serde_json::Map::len), Some(5 + figures.len()), "{bench}");
+        let always = ["median_ms", "p90_ms", "max_ms", "silence_ms", "round_trip_ms"];
+        assert!(figures.iter().chain(&always).all(|figure| bench[figure].as_f64() > Some(0.0)), "{bench}");
+        assert_eq!(bench.as_object().map(serde_json::Map::len), Some(11 + figures.len()), "{bench}");
+        let terms = bench["terms"].as_array().expect("one for each run");
+        assert!(terms.len() == 2 && terms.iter().all(|terms| terms.as_u64() > Some(0)), "{bench}");
+        assert!(delay.is_empty() || bench["round_trip_ms"].as_f64() >= Some(50.0), "{bench}");
     }
     assert!(place.known().is_empty() && place.left().is_empty(), "{:?}", place.left());
 }

@@ -369,6 +369,9 @@ pub(crate) struct BenchFailoverArgs {
     /// What happens to the leader: it dies, or it keeps its connections and says nothing
     #[arg(long, value_enum, default_value_t, value_name = "FAULT")]
     pub(crate) fault: Fault,
+    /// Make the links between servers this slow, one way [default: as fast as this host is]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) delay: Option<String>,
     /// How often to measure [default: 20, fewer if they take too long]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) runs: Option<String>,

@@ -522,10 +522,13 @@ pub(super) const BENCH_FAILOVER: &str = "\
 It starts a farm of its own, real processes on this host that write to its disk, and ends it. A run's figure is the
 time from the signal to the first write that a surviving server acknowledges. After a freeze it is also measured how
 long the old leader, once it goes on, still believes that it leads.
+With --delay everything on the servers' links takes this much longer, one way: messages, the handshake, and the news that the
+leader is gone. It is also printed how many terms each failover took, T and the round trip as the servers measure them.
 Figures are only worth something in a release build: cargo build --release.
 
 Examples:
   primus bench failover
+  primus bench failover --delay 75ms
   primus bench failover --servers 5
   primus bench failover --algorithm ring --servers 5
   primus bench failover --fault freeze --runs 50 -o json";

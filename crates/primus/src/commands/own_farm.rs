@@ -59,6 +59,15 @@ pub(super) struct Reign {
     pub(super) term: u64,
 }
 
+/// How long messages take, and how long a leader may be silent, as one server measures it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Pace {
+    pub(super) silence_ms: f64,
+    /// The slowest and the fastest link.
+    pub(super) round_trip_ms: f64,
+    fastest_ms: f64,
+}
+
 impl OwnFarm {
     /// Starts it and waits until it has a leader.
     pub(super) fn start(purpose: &str, servers: u64) -> Result<Self, Failure> {
@@ -201,6 +210,23 @@ impl OwnFarm {
         Err(Failure::no_leader(message, "see whether the host is overloaded"))
     }
 
+    /// Makes all links between its servers this slow, one way, and waits until all servers have measured it.
+    pub(super) fn slow_down(&self, delay: Duration) -> Result<(), Failure> {
+        let ids = self.farm.servers.iter().map(|server| server.id).collect();
+        chaos::slow_down(&self.now()?, &ids, delay)?;
+        let least_ms = 2.0 * delay.as_secs_f64() * 1000.0;
+        chaos::wait(SETTLING_TIME, "all servers to measure how slow their links are", || {
+            let paces = self.paces();
+            let all = paces.len() == ids.len() && paces.iter().all(|pace| pace.fastest_ms >= least_ms);
+            Ok(all.then_some(()))
+        })
+    }
+
+    /// What its servers measure, those that are alive.
+    pub(super) fn paces(&self) -> Vec<Pace> {
+        self.farm.servers.iter().filter_map(|server| Pace::of(&json(&server.api, "/v1/status")?)).collect()
+    }
+
     /// Has its leader say something.
     pub(super) fn ask(&self, path: &str) -> Result<Value, Failure> {
         Client::of(&self.now()?).read(path, Patience::WhileNoLeader(WRITE_TIME))
@@ -273,6 +299,16 @@ impl Drop for Up {
         end(&mut self.0);
         // Had it to be killed, its folder is left.
         _ = farms::tidy();
+    }
+}
+
+impl Pace {
+    fn of(status: &Value) -> Option<Self> {
+        let trips = status["servers"].as_array()?.iter().filter_map(|server| server["round_trip_ms"].as_f64());
+        let trips: Vec<f64> = trips.collect();
+        let reduced = |of: fn(f64, f64) -> f64| trips.iter().copied().reduce(of);
+        let (round_trip_ms, fastest_ms) = (reduced(f64::max)?, reduced(f64::min)?);
+        Some(Self { silence_ms: status["silence_ms"].as_f64()?, round_trip_ms, fastest_ms })
     }
 }
 

@@ -3,14 +3,14 @@
 //! The servers are real processes that write to the disk as always. A run is measured from the signal to the first
 //! acknowledged write; it begins only when all servers are alive, linked and caught up.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde::Serialize;
 
 use super::{Spread, debug_remark, milliseconds, quantile};
 use crate::args::{BenchFailoverArgs, Fault, Format, WhichAlgorithm};
-use crate::commands::own_farm::OwnFarm;
+use crate::commands::own_farm::{OwnFarm, Pace, Reign};
 use crate::commands::{Verdict, chaos, nothing_to_draw, show};
 use crate::output::failure::Failure;
 use crate::settings::number;
@@ -32,8 +32,16 @@ struct Figures {
     servers: u64,
     algorithm: &'static str,
     fault: &'static str,
+    /// By how much everything on the servers' links is delayed, one way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ms: Option<u64>,
     #[serde(flatten)]
     spread: Spread,
+    /// How many terms each failover took.
+    terms: Vec<u64>,
+    /// T and the slowest round trip, as the servers measured them.
+    silence_ms: Option<f64>,
+    round_trip_ms: Option<f64>,
     /// How long the old leader, once it went on, still believed that it led.
     #[serde(skip_serializing_if = "Option::is_none")]
     noticed_max_ms: Option<f64>,
@@ -42,7 +50,19 @@ struct Figures {
 /// What one run showed.
 struct Run {
     ms: f64,
+    terms: u64,
     noticed_ms: Option<f64>,
+    /// What servers measured just before.
+    paces: Vec<Pace>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+struct Task {
+    servers: u64,
+    algorithm: WhichAlgorithm,
+    fault: Fault,
+    delay: Option<Duration>,
 }
 
 /// Measures and prints.
@@ -52,34 +72,43 @@ pub(in crate::commands) fn failover(args: &BenchFailoverArgs, format: Format) ->
     if format == Format::Mermaid {
         return Err(nothing_to_draw("a bench"));
     }
-    let figures = measure(servers, args.algorithm, args.fault, runs).map_err(Failure::into_bench)?;
+    let delay = args.delay.as_deref().map(chaos::delay_time).transpose()?.filter(|delay| !delay.is_zero());
+    let task = Task { servers, algorithm: args.algorithm, fault: args.fault, delay };
+    let figures = measure(task, runs).map_err(Failure::into_bench)?;
     show(format, || text(&figures), &figures)?;
     Ok(Verdict::Held)
 }
 
-fn measure(servers: u64, algorithm: WhichAlgorithm, fault: Fault, runs: Option<u64>) -> Result<Figures, Failure> {
+fn measure(task: Task, runs: Option<u64>) -> Result<Figures, Failure> {
+    let Task { servers, algorithm, fault, delay } = task;
     let started = Instant::now();
     let farm = OwnFarm::start_electing("bench", servers, algorithm)?;
+    farm.settled()?;
     let mut done: Vec<Run> = Vec::new();
     let fits = || milliseconds(started) < BUDGET_MS;
     while (done.len() as u64) < runs.unwrap_or(RUNS) && (runs.is_some() || done.is_empty() || fits()) {
-        done.push(run_that_counts(&farm, fault, done.len())?);
+        done.push(run_that_counts(&farm, task, done.len())?);
     }
+    let longest = |of: fn(&Pace) -> f64| done.iter().flat_map(|run| &run.paces).map(of).reduce(f64::max);
     let noticed: Vec<f64> = done.iter().filter_map(|run| run.noticed_ms).collect();
     Ok(Figures {
         bench: "failover",
         servers,
         algorithm: algorithm.name(),
         fault: name(fault),
+        delay_ms: delay.and_then(|delay| u64::try_from(delay.as_millis()).ok()),
+        terms: done.iter().map(|run| run.terms).collect(),
+        silence_ms: longest(|pace| pace.silence_ms),
+        round_trip_ms: longest(|pace| pace.round_trip_ms),
         spread: Spread::of(done.iter().map(|run| run.ms).collect()),
         noticed_max_ms: (!noticed.is_empty()).then(|| quantile(&noticed, 1.0)),
     })
 }
 
 /// Somebody may have taken over by itself just before the signal; then nothing was measured.
-fn run_that_counts(farm: &OwnFarm, fault: Fault, number: usize) -> Result<Run, Failure> {
+fn run_that_counts(farm: &OwnFarm, task: Task, number: usize) -> Result<Run, Failure> {
     for _ in 0..TRIES_MAX {
-        if let Some(run) = run(farm, fault, number)? {
+        if let Some(run) = run(farm, task, number)? {
             return Ok(run);
         }
     }
@@ -87,9 +116,14 @@ fn run_that_counts(farm: &OwnFarm, fault: Fault, number: usize) -> Result<Run, F
     Err(Failure::failed("unstable", message, "see whether the host is overloaded"))
 }
 
-fn run(farm: &OwnFarm, fault: Fault, number: usize) -> Result<Option<Run>, Failure> {
-    let old = farm.settled()?.leader;
-    let (target, now) = (old.to_string(), farm.now()?);
+fn run(farm: &OwnFarm, task: Task, number: usize) -> Result<Option<Run>, Failure> {
+    let fault = task.fault;
+    if let Some(delay) = task.delay {
+        // The one that died last was started again, and is told nothing yet.
+        farm.slow_down(delay)?;
+    }
+    let Reign { leader: old, term } = farm.settled()?;
+    let (target, now, paces) = (old.to_string(), farm.now()?, farm.paces());
     farm.write(KEY, &format!("before {number}"))?;
     let value = format!("after {number}");
     let started = Instant::now();
@@ -113,7 +147,17 @@ fn run(farm: &OwnFarm, fault: Fault, number: usize) -> Result<Option<Run>, Failu
     if farm.read(KEY)? != value {
         return Err(Failure::failed("lost", "an acknowledged write was lost", "please report this"));
     }
-    Ok(counts.then_some(Run { ms, noticed_ms }))
+    Ok(counts.then_some(Run { ms, terms: new.term.saturating_sub(term), noticed_ms, paces }))
+}
+
+/// What the times depend on, for orientation.
+fn pace_text(figures: &Figures) -> String {
+    let terms: Vec<String> = figures.terms.iter().map(u64::to_string).collect();
+    let measured = figures.silence_ms.zip(figures.round_trip_ms).map_or_else(String::new, |(silence, trip)| {
+        let aim = silence + 4.0 * trip;
+        format!("T            {silence:.1} ms; round trip {trip:.1} ms; T and 4 round trips {aim:.1} ms\n")
+    });
+    format!("terms        {}\n{measured}", terms.join(", "))
 }
 
 fn name(fault: Fault) -> &'static str {
@@ -131,15 +175,17 @@ fn signal(fault: Fault) -> Signal {
 }
 
 fn text(figures: &Figures) -> String {
-    let Figures { servers, algorithm, fault, spread, noticed_max_ms, .. } = figures;
+    let Figures { servers, algorithm, fault, delay_ms, spread, noticed_max_ms, .. } = figures;
+    let delay = delay_ms.map_or_else(String::new, |ms| format!(", links delayed by {ms} ms each way"));
     let noticed = noticed_max_ms.map_or_else(String::new, |ms| {
         format!("noticed      {ms:.1} ms at most, until the old leader knew that it leads no more\n")
     });
     format!(
-        "failover     {servers} servers, {algorithm}, fault: {fault}, {} runs, from the signal to the first write
-{}{noticed}{}",
+        "failover     {servers} servers, {algorithm}, fault: {fault}, {} runs{delay}, from the signal to the first write
+{}{}{noticed}{}",
         spread.runs.len(),
         spread.text(),
+        pace_text(figures),
         debug_remark(),
     )
 }
