@@ -1,5 +1,7 @@
 //! The arguments of the commands that start a farm or talk to one.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use super::{RankedBy, WhichAlgorithm, guide};
@@ -40,6 +42,9 @@ pub(crate) struct UpArgs {
     /// Which server should lead: the least loaded, the highest id or the greatest address [default: load; id for a ring]
     #[arg(long, value_enum, value_name = "RANK")]
     pub(crate) rank: Option<RankedBy>,
+    /// How the servers elect, lend, assign and measure: a file of a server's configuration, such as those in docs/presets
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// A further group in which the servers, all or those after @, elect a leader without a quorum; may be repeated
     #[arg(long = "group", value_name = "NAME[=ALGORITHM[:RANK[:ASKING]]][@ID+ID]", allow_hyphen_values = true)]
     pub(crate) groups: Vec<String>,

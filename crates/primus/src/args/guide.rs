@@ -134,6 +134,7 @@ Examples:
   primus up --servers 5 --rank id
   primus up --farms 2 --servers 3 --workers 4
   primus up --algorithm ring
+  primus up --config docs/presets/load-aware.toml
   primus up --group router=bully:address --group scrapper=ring
   primus up --dir ./farm
   primus up --for 10s -o json";

@@ -6,6 +6,7 @@
 mod fleet;
 mod home;
 mod ports;
+mod preset;
 mod several;
 
 use std::path::Path;

@@ -9,14 +9,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
-use clap::builder::PossibleValue;
 use primus_core::text::escape;
 use primus_node::{private, umask};
 use rustix::process::{Signal, kill_process};
 
 use super::home::Home;
 use super::ports;
+use super::preset::{Preset, quoted};
 use crate::args::UpArgs;
 use crate::client::Client;
 use crate::client::farms::{self, Farm, Started, StartedWorker, began};
@@ -45,8 +44,8 @@ const WORKERS: &str = "workers";
 pub(super) struct Fleet<'a> {
     pub(super) farm: Farm,
     home: &'a Home,
-    /// What the servers' files say about elections.
-    election: String,
+    /// What the servers' files say beside who they are.
+    preset: Preset,
     /// And about further elections.
     groups: String,
     /// And about other farms.
@@ -94,7 +93,7 @@ impl<'a> Fleet<'a> {
         Ok(Self {
             farm,
             home,
-            election: election(args),
+            preset: Preset::new(args)?,
             groups,
             neighbours: String::new(),
             children,
@@ -311,12 +310,12 @@ impl<'a> Fleet<'a> {
 
     fn server_config(&self, id: u64) -> String {
         format!(
-            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n[api]\ntoken_file = {}\n\n{}\n[election]\n{}{}{}",
+            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n[api]\ntoken_file = {}\n\n{}{}{}{}",
             quoted(&self.farm.name),
             quoted(&self.home.dir.join(format!("server-{id}")).to_string_lossy()),
             quoted(&self.home.dir.join(TOKEN).to_string_lossy()),
             self.cluster_config(),
-            self.election,
+            self.preset.toml(),
             self.groups,
             self.neighbours,
         )
@@ -419,19 +418,6 @@ fn turn_over(log: &Path, len_max: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn election(args: &UpArgs) -> String {
-    let line = |key: &str, choice: Option<PossibleValue>| {
-        choice.map(|choice| format!("{key} = {}\n", quoted(choice.get_name()))).unwrap_or_default()
-    };
-    let rank = args.rank.and_then(|rank| rank.to_possible_value());
-    line("algorithm", args.algorithm.to_possible_value()) + &line("rank", rank)
-}
-
-/// A text in TOML. JSON writes it the same way, but for one character.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -453,10 +439,5 @@ mod tests {
             assert_eq!(old, format!("{round}").repeat(100) + "x");
         }
         fs::remove_dir_all(dir).unwrap();
-    }
-
-    #[test]
-    fn texts_are_quoted_as_toml_wants_it() {
-        assert_eq!(quoted("a\"b\\c\u{7f}\n"), r#""a\"b\\c\u007f\n""#);
     }
 }

@@ -217,6 +217,7 @@ mod tests {
             dir: Some(dir.to_str().unwrap().to_string()),
             algorithm: crate::args::WhichAlgorithm::Bully,
             rank: None,
+            config: None,
             groups: Vec::new(),
             farm: name.map(str::to_string),
             for_time: None,
