@@ -18,7 +18,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::events::{History, Kind};
+use crate::events::{History, Kind, ServerScore};
 use crate::links::Links;
 use crate::meters::Meters;
 use crate::steps::Steps;
@@ -47,8 +47,8 @@ pub struct Elected {
     pub members: BTreeSet<NodeId>,
 }
 
-/// How the control thread talks to this one.
-#[derive(Debug)]
+/// How others talk to this thread.
+#[derive(Debug, Clone)]
 pub(crate) struct Elections {
     inputs: Option<mpsc::Sender<Input<Groups>>>,
     elected: watch::Receiver<ElectedGroups>,
@@ -91,6 +91,7 @@ pub(crate) fn start(
         timers: Timers::default(),
         links,
         down: BTreeSet::new(),
+        id: plan.id,
         elected: sender,
         history,
         steps,
@@ -119,6 +120,7 @@ struct Running {
     links: Arc<Links<Words>>,
     /// Nothing is said to these: by the time that they are back it would be old.
     down: BTreeSet<NodeId>,
+    id: NodeId,
     elected: watch::Sender<ElectedGroups>,
     history: Arc<History>,
     steps: Arc<Steps>,
@@ -191,7 +193,7 @@ impl Running {
     }
 
     fn on_notice(&self, notice: Notice) {
-        let Notice { group, leader, round, previous, reason } = notice;
+        let Notice { group, leader, round, previous, reason, is_result } = notice;
         self.elected.send_modify(|seen| {
             if let Some(elected) = seen.get_mut(&group) {
                 elected.learn(leader, round, reason);
@@ -200,6 +202,11 @@ impl Running {
         if let Some(leader) = leader.filter(|leader| Some(*leader) != previous) {
             let (previous, reason) = (previous.map(|previous| previous.0), reason.name());
             self.history.add(Kind::GroupLeaderChanged { group, leader: leader.0, previous, reason });
+        } else if let Some(leader) = leader.filter(|_| is_result) {
+            let scores = self.groups.scores(&group);
+            let scores = scores.iter().map(|(id, score)| ServerScore::new(*id, *score)).collect();
+            let (leader, round, held_by) = (leader.0, round.0, self.id.0);
+            self.history.add(Kind::GroupLeaderConfirmed { group, leader, round, held_by, scores });
         }
     }
 }

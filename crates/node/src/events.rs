@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
+use primus_core::NodeId;
+use primus_core::load::Score;
 use primus_core::text::escape;
 use serde::Serialize;
 use serde_json::Value;
@@ -63,6 +65,32 @@ pub enum Kind {
         previous: Option<u64>,
         /// Why.
         reason: &'static str,
+    },
+    /// Somebody asked for an election, and the leader won it.
+    LeaderConfirmed {
+        /// Who leads.
+        leader: u64,
+        /// In which term.
+        term: u64,
+        /// The server that was asked for it.
+        asked: u64,
+        /// The server that held it.
+        held_by: u64,
+        /// How loaded everybody was.
+        scores: Vec<ServerScore>,
+    },
+    /// Somebody asked for an election of a further group, and its leader won it.
+    GroupLeaderConfirmed {
+        /// Which group.
+        group: String,
+        /// Who leads it.
+        leader: u64,
+        /// In which round.
+        round: u64,
+        /// The server that held the election.
+        held_by: u64,
+        /// How loaded everybody was, as far as that server knows.
+        scores: Vec<ServerScore>,
     },
     /// A peer is suspected.
     Suspected {
@@ -184,6 +212,21 @@ pub enum Kind {
         /// The end of what it printed.
         output: String,
     },
+}
+
+/// How loaded a server is, as events tell it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServerScore {
+    /// Which server.
+    pub id: u64,
+    /// From 0 to 100, lower is better.
+    pub score: f64,
+}
+
+impl ServerScore {
+    pub(crate) fn new(id: NodeId, score: Score) -> Self {
+        Self { id: id.0, score: f64::from(score.hundredths()) / 100.0 }
+    }
 }
 
 /// A worker that is lent, as events tell it.

@@ -76,7 +76,7 @@ pub(crate) enum Told {
     Leader(Option<NodeId>),
     /// This server leads in this term, and has applied everything that was agreed on before.
     Lead(u64),
-    /// The log can be cut here: add the ledger to these bytes of the register.
+    /// The log can be cut here: add the ledger to this front of the whole state.
     Snapshot(u64, Bytes),
     /// The whole ledger came from elsewhere.
     Restored(Bytes),

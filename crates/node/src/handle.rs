@@ -9,17 +9,21 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::load::{Load, Score, Usage};
+use primus_core::machine::Input;
 use primus_replica::{Role, Term};
 use primus_server::control::{Outlook, Reason};
+use primus_server::groups;
+use primus_server::peers::{State, Why};
 use primus_server::record;
 use primus_server::register::{Change, Proposal};
 use primus_server::transfer::Obstacle;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::cuts::Cuts;
-use crate::elections::ElectedGroups;
+use crate::elections::{Elected, ElectedGroups, Elections};
 use crate::events::History;
 use crate::farm::FarmHandle;
+use crate::heard::Heard;
 use crate::meters::Meters;
 use crate::questions::Asker;
 use crate::steps::Steps;
@@ -52,6 +56,8 @@ pub struct View {
     pub load: Load,
     /// Who can be written to, and, at the leader, how far each is behind.
     pub peers: BTreeMap<NodeId, PeerView>,
+    /// Who gave way, each with the leader that it gave way to.
+    pub gave_way: BTreeMap<NodeId, NodeId>,
     /// How often somebody was suspected.
     pub suspicions: u64,
     /// T as it is now: how long the leader may be silent.
@@ -77,8 +83,14 @@ impl View {
 }
 
 /// A peer as a server sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerView {
+    /// How it is.
+    pub state: State,
+    /// Since when.
+    pub since: SystemTime,
+    /// Why it is not up.
+    pub why: Option<Why>,
     /// Can it be written to?
     pub is_up: bool,
     /// How much of the log it has, if this server leads.
@@ -89,6 +101,55 @@ pub struct PeerView {
     pub round_trip_us: Option<u64>,
     /// By how much what it says is delayed on purpose.
     pub delay: Option<Duration>,
+}
+
+impl Default for PeerView {
+    fn default() -> Self {
+        let (state, since, why) = (State::Unknown, SystemTime::now(), Some(Why::NotHeard));
+        Self { state, since, why, is_up: false, matched: None, load: None, round_trip_us: None, delay: None }
+    }
+}
+
+/// What came of an election that somebody asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Election {
+    /// What happened.
+    pub outcome: Outcome,
+    /// Who leads.
+    pub leader: NodeId,
+    /// In which term.
+    pub term: Term,
+    /// Who led before, if anybody did.
+    pub previous: Option<NodeId>,
+    /// The server that was asked for it.
+    pub asked: NodeId,
+    /// The server that held it.
+    pub held_by: NodeId,
+    /// How loaded everybody is, as far as the latter knows.
+    pub scores: Vec<(NodeId, Score)>,
+}
+
+/// What can come of an election.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The leader won.
+    Confirmed,
+    /// Another server won, and leads now.
+    Transferred,
+    /// No server led, and one does now.
+    Elected,
+}
+
+impl Outcome {
+    /// Its name, as output contracts spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Transferred => "transferred",
+            Self::Elected => "elected",
+        }
+    }
 }
 
 /// What can be asked of a server.
@@ -106,8 +167,10 @@ pub enum Request {
     Transfer(Option<NodeId>, Reason, Reply<()>),
     /// Say what would change that this server leads.
     Outlook(Reply<Outlook>),
-    /// Hold an election.
-    Elect,
+    /// Let another server lead, because this process is about to end. The answer comes when somebody does.
+    Leave(Reply<()>),
+    /// Hold an election, for which that server was asked.
+    Elect(NodeId, Reply<Election>),
     /// Cut these links, and no others.
     Cut(Cuts),
     /// Delay what these peers say by this much; with nothing, not any more.
@@ -195,12 +258,26 @@ pub struct Handle {
     pub farm: FarmHandle,
     /// Who leads further groups, as far as this server knows; changes are announced.
     pub elected: watch::Receiver<ElectedGroups>,
+    /// When each peer was last heard.
+    pub heard: Arc<Heard>,
+    pub(crate) elections: Elections,
 }
 
 impl Handle {
     /// Asks for something; false once the server has ended and answers nothing any more.
     pub fn ask(&self, request: Request) -> bool {
         self.requests.send(request).is_ok()
+    }
+
+    /// Has a group elect that needs no quorum. False if this server is not a member of it.
+    #[must_use]
+    pub fn elect_in_group(&self, group: &str) -> bool {
+        let is_member = |elected: &Elected| elected.members.contains(&self.view.borrow().id);
+        let may = self.elected.borrow().get(group).is_some_and(is_member);
+        if may {
+            self.elections.tell(Input::Command(groups::Command::Elect(group.to_owned())));
+        }
+        may
     }
 
     /// Changes the register: each of these lists is one entry of the log, and takes place at once. The answer comes when

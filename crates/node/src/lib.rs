@@ -49,6 +49,7 @@ pub mod farm;
 pub mod group;
 pub mod guarded;
 pub mod handle;
+pub mod heard;
 pub mod hooks;
 mod late;
 pub mod links;

@@ -83,6 +83,8 @@ pub enum LinkEvent<T> {
     Gone(NodeId),
     /// A peer sent something.
     Message(NodeId, T),
+    /// This peer cannot be linked to, because one of the two refuses the other's hello, with this sentence.
+    Barred(NodeId, String),
 }
 
 /// What a server knows of its peers when it starts.
@@ -344,6 +346,7 @@ impl<T: Words> Dialler<T> {
 
     /// Trying again soon would only fill the history.
     async fn give_up(&self, reason: String) -> io::Result<TcpStream> {
+        self.shared.tell(LinkEvent::Barred(self.peer, reason.clone())).await;
         self.shared.history.refused(&reason);
         sleep(REFUSED_TIME).await;
         Err(io::Error::other(reason))

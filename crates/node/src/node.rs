@@ -4,6 +4,9 @@
 //! everything that has arrived before it looks at its timers: after a pause of one's own the leader is not judged silent
 //! before its messages have been read.
 
+mod held;
+mod peers;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,6 +19,7 @@ use primus_replica::message::{Entry, Record, Snapshot};
 use primus_replica::replica::Refusal;
 use primus_replica::{Consensus, Role, Term};
 use primus_server::control::{Command, Message, Notice, Reason, Timer};
+use primus_server::peers::Sign;
 use primus_server::record::{self, Content};
 use primus_server::register::{Proposal, Register};
 use primus_server::words::Words;
@@ -25,6 +29,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
+use self::peers::Acquaintances;
 use crate::companion::wall_clock_us;
 use crate::cuts::Cuts;
 use crate::disk::{self, Disk};
@@ -136,10 +141,23 @@ async fn serve(
     let (numbers, meters) = (Arc::default(), Arc::clone(&running.meters));
     let (view, elected) = (running.view.subscribe(), running.elections.elected());
     let leadership = running.leadership.subscribe();
-    let asker = running.questions.asker();
-    let origin = incarnation;
-    let handle =
-        Handle { requests, origin, numbers, view, leadership, asker, history, steps, meters, farm, elected };
+    let (asker, heard) = (running.questions.asker(), running.acquaintances.heard());
+    let (origin, elections) = (incarnation, running.elections.clone());
+    let handle = Handle {
+        requests,
+        origin,
+        numbers,
+        view,
+        leadership,
+        asker,
+        history,
+        steps,
+        meters,
+        farm,
+        elected,
+        heard,
+        elections,
+    };
     running.questions.start(handle.clone(), Arc::clone(&running.links));
     _ = ready.send(handle);
     running.step(Input::Command(Command::Boot));
@@ -209,8 +227,11 @@ struct Running {
     /// Who led last, and since when nobody does.
     last_leader: Option<NodeId>,
     leaderless: Option<Instant>,
-    /// Who waits for another server to lead.
+    /// Who waits for another server to lead, or for the result of an election.
     transfer: Option<Reply<()>>,
+    held: Vec<held::Waiting>,
+    /// How the peers are, and when each was last heard.
+    acquaintances: Acquaintances,
     view: watch::Sender<View>,
     leadership: watch::Sender<Leadership>,
     /// Where questions for whoever leads, and answers to them, are passed on to.
@@ -298,6 +319,8 @@ impl Running {
             last_leader: None,
             leaderless: Some(Instant::now()),
             transfer: None,
+            held: Vec::new(),
+            acquaintances: Acquaintances::new(state.peers.keys().copied()),
             state,
             history,
             steps,
@@ -394,11 +417,15 @@ impl Running {
     }
 
     fn publish(&mut self, turn: Duration) {
+        self.look_for_missing();
         let replica = self.server.replica();
         let (role, _, _) = replica.view();
         self.state.role = role;
         self.state.last = replica.extent().0;
         self.state.longest_turn = self.state.longest_turn.max(turn);
+        if self.state.gave_way != *self.server.gave_way().servers() {
+            self.state.gave_way.clone_from(self.server.gave_way().servers());
+        }
         for (peer, view) in &mut self.state.peers {
             view.matched = replica.matched(*peer);
             view.load = self.server.loads().get(peer).copied();
@@ -421,19 +448,23 @@ impl Running {
             LinkEvent::Met(peer, Peer { store, .. }) => self.disk.remember(peer, StoreId(store)),
             LinkEvent::Up(peer) => {
                 self.mark(peer, true);
+                self.see(peer, Sign::LinkUp);
                 self.step(Input::LinkUp(peer));
                 self.elections.tell(Input::LinkUp(peer));
             }
             LinkEvent::Down(peer) => {
                 self.mark(peer, false);
+                self.see(peer, Sign::LinkDown);
                 self.step(Input::LinkDown(peer));
                 self.elections.tell(Input::LinkDown(peer));
             }
             LinkEvent::Gone(peer) => {
                 self.mark(peer, false);
+                self.see(peer, Sign::Gone);
                 self.step(Input::Command(Command::Gone(peer)));
                 self.elections.tell(Input::Command(groups::Command::Gone(peer)));
             }
+            LinkEvent::Barred(peer, reason) => self.see(peer, Sign::Refused(reason)),
         }
     }
 
@@ -442,6 +473,7 @@ impl Running {
         if let Some(objection) = words.objection() {
             return self.on_strange(from, objection);
         }
+        self.hear(from);
         match words {
             Words::Control(message) => self.step(Input::Message { from, message }),
             Words::Groups(message) => self.elections.tell(Input::Message { from, message }),
@@ -474,7 +506,8 @@ impl Running {
                 let outlook = if self.leads() { Ok(self.server.outlook()) } else { Err(self.unable()) };
                 _ = reply.send(outlook);
             }
-            Request::Elect => self.step(Input::Command(Command::Elect)),
+            Request::Leave(reply) => self.on_leave(reply),
+            Request::Elect(asked, reply) => self.on_elect(asked, reply),
             Request::Cut(cuts) => self.links.cut(cuts),
             Request::Delay(delays) => self.on_delay(&delays),
             Request::Load(usage) => {
@@ -617,11 +650,19 @@ impl Running {
     }
 
     fn on_transfer(&mut self, to: Option<NodeId>, reason: Reason, reply: Reply<()>) {
+        self.begin_transfer(Command::Transfer(to, reason), reply);
+    }
+
+    fn on_leave(&mut self, reply: Reply<()>) {
+        self.begin_transfer(Command::Leave, reply);
+    }
+
+    fn begin_transfer(&mut self, command: Command, reply: Reply<()>) {
         if self.transfer.is_some() {
             _ = reply.send(Err(Unable::Busy));
         } else {
             self.transfer = Some(reply);
-            self.step(Input::Command(Command::Transfer(to, reason)));
+            self.step(Input::Command(command));
         }
     }
 
@@ -711,13 +752,16 @@ impl Running {
             Notice::NotTransferred(obstacle) => {
                 self.tell_farm(Told::Stay);
                 self.end_transfer(Err(Unable::NotTransferred(obstacle)));
+                self.give_up_election(Unable::NotTransferred(obstacle));
                 self.release_parked();
             }
+            Notice::Confirmed(confirmed) => self.on_confirmed(confirmed),
             Notice::Strange(peer, what) => self.on_strange(peer, what),
             Notice::Forgotten { leader, index, last } => {
                 self.end = Some(EndError::Forgotten { leader, index, last });
             }
             Notice::Suspected(peer, reason) => {
+                self.see(peer, Sign::Silent);
                 self.state.suspicions += 1;
                 self.history.add(Kind::Suspected { peer: peer.0, reason: reason.name() });
             }
@@ -740,8 +784,9 @@ impl Running {
         self.tell_clock();
         self.accession = Some(term.0).filter(|term| self.leads_in(*term));
         self.accede();
-        if leader.is_some() {
+        if let Some(leader) = leader {
             self.end_transfer(Ok(()));
+            self.on_elected(leader, term);
         }
         if was_leading && !self.leads() {
             let writes = std::mem::take(&mut self.writes);
@@ -817,7 +862,7 @@ impl Running {
                 self.is_within_batch = goes_on;
                 self.tell_farm(Told::Committed(entry.data.clone()));
             }
-            Content::Nothing => {}
+            Content::Fact | Content::Nothing => {}
         }
         self.accede();
         self.reads.answer(self.state.applied, &self.register);
@@ -825,7 +870,8 @@ impl Running {
         if is_due && !self.is_within_batch {
             // The next one not before this one is done.
             (self.snapshot_at, self.grown) = (u64::MAX, 0);
-            self.tell_farm(Told::Snapshot(entry.index, self.register.to_bytes()));
+            let front = record::front(&self.register.to_bytes(), self.server.gave_way());
+            self.tell_farm(Told::Snapshot(entry.index, front));
         }
     }
 
@@ -894,6 +940,7 @@ fn first_view(plan: &Plan, server: &Server, applied: u64) -> View {
         last: server.replica().extent().0,
         load: Load::default(),
         peers: peers.map(|peer| (*peer, PeerView::default())).collect(),
+        gave_way: server.gave_way().servers().clone(),
         suspicions: 0,
         silence_us: server.silence_us(),
         longest_turn: Duration::ZERO,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::ledger::{JobId, Spec};
-use primus_server::{Plan, Reason};
+use primus_server::Plan;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
@@ -241,7 +241,7 @@ impl Handle {
             return;
         }
         let (reply, answer) = oneshot::channel();
-        self.ask(Request::Transfer(None, Reason::Resigned, reply));
+        self.ask(Request::Leave(reply));
         if let Ok(Ok(())) = answer.await {
             _ = self.view.clone().wait_for(|view| !leads(view)).await;
         }

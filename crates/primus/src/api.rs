@@ -7,6 +7,7 @@ mod answers;
 mod bodies;
 mod bulk;
 mod doors;
+mod elections;
 mod explain;
 mod facts;
 mod groups;

@@ -26,7 +26,9 @@ pub(crate) use bench::{
     BenchSimulateArgs, BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault, HoldArgs, LeadFault,
     LeadVictim, Manner, RescueFault, TaskKind,
 };
-pub(crate) use cluster::{Chaos, ChaosArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs};
+pub(crate) use cluster::{
+    Chaos, ChaosArgs, ElectArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs,
+};
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
 pub(crate) use guide::guide;
 pub(crate) use lead::{CompanionArgs, LeadArgs, LeadRank, Restart};
@@ -144,7 +146,7 @@ pub(crate) enum Command {
     Events(EventsArgs),
     /// Hold an election
     #[command(after_help = guide::ELECT)]
-    Elect(Place),
+    Elect(ElectArgs),
     /// Let the leader step down
     #[command(after_help = guide::RESIGN)]
     Resign(Place),

@@ -92,7 +92,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Recall(args)) => loans::recall(args, cli.output),
         Some(Command::Kv(args)) => kv::run(args, cli.output),
         Some(Command::Events(args)) => events::run(args, cli.output),
-        Some(Command::Elect(place)) => operate::elect(place, cli.output),
+        Some(Command::Elect(args)) => operate::elect(args, cli.output),
         Some(Command::Resign(place)) => operate::resign(place, cli.output),
         Some(Command::Transfer(args)) => operate::transfer(args, cli.output),
         Some(Command::Chaos(args)) => chaos::run(args, cli.output),

@@ -208,13 +208,19 @@ fn of_each_peer_one_link_is_read_and_a_newer_one_closes_the_older() {
     let mut older = Stranger::as_server(pair.addresses[0], "pair", (2, 1), STORE);
     let mut newer = Stranger::as_server(pair.addresses[0], "pair", (2, 1), STORE);
     older.await_end();
-    assert!(newer.say(&Parcel::Message(Words::Control(Message::<any_election::Message>::Loads(Vec::new())))));
+    assert!(
+        newer
+            .say(&Parcel::Message(Words::Control(Message::<any_election::Message>::Loads(Vec::new(), Vec::new()))))
+    );
     // One that is refused closes nothing.
     let mut other = Stranger::as_server(pair.addresses[0], "pair", (2, 1), [1; 16]);
     assert!(matches!(&other.answer, Answer::Refused(reason) if reason.contains("another disk")));
     other.await_end();
     pair.goes_on("green");
-    assert!(newer.say(&Parcel::Message(Words::Control(Message::<any_election::Message>::Loads(Vec::new())))));
+    assert!(
+        newer
+            .say(&Parcel::Message(Words::Control(Message::<any_election::Message>::Loads(Vec::new(), Vec::new()))))
+    );
 }
 
 /// A directory of server 1 of `alone`, with this written into its log.

@@ -139,6 +139,14 @@ impl Election for AnyElection {
         }
     }
 
+    fn better_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
+        match self {
+            Self::Bully(bully) => bully.better_among(may_lead),
+            Self::Ring(ring) => ring.better_among(may_lead),
+            Self::Own(own) => own.better_among(may_lead),
+        }
+    }
+
     fn better_count(&self) -> usize {
         match self {
             Self::Bully(bully) => bully.better_count(),

@@ -6,6 +6,8 @@
 
 mod ahead;
 mod campaign;
+mod elect;
+mod gave_way;
 mod outlook;
 mod pace;
 mod scratch;
@@ -28,11 +30,14 @@ use primus_replica::{Term, message};
 
 use ahead::Ahead;
 use campaign::{Campaign, Move};
+use elect::Held;
+use gave_way::Yielded;
 pub use outlook::{Outlook, Way};
 use pace::Pace;
 use scratch::Scratch;
-pub use words::{Command, Message, Notice, Reason, Timer};
+pub use words::{Command, Confirmed, Message, Notice, Reason, Timer};
 
+use crate::record;
 use crate::transfer::{Hearing, Obstacle, TRANSFER};
 
 /// A server's control part.
@@ -67,6 +72,13 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     suspected: BTreeSet<NodeId>,
     /// Does a leader speak of more than this server has?
     ahead: Ahead,
+    /// Who led last, while nobody does.
+    lost: Option<NodeId>,
+    yielded: Yielded,
+    /// An election that an operator wants is under way.
+    held: Option<Held>,
+    /// Whom the leader misses, as it said last.
+    missing: Vec<NodeId>,
     for_election: Scratch<E>,
     for_replica: Scratch<R>,
 }
@@ -129,6 +141,10 @@ impl<E: Election, R: Consensus> Control<E, R> {
             is_guarded: false,
             suspected: BTreeSet::new(),
             ahead: Ahead::default(),
+            lost: None,
+            yielded: Yielded::default(),
+            held: None,
+            missing: Vec::new(),
             for_election: Scratch::default(),
             for_replica: Scratch::default(),
         }
@@ -159,6 +175,20 @@ impl<E: Election, R: Consensus> Control<E, R> {
         &self.loads
     }
 
+    /// Whom leadership is being handed over to, and why.
+    pub fn successor(&self) -> Option<(NodeId, Reason)> {
+        self.successor.map(|peer| (peer, self.reason))
+    }
+
+    /// Has nothing been heard of this peer for long? A follower goes by what the leader says.
+    #[must_use]
+    pub fn is_missing(&self, peer: NodeId) -> bool {
+        match self.leader {
+            Some(leader) if leader == self.id => self.hearing.is_missing(peer),
+            _ => self.missing.contains(&peer),
+        }
+    }
+
     /// Who leads, as far as this server knows.
     pub const fn leader(&self) -> Option<NodeId> {
         self.leader
@@ -182,10 +212,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
             }
             Command::Read(number) => out.notify(Notice::Unreadable(number)),
             Command::Transfer(to, reason) => self.transfer(to, reason, out),
-            Command::Elect => {
-                self.reason = Reason::Operator;
-                self.tell_election(election::Command::Start, out);
-            }
+            Command::Leave => self.transfer(None, Reason::Left, out),
+            Command::Elect(asked) => self.elect(asked, out),
             Command::Guarded(is_guarded) => self.is_guarded = is_guarded,
             Command::Measure => self.measure_again(out),
             Command::Compact(index, data) => self.tell_replica(replica::Command::Compact(index, data), out),
@@ -199,9 +227,10 @@ impl<E: Election, R: Consensus> Control<E, R> {
         match self.leader {
             Some(leader) if leader == self.id => {
                 let table: Vec<_> = self.loads.iter().map(|(id, load)| (*id, *load)).collect();
-                self.tell_peers(&Message::Loads(table), out);
+                let missing = self.replica.peers().into_iter().filter(|peer| self.hearing.is_missing(*peer));
+                self.tell_peers(&Message::Loads(table, missing.collect()), out);
             }
-            Some(leader) => out.send(leader, Message::Loads(vec![(self.id, load)])),
+            Some(leader) => out.send(leader, Message::Loads(vec![(self.id, load)], Vec::new())),
             None => {}
         }
     }
@@ -227,7 +256,10 @@ impl<E: Election, R: Consensus> Control<E, R> {
         self.ahead.on_tick();
         self.patience = self.patience.saturating_sub(1);
         if self.leader == Some(self.id) {
-            self.consider_others(out);
+            self.write_fact(out);
+            if !self.yielded.is_unwritten() {
+                self.consider_others(out);
+            }
         }
     }
 
@@ -235,10 +267,10 @@ impl<E: Election, R: Consensus> Control<E, R> {
     /// once if it leads only because it jumped in, and rarely if it is too loaded.
     fn consider_others(&mut self, out: &mut Outbox<Self>) {
         let (last, _) = self.replica.extent();
-        let best = self.election.better();
+        let best = self.best();
         let better = best.filter(|peer| self.replica.matched(*peer) == Some(last));
         let is_correcting = self.candidacy == Candidacy::Correcting;
-        let is_due = is_correcting || self.election.preempts() && self.patience == 0;
+        let is_due = is_correcting || self.may_be_preempted() && self.patience == 0;
         if let Some(better) = better.filter(|_| is_due) {
             self.candidacy = Candidacy::Named;
             self.patience = self.times.tenure_ticks;
@@ -272,11 +304,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
                 let own = Extent { term: term.0, last: self.replica.extent().0, leads: role == Role::Leader };
                 bounds::objection(message, own)
             }
-            Message::Election(_)
-            | Message::Loads(_)
-            | Message::Change(_)
-            | Message::Probe(_)
-            | Message::Echo(_) => None,
+            Message::Election(_) | Message::Loads(..) | Message::Change(_) | Message::Confirmed(_) => None,
+            Message::Probe(_) | Message::Echo(_) => None,
         }
     }
 
@@ -308,7 +337,15 @@ impl<E: Election, R: Consensus> Control<E, R> {
         match message {
             Message::Election(message) => self.on_election_message(from, message, out),
             Message::Replica(message) => self.on_replica_message(from, message, out),
-            Message::Loads(loads) => self.on_loads(from, loads, out),
+            Message::Loads(loads, missing) => {
+                if self.leader == Some(from) {
+                    let peers = self.replica.peers();
+                    self.missing =
+                        missing.into_iter().filter(|peer| peers.contains(peer)).take(peers.len()).collect();
+                }
+                self.on_loads(from, loads, out);
+            }
+            Message::Confirmed(confirmed) => self.on_confirmed(from, confirmed, out),
             // Whoever takes over says it, too, and by then nobody leads any more.
             Message::Change(reason) if self.leader.is_none_or(|leader| leader == from) => self.reason = reason,
             Message::Change(_) => out.ignore("a change that no leader announced"),
@@ -325,7 +362,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
         // Whoever asks may go by an old load of ours: then it would wait for an answer that does not come.
         if let Some(score) = self.loads.get(&self.id).filter(|_| self.handover.is_some()) {
-            out.send(from, Message::Loads(vec![(self.id, *score)]));
+            out.send(from, Message::Loads(vec![(self.id, *score)], Vec::new()));
         }
         // Somebody else has noticed by now, and would vote.
         if self.campaign.is_under_way() && !self.replica.is_voting() {
@@ -354,9 +391,14 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
         if asks_for_vote && knows_less && self.leader.is_none() && self.candidacy == Candidacy::Named {
             self.candidacy = Candidacy::JumpIn;
-            // The one that asks is mostly the best, and now known to know less.
-            let others = self.election.better_count();
-            let others = others.saturating_sub(usize::from(self.election.better() == Some(from)));
+            let others = match self.yielded.binds(self.id) {
+                true => self.replica.peers().len(),
+                // The one that asks is mostly the best, and now known to know less.
+                false => {
+                    let is_best = self.election.better() == Some(from);
+                    self.election.better_count().saturating_sub(usize::from(is_best))
+                }
+            };
             let steps = u64::try_from(others).unwrap_or(u64::MAX);
             out.set(Timer::JumpIn, self.stretched(Times::JUMP_IN_STEP, 1).times(steps));
         }
@@ -379,6 +421,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         out.notify(Notice::Suspected(peer, reason));
         self.suspected.insert(peer);
         self.adapt(out);
+        self.loads.remove(&peer);
         if self.leader == Some(peer) {
             self.reason = reason;
             self.tell_replica(replica::Command::ForgetLeader, out);
@@ -412,6 +455,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
         if role == Role::Leader || leader.is_some_and(|leader| leader != self.id) && self.leader.is_some() {
             return self.campaign.stop();
         }
+        if self.declines() {
+            return self.tell_election(election::Command::Resign, out);
+        }
         let (is_voting, slower_us) = (self.replica.is_voting(), self.pace.slower_us());
         match self.campaign.think(is_voting, self.term, self.times.retry, slower_us) {
             Move::Ask(delay) => {
@@ -428,7 +474,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
 
     /// Lets another lead: the one that is wanted, or the one that is nearest to having everything.
     fn transfer(&mut self, to: Option<NodeId>, reason: Reason, out: &mut Outbox<Self>) {
-        match self.hearing.successor(&self.replica, to) {
+        match self.hearing.successor(&self.replica, to, self.yielded.agreed()) {
             Ok(peer) => {
                 self.reason = reason;
                 self.successor = Some(peer);
@@ -475,8 +521,13 @@ impl<E: Election, R: Consensus> Control<E, R> {
     /// The election's word counts nothing by itself, but whoever follows an election wants to read it.
     fn on_election_notice(&mut self, notice: election::Notice, out: &mut Outbox<Self>) {
         out.notify(Notice::Election(notice));
-        if notice == election::Notice::Lead {
-            self.run(out);
+        match notice {
+            election::Notice::Lead => {
+                self.on_named(self.id, out);
+                self.run(out);
+            }
+            election::Notice::Follow(winner) => self.on_named(winner, out),
+            election::Notice::Undefined | election::Notice::Complete => {}
         }
     }
 
@@ -501,9 +552,17 @@ impl<E: Election, R: Consensus> Control<E, R> {
     fn on_replica_notice(&mut self, notice: replica::Notice, out: &mut Outbox<Self>) {
         match notice {
             replica::Notice::Changed(_, leader, term) => self.on_changed(leader, term, out),
-            replica::Notice::Committed(entries) => out.notify(Notice::Committed(entries)),
+            replica::Notice::Committed(entries) => {
+                let leads_in = self.leads_in();
+                self.yielded.on_committed(&entries, leads_in);
+                out.notify(Notice::Committed(entries));
+            }
             replica::Notice::Readable(number, index) => out.notify(Notice::Readable(number, index)),
-            replica::Notice::Restored(snapshot) => out.notify(Notice::Restored(snapshot)),
+            replica::Notice::Restored(snapshot) => {
+                self.yielded = Yielded::new(record::gave_way(&snapshot.data));
+                out.notify(Notice::Restored(snapshot));
+            }
+            replica::Notice::Refused(_, data) if self.is_own_refusal(&data) => {}
             replica::Notice::Refused(refusal, data) => out.notify(Notice::Refused(refusal, data)),
         }
     }
@@ -517,7 +576,11 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
         if leader != before {
             self.successor = None;
+            self.lost = before.or(self.lost);
             out.cancel(Timer::Transfer);
+            if self.held.take().is_some() {
+                out.cancel(Timer::Held);
+            }
         }
         match leader {
             // The same one again, in a new term, is news, too: whoever is asked must not name an old term.
@@ -549,6 +612,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             // Those who were asked and did not answer may be well again later.
             let silent = self.replica.peers().into_iter().filter(|peer| self.hearing.is_silent(*peer));
             self.suspected.extend(silent);
+            self.hearing.on_lead();
             out.cancel(Timer::Silence);
         } else {
             out.set(Timer::Silence, self.detector.watch());
@@ -559,6 +623,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
         self.tell_election(election::Command::Ratified(leader), out);
         // A change that was neither announced nor caused by a suspicion of our own means that others missed the leader.
         let reason = std::mem::replace(&mut self.reason, Reason::Silence);
+        let previous = self.lost.take();
+        self.yielded.on_leader(leader == self.id, self.fact(leader, previous, reason));
         out.notify(Notice::Leader(Some(leader), term, reason));
     }
 }
@@ -582,6 +648,7 @@ impl<E: Election, R: Consensus> Machine for Control<E, R> {
             Input::Timer(Timer::JumpIn) => self.on_jump_in(out),
             Input::Timer(Timer::Leaderless) => self.on_leaderless(out),
             Input::Timer(Timer::Transfer) => self.on_transfer_time(out),
+            Input::Timer(Timer::Held) => self.on_held_time(out),
             Input::Timer(Timer::Election(timer)) => self.step_election(Input::Timer(timer), out),
             Input::Command(command) => self.on_command(command, out),
             Input::LinkUp(peer) => {

@@ -75,6 +75,7 @@ impl Machine for Groups {
             Input::Command(Command::Gone(peer)) => self.miss(peer, Reason::LinkLost, out),
             Input::Command(Command::Score(score)) => self.on_score(score, out),
             Input::Command(Command::Slower(us)) => self.on_slower(us, out),
+            Input::Command(Command::Elect(group)) => self.on_elect(&group, out),
             Input::LinkUp(peer) => out.send(peer, self.here(peer, true)),
             Input::LinkDown(_) | Input::Persisted(_) => out.ignore("what no group needs"),
         }
@@ -108,6 +109,17 @@ impl Groups {
         self.peers.values_mut().for_each(|peer| peer.at(now_us));
     }
 
+    /// How loaded the members of a group are, as far as this server knows.
+    #[must_use]
+    pub fn scores(&self, group: &str) -> Vec<(NodeId, Score)> {
+        let members = self.groups.iter().find(|one| one.plan().name == group).map(|one| &one.plan().members);
+        let score = |id: &NodeId| match self.peers.get(id) {
+            Some(peer) => peer.score,
+            None => Some(self.score),
+        };
+        members.into_iter().flatten().filter_map(|id| Some((*id, score(id)?))).collect()
+    }
+
     /// Every group, with its leader and the round in which that one was elected, as far as this server knows.
     pub fn views(&self) -> impl Iterator<Item = (&GroupPlan, Option<NodeId>, Round)> {
         self.groups.iter().map(|group| (group.plan(), group.leader(), group.round()))
@@ -131,6 +143,9 @@ impl Groups {
     }
 
     fn on_here(&mut self, from: NodeId, score: Score, leads: Option<Vec<(String, Round)>>, out: &mut Outbox<Self>) {
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.score = Some(score);
+        }
         let by_load = self.shared_with(from).filter(|group| group.is_by_load());
         by_load.for_each(|group| group.command(election::Command::PeerScore(from, score), out));
         let Some(leads) = leads else { return };
@@ -157,6 +172,13 @@ impl Groups {
     fn on_timer(&mut self, number: usize, timer: election::Timer, out: &mut Outbox<Self>) {
         if let Some(group) = self.groups.get_mut(number) {
             group.on_timer(timer, out);
+        }
+    }
+
+    fn on_elect(&mut self, name: &str, out: &mut Outbox<Self>) {
+        match self.groups.iter_mut().find(|group| group.is_own() && group.plan().name == name) {
+            Some(group) => group.elect(out),
+            None => out.ignore("an election of a group that this server is not a member of"),
         }
     }
 

@@ -5,8 +5,10 @@
 
 pub mod any_election;
 pub mod control;
+pub mod gave_way;
 pub mod groups;
 pub mod own_election;
+pub mod peers;
 pub mod plan;
 pub mod record;
 pub mod register;

@@ -75,6 +75,7 @@ trait Own: fmt::Debug + Send + Sync {
     fn whom(&self) -> Option<NodeId>;
     fn is_under_way(&self) -> bool;
     fn best(&self) -> Option<NodeId>;
+    fn best_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId>;
     fn how_many(&self) -> usize;
     fn may_take_over(&self) -> bool;
     fn copy(&self) -> Box<dyn Own>;
@@ -112,6 +113,10 @@ where
 
     fn best(&self) -> Option<NodeId> {
         self.better()
+    }
+
+    fn best_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
+        self.better_among(may_lead)
     }
 
     fn how_many(&self) -> usize {
@@ -167,6 +172,10 @@ impl OwnElection {
 
     pub(crate) fn better(&self) -> Option<NodeId> {
         self.0.best()
+    }
+
+    pub(crate) fn better_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
+        self.0.best_among(may_lead)
     }
 
     pub(crate) fn better_count(&self) -> usize {

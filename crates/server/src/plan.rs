@@ -23,8 +23,10 @@ use serde::de::DeserializeOwned;
 
 use crate::any_election::AnyElection;
 use crate::control::{Control, Times};
+use crate::gave_way::Fact;
 use crate::groups::{GroupPlan, Groups};
 use crate::own_election::{Maker, OwnMachine};
+use crate::record;
 
 /// A server's control part, as it runs.
 pub type Server = Control<AnyElection>;
@@ -134,7 +136,10 @@ impl Plan {
     /// Puts the server together, with what it had on disk.
     #[must_use]
     pub fn server(&self, records: impl IntoIterator<Item = Record>) -> Server {
-        Control::new(self.election(), Replica::new(self.settings(), records), self.times())
+        let replica = Replica::new(self.settings(), records);
+        let gave_way = replica.log().snapshot().map(|snapshot| record::gave_way(&snapshot.data));
+        let facts: Vec<Fact> = replica.log().entries().filter_map(|entry| record::fact(&entry.data)).collect();
+        Control::new(self.election(), replica, self.times()).after(gave_way.unwrap_or_default(), facts)
     }
 
     /// The election of this server.

@@ -1,4 +1,4 @@
-//! What a record of the log holds: changes of the register, or a batch for the ledger.
+//! What a record of the log holds: changes of the register, a batch for the ledger, or who gave way.
 //!
 //! The first byte says which, so that whoever only passes a batch on reads nothing else of it. A batch that is too long for
 //! one record takes several, one behind the other. A leader that is deposed half-way leaves a beginning without an end; the
@@ -7,6 +7,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use primus_core::ledger::{Batch, Entry, Ledger};
 
+use crate::gave_way::{Fact, GaveWay};
 use crate::register::Proposal;
 
 /// No record of a batch has more bytes, its first one not counted: it must fit into a frame with others.
@@ -19,8 +20,11 @@ const WHOLE: u8 = 1;
 const FIRST: u8 = 2;
 const MIDDLE: u8 = 3;
 const LAST: u8 = 4;
+const FACT: u8 = 5;
 /// Origin, number and time.
 const HEAD_LEN: usize = 24;
+/// Set in the length of the register: who gave way comes behind it. No register is that long.
+const WITH_GAVE_WAY: u64 = 1 << 63;
 
 /// What a record holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub enum Content<'a> {
         /// Do more pieces follow?
         goes_on: bool,
     },
+    /// Who gave way, or stands again. Control reads it.
+    Fact,
     /// Nothing: a term begins, or nobody knows what this is.
     Nothing,
 }
@@ -44,6 +50,7 @@ impl<'a> Content<'a> {
             Some((&REGISTER, proposal)) => Self::Register(proposal),
             Some((&(WHOLE | LAST), _)) => Self::Ledger { goes_on: false },
             Some((&(FIRST | MIDDLE), _)) => Self::Ledger { goes_on: true },
+            Some((&FACT, _)) => Self::Fact,
             _ => Self::Nothing,
         }
     }
@@ -56,6 +63,25 @@ impl<'a> Content<'a> {
 #[must_use]
 pub fn of_register(proposal: &Proposal<'_>) -> Bytes {
     postcard::to_extend(proposal, vec![REGISTER]).expect("a proposal can always be written").into()
+}
+
+/// The record of a fact.
+///
+/// # Panics
+/// Never: a fact can always be written.
+#[must_use]
+pub fn of_fact(fact: Fact) -> Bytes {
+    postcard::to_extend(&fact, vec![FACT]).expect("a fact can always be written").into()
+}
+
+/// The fact that a record holds, if it holds one.
+#[must_use]
+pub fn fact(data: &[u8]) -> Option<Fact> {
+    let fact = data.strip_prefix(&[FACT])?;
+    match postcard::take_from_bytes(fact) {
+        Ok((fact, [])) => Some(fact),
+        _ => None,
+    }
 }
 
 /// A batch on its way into the log, already in the log's own form, save for who sends it and when.
@@ -173,16 +199,30 @@ fn filed(bytes: &[u8]) -> Option<Filed> {
     }
 }
 
-/// The whole state at one place of the log: the register, then the ledger.
+/// The beginning of a whole state: the register and who gave way. A state of version 0.6.0 has nothing of the latter.
+///
+/// # Panics
+/// Never: who gave way can always be written.
+#[must_use]
+pub fn front(register: &[u8], gave_way: &GaveWay) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(8 + register.len());
+    bytes.put_u64(register.len() as u64 | if gave_way.is_empty() { 0 } else { WITH_GAVE_WAY });
+    bytes.put_slice(register);
+    if !gave_way.is_empty() {
+        let text = postcard::to_stdvec(gave_way).expect("who gave way can always be written");
+        bytes.put_u64(text.len() as u64);
+        bytes.put_slice(&text);
+    }
+    bytes.freeze()
+}
+
+/// The whole state at one place of the log: its [`front`], then the ledger.
 ///
 /// # Panics
 /// Never: a ledger can always be written.
 #[must_use]
-pub fn state(register: &[u8], ledger: &Ledger) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(8 + register.len());
-    bytes.put_u64(register.len() as u64);
-    bytes.put_slice(register);
-    let mut bytes = postcard::to_extend(ledger, Vec::from(bytes)).expect("a ledger can always be written");
+pub fn state(front: &[u8], ledger: &Ledger) -> Bytes {
+    let mut bytes = postcard::to_extend(ledger, front.to_vec()).expect("a ledger can always be written");
     // It is kept for a long time.
     bytes.shrink_to_fit();
     bytes.into()
@@ -191,9 +231,37 @@ pub fn state(register: &[u8], ledger: &Ledger) -> Bytes {
 /// The bytes of register and ledger in a whole state.
 #[must_use]
 pub fn split_state(state: &Bytes) -> Option<(Bytes, Bytes)> {
-    let (length, _) = state.split_first_chunk::<8>()?;
-    let end = usize::try_from(u64::from_be_bytes(*length)).ok()?.checked_add(8)?;
-    (end <= state.len()).then(|| (state.slice(8..end), state.slice(end..)))
+    let (register, _, ledger) = parts(state)?;
+    Some((register, ledger))
+}
+
+/// Who gave way, according to a whole state.
+#[must_use]
+pub fn gave_way(state: &Bytes) -> GaveWay {
+    let text = parts(state).and_then(|(_, text, _)| text);
+    text.and_then(|text| postcard::from_bytes(&text).ok()).unwrap_or_default()
+}
+
+/// Register, who gave way if that is there, and ledger.
+fn parts(state: &Bytes) -> Option<(Bytes, Option<Bytes>, Bytes)> {
+    let (length, rest) = cut_length(state)?;
+    let (register, rest) = cut(&rest, length & !WITH_GAVE_WAY)?;
+    if length & WITH_GAVE_WAY == 0 {
+        return Some((register, None, rest));
+    }
+    let (length, rest) = cut_length(&rest)?;
+    let (gave_way, ledger) = cut(&rest, length)?;
+    Some((register, Some(gave_way), ledger))
+}
+
+fn cut_length(bytes: &Bytes) -> Option<(u64, Bytes)> {
+    let length = bytes.first_chunk::<8>()?;
+    Some((u64::from_be_bytes(*length), bytes.slice(8..)))
+}
+
+fn cut(bytes: &Bytes, length: u64) -> Option<(Bytes, Bytes)> {
+    let end = usize::try_from(length).ok().filter(|end| *end <= bytes.len())?;
+    Some((bytes.slice(..end), bytes.slice(end..)))
 }
 
 /// The ledger of a whole state.
@@ -204,6 +272,7 @@ pub fn ledger(bytes: &[u8]) -> Option<Ledger> {
 
 #[cfg(test)]
 mod tests {
+    use primus_core::NodeId;
     use primus_core::ledger::{Limits, Target};
 
     use super::*;
@@ -250,11 +319,41 @@ mod tests {
     }
 
     #[test]
+    fn a_fact_comes_out_as_it_went_in() {
+        let gave_way = Fact::GaveWay { server: NodeId(3), to: NodeId(2), is_chosen: true };
+        for sent in [gave_way, Fact::AllStand] {
+            let record = of_fact(sent);
+            assert_eq!((fact(&record), Content::of(&record)), (Some(sent), Content::Fact));
+            assert_eq!(Assembly::default().take(&record), None);
+        }
+        for bytes in [&b""[..], b"\x05", b"\x05\x09", b"\x05\x01more", b"\x01\x01"] {
+            assert_eq!(fact(bytes), None, "{bytes:?}");
+        }
+    }
+
+    #[test]
     fn a_state_can_be_split_again() {
         let kept = Ledger::new(Limits { results: 3, ..Limits::default() });
-        let state = state(b"register", &kept);
-        let (register, rest) = split_state(&state).unwrap();
-        assert_eq!((&register[..], ledger(&rest)), (&b"register"[..], Some(kept)));
+        let mut one = GaveWay::default();
+        one.apply(Fact::GaveWay { server: NodeId(3), to: NodeId(2), is_chosen: true });
+        for gave_way in [GaveWay::default(), one] {
+            let state = state(&front(b"register", &gave_way), &kept);
+            let (register, rest) = split_state(&state).unwrap();
+            assert_eq!((&register[..], ledger(&rest)), (&b"register"[..], Some(kept.clone())));
+            assert_eq!(super::gave_way(&state), gave_way);
+        }
         assert_eq!(split_state(&Bytes::from_static(b"\0\0\0\0\0\0\0\x09short")), None);
+        assert_eq!(split_state(&Bytes::from_static(b"\x80\0\0\0\0\0\0\x01r\0\0\0\0\0\0\0\x09short")), None);
+    }
+
+    #[test]
+    fn a_state_of_the_version_before_tells_of_nobody_who_gave_way() {
+        let kept = Ledger::new(Limits::default());
+        let old = postcard::to_extend(&kept, b"\0\0\0\0\0\0\0\x08register".to_vec()).unwrap().into();
+        assert_eq!(gave_way(&old), GaveWay::default());
+        assert_eq!(
+            split_state(&old).map(|(register, rest)| (register, ledger(&rest))),
+            Some((Bytes::from_static(b"register"), Some(kept)))
+        );
     }
 }

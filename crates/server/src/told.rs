@@ -118,7 +118,9 @@ impl<M: Telling> fmt::Display for Told<'_, M> {
 impl<E: Election, R: Consensus> Telling for Control<E, R> {
     fn message(message: &Self::Message) -> Topic {
         match message {
-            control::Message::Election(_) | control::Message::Change(_) => Topic::Election,
+            control::Message::Election(_) | control::Message::Change(_) | control::Message::Confirmed(_) => {
+                Topic::Election
+            }
             control::Message::Replica(message) => topic_of_kind(message.kind),
             _ => Topic::Other,
         }
@@ -132,9 +134,9 @@ impl<E: Election, R: Consensus> Telling for Control<E, R> {
     }
 
     fn command(command: &control::Command) -> Topic {
-        use control::Command::{Boot, Elect, Gone, Transfer};
+        use control::Command::{Boot, Elect, Gone, Leave, Transfer};
         match command {
-            Boot | Gone(_) | Transfer(..) | Elect => Topic::Election,
+            Boot | Gone(_) | Transfer(..) | Leave | Elect(_) => Topic::Election,
             _ => Topic::Other,
         }
     }

@@ -11,10 +11,14 @@ use primus_core::machine::Delay;
 use primus_replica::Consensus;
 use primus_replica::replica::Role;
 
+use crate::gave_way::GaveWay;
+
 /// How long whoever should take over may take on a local network; until then nothing can be written.
 pub(crate) const TRANSFER: Delay = Delay::exactly_ms(20);
 /// Everybody answers at least every third of a leader's ticks; who has not done so for this many is dead, frozen or cut off.
 const SILENT_TICKS: u32 = 6;
+/// Whoever has been silent for this many is missing, as people are told: short pauses are no news to them.
+const MISSING_TICKS: u32 = 40;
 /// How many entries whoever should take over may still miss.
 const MISSING_MAX: u64 = 1000;
 
@@ -63,6 +67,11 @@ impl Hearing {
         self.slower_ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
     }
 
+    /// This server leads from now on, and so hears everybody. What it did not hear before says little.
+    pub(crate) fn on_lead(&mut self) {
+        self.silent_ticks.values_mut().for_each(|ticks| *ticks = (*ticks).min(SILENT_TICKS));
+    }
+
     pub(crate) fn on_tick(&mut self, peers: Vec<NodeId>) {
         for peer in peers {
             // Who was never heard counts as silent.
@@ -71,15 +80,22 @@ impl Hearing {
         }
     }
 
-    /// Who can take over: the one that is wanted, or whoever is nearest to having everything.
-    pub(crate) fn successor(&self, replica: &impl Consensus, to: Option<NodeId>) -> Result<NodeId, Obstacle> {
+    /// Who can take over: the one that is wanted, or whoever is nearest to having everything. One that gave way does so only
+    /// if no other can.
+    pub(crate) fn successor(
+        &self,
+        replica: &impl Consensus,
+        to: Option<NodeId>,
+        gave_way: &GaveWay,
+    ) -> Result<NodeId, Obstacle> {
         if replica.view().0 != Role::Leader {
             return Err(Obstacle::NotLeading);
         }
         let wanted = replica.peers().into_iter().filter(|peer| to.is_none_or(|to| to == *peer));
         let rated = wanted.map(|peer| (self.obstacle(replica, peer), peer));
-        let best =
-            rated.min_by_key(|(obstacle, peer)| (*obstacle, Reverse(replica.matched(*peer)), Reverse(*peer)));
+        let best = rated.min_by_key(|(obstacle, peer)| {
+            (*obstacle, gave_way.contains(*peer), Reverse(replica.matched(*peer)), Reverse(*peer))
+        });
         match best {
             Some((None, peer)) => Ok(peer),
             Some((Some(obstacle), _)) => Err(obstacle),
@@ -96,6 +112,11 @@ impl Hearing {
     pub(crate) fn is_silent(&self, peer: NodeId) -> bool {
         let ticks_max = SILENT_TICKS.saturating_add(self.slower_ticks);
         self.silent_ticks.get(&peer).is_none_or(|ticks| *ticks >= ticks_max)
+    }
+
+    /// Has it said nothing for so long that people should know?
+    pub(crate) fn is_missing(&self, peer: NodeId) -> bool {
+        self.silent_ticks.get(&peer).is_some_and(|ticks| *ticks >= MISSING_TICKS)
     }
 
     fn judge(&self, peer: NodeId, missing: u64) -> Option<Obstacle> {
@@ -125,6 +146,18 @@ mod tests {
         hearing.on_message(peer);
         hearing.on_lost(peer);
         assert_eq!(hearing.judge(peer, 0), Some(Obstacle::Silent(peer)));
+    }
+
+    #[test]
+    fn only_a_leader_that_hears_nothing_for_long_misses_somebody() {
+        let (mut hearing, peer) = (Hearing::default(), NodeId(2));
+        (0..100).for_each(|_| hearing.on_tick(vec![peer]));
+        hearing.on_lead();
+        assert!(hearing.is_silent(peer) && !hearing.is_missing(peer), "followers do not hear each other");
+        (SILENT_TICKS..MISSING_TICKS).for_each(|_| hearing.on_tick(vec![peer]));
+        assert!(hearing.is_missing(peer));
+        hearing.on_message(peer);
+        assert!(!hearing.is_missing(peer));
     }
 
     #[test]

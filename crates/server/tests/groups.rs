@@ -369,3 +369,54 @@ fn whatever_went_wrong_all_agree_on_the_best_once_it_is_over() {
         assert_eq!(stage.changes(), [], "seed {seed}: it stays so");
     }
 }
+
+/// What the servers that were asked for an election are told of its result: server, leader, who led before, reason.
+fn results(stage: &mut Stage) -> Vec<(u64, Option<u64>, Option<u64>, Reason)> {
+    let notices = std::mem::take(&mut stage.notices).into_iter().filter(|(_, notice)| notice.is_result);
+    let number = |id: Option<NodeId>| id.map(|id| id.0);
+    notices.map(|(id, notice)| (id, number(notice.leader), number(notice.previous), notice.reason)).collect()
+}
+
+#[test]
+fn an_election_that_is_asked_for_confirms_the_best_whoever_is_asked() {
+    for (name, asked) in [("router", 1), ("router", 2), ("router", 3), ("scrapper", 1), ("scrapper", 3)] {
+        let mut stage = settled();
+        stage.step(asked, Input::Command(Command::Elect(name.to_owned())));
+        stage.pass(SECOND_US);
+        let told: Vec<_> = stage.notices.iter().filter(|(id, _)| *id == asked).map(|(_, one)| one.leader).collect();
+        assert!(told.iter().all(Option::is_some), "nobody was deposed: {told:?}");
+        assert_eq!(results(&mut stage), [(asked, Some(3), Some(3), Reason::Start)], "{name} at {asked}");
+        stage.all_follow(name, 3);
+    }
+}
+
+#[test]
+fn an_election_that_is_asked_for_moves_leadership_to_the_least_loaded() {
+    let by_load = group("router", Algorithm::Bully, RankBy::Load, &[1, 2, 3]);
+    for asked in 1..=3 {
+        let mut stage = Stage::new(3, std::slice::from_ref(&by_load));
+        stage.pass(SECOND_US);
+        stage.all_follow("router", 3);
+        for (id, points) in [(1, 50), (2, 20), (3, 90)] {
+            stage.step(id, Input::Command(Command::Score(Score::from_hundredths(points * 100))));
+        }
+        stage.pass(SECOND_US);
+        stage.all_follow("router", 3);
+        stage.changes();
+        stage.step(asked, Input::Command(Command::Elect("router".to_owned())));
+        stage.pass(SECOND_US);
+        stage.all_follow("router", 2);
+        assert_eq!(results(&mut stage), [(asked, Some(2), Some(3), Reason::Elected)], "asked at {asked}");
+        let score = |id, points: u32| (NodeId(id), Score::from_hundredths(points * 100));
+        assert_eq!(stage.servers[&asked].scores("router"), [score(1, 50), score(2, 20), score(3, 90)]);
+    }
+}
+
+#[test]
+fn only_a_member_holds_an_election() {
+    let mut stage = settled();
+    stage.step(2, Input::Command(Command::Elect("scrapper".to_owned())));
+    stage.step(2, Input::Command(Command::Elect("nobody".to_owned())));
+    stage.pass(SECOND_US);
+    assert_eq!(stage.notices, []);
+}

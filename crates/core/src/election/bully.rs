@@ -174,9 +174,14 @@ impl Election for Bully {
     /// Only a rank that is known counts: whoever might be better is no reason to give way. And the present load counts, not
     /// that of the round: a leader may grow busy long after it won.
     fn better(&self) -> Option<NodeId> {
+        self.better_among(&|_| true)
+    }
+
+    fn better_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
         let own = self.rules.rank_of(self.id, self.score);
         let is_known = |peer: &NodeId| self.rules.rank_by != RankBy::Load || self.peer_scores.contains_key(peer);
-        let candidates = self.rules.ids().filter(|peer| self.is_in_the_running(*peer) && is_known(peer));
+        let is_candidate = |peer: &NodeId| self.is_in_the_running(*peer) && is_known(peer) && may_lead(*peer);
+        let candidates = self.rules.ids().filter(is_candidate);
         let ranks = candidates.map(|peer| {
             let score = self.peer_scores.get(&peer).copied().unwrap_or_default();
             self.rules.rank_of(peer, score)

@@ -34,6 +34,11 @@ pub trait Election: Machine<Command = Command, Notice = Notice, Timer = Timer> +
     /// The best of those who are thought alive and rank better than this node.
     fn better(&self) -> Option<NodeId>;
 
+    /// The best of them, and of those who may lead; by default only the best of all is looked at.
+    fn better_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
+        self.better().filter(|best| may_lead(*best))
+    }
+
     /// How many of them there are.
     fn better_count(&self) -> usize;
 

@@ -149,7 +149,12 @@ impl Election for Ring {
     }
 
     fn better(&self) -> Option<NodeId> {
+        self.better_among(&|_| true)
+    }
+
+    fn better_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
         self.better_members()
+            .filter(|member| may_lead(*member))
             .reduce(|best, member| if self.rules.winner.is_better(member, best) { member } else { best })
     }
 

@@ -8,6 +8,7 @@ mod commits_stay;
 mod durability;
 mod election_safety;
 mod few_terms;
+mod gave_way;
 mod leader_completeness;
 mod liveness;
 mod log_matching;
@@ -20,6 +21,7 @@ use primus_core::NodeId;
 use primus_replica::Term;
 use primus_replica::log::Log;
 use primus_replica::message::{Entry, Snapshot};
+use primus_server::Reason;
 
 use super::host::Owner;
 pub(super) use liveness::{State, is_healed};
@@ -39,6 +41,8 @@ pub enum Property {
     StateMachineSafety,
     /// What was acknowledged is never lost, and every later read sees it.
     Durability,
+    /// Leadership is not handed back to a server that gave way.
+    GaveWay,
     /// When the faults have ended, somebody leads and everybody gets what is written.
     Liveness,
     /// No server breaks an assertion of its own.
@@ -148,6 +152,14 @@ impl Checks {
     pub(super) fn on_restore(&mut self, id: NodeId, snapshot: &Snapshot) {
         self.commits_stay.on_restore(id, snapshot.index);
         self.note(Property::StateMachineSafety, state_machine_safety::on_restore(id, snapshot, &self.committed));
+        self.note(Property::GaveWay, gave_way::on_restore(id, snapshot, &self.committed));
+    }
+
+    /// A leader that has applied everything up to here, and leads because of the second reason, hands over to that one because
+    /// of the first.
+    pub(super) fn on_handover(&mut self, to: NodeId, reason: Reason, leads_because: Reason, applied: u64) {
+        let judgement = gave_way::on_handover(to, reason, leads_because, applied, &self.committed);
+        self.note(Property::GaveWay, judgement);
     }
 
     /// A client is told that its write, at this place, will last.
@@ -199,13 +211,14 @@ impl Checks {
 
 impl Property {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::ElectionSafety,
         Self::LogMatching,
         Self::LeaderCompleteness,
         Self::CommitsStay,
         Self::StateMachineSafety,
         Self::Durability,
+        Self::GaveWay,
         Self::Liveness,
         Self::Assertions,
         Self::FewTerms,
@@ -221,6 +234,7 @@ impl Property {
             Self::CommitsStay => "commits_stay",
             Self::StateMachineSafety => "state_machine_safety",
             Self::Durability => "durability",
+            Self::GaveWay => "gave_way",
             Self::Liveness => "liveness",
             Self::Assertions => "assertions",
             Self::FewTerms => "few_terms",

@@ -191,7 +191,7 @@ fn stroke_or<'a>(
 fn command(draw: &mut Draw<'_>) -> (u64, NodeId, Command) {
     let (at_us, server, other) = (draw.moment(), draw.node(), draw.node());
     let command = match draw.chance.below(4) {
-        0 => Command::Elect,
+        0 => Command::Elect(server),
         1 => Command::Transfer(Some(other), Reason::Operator),
         2 => Command::Transfer(None, Reason::Resigned),
         _ => Command::Load(Score::from_hundredths(draw.chance.between(0, 10_000) as u32).into()),

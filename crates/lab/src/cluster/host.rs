@@ -9,6 +9,8 @@ use primus_replica::message::Snapshot;
 use primus_replica::{Consensus, Role, Term};
 use primus_server::Server;
 use primus_server::control::Timer;
+use primus_server::gave_way::GaveWay;
+use primus_server::record;
 
 use super::Words;
 use super::disk::Disk;
@@ -87,7 +89,7 @@ impl Owner {
 
     pub(super) fn restore(&mut self, snapshot: &Snapshot) {
         self.applied = snapshot.index;
-        self.digest = snapshot.data.first_chunk().copied().map_or(0, u64::from_be_bytes);
+        self.digest = digest_of(snapshot);
         self.snapshot_at = snapshot.index + self.snapshot_every;
     }
 
@@ -96,14 +98,20 @@ impl Owner {
         self.digest = digest(self.digest, data);
     }
 
-    /// A snapshot, if it is time for one.
-    pub(super) fn snapshot(&mut self) -> Option<Bytes> {
+    /// A snapshot, if it is time for one: in the form of real ones, with the digest for a register.
+    pub(super) fn snapshot(&mut self, gave_way: &GaveWay) -> Option<Bytes> {
         let is_due = self.applied >= self.snapshot_at;
         is_due.then(|| {
             self.snapshot_at = self.applied + self.snapshot_every;
-            Bytes::copy_from_slice(&self.digest.to_be_bytes())
+            record::front(&self.digest.to_be_bytes(), gave_way)
         })
     }
+}
+
+/// The state that a snapshot holds.
+pub(super) fn digest_of(snapshot: &Snapshot) -> u64 {
+    let register = record::split_state(&snapshot.data).map(|(register, _)| register);
+    register.and_then(|register| register.first_chunk().copied()).map_or(0, u64::from_be_bytes)
 }
 
 /// The state after these data (FNV-1a, with the length, so that an empty entry counts, too).

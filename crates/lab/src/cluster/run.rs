@@ -61,6 +61,9 @@ pub(super) struct Run<'a, O> {
     checks: Checks,
     /// In which term each host leads.
     leading: Vec<Option<Term>>,
+    /// Why it began to lead, and whom it is handing over to.
+    leads_because: Vec<Reason>,
+    successors: Vec<Option<NodeId>>,
     leaders: Leaders,
     messages: Messages,
     handovers_us: Vec<u64>,
@@ -140,6 +143,8 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             observer,
             hosts: ids.iter().map(|_| Host::default()).collect(),
             leading: vec![None; ids.len()],
+            leads_because: vec![Reason::Start; ids.len()],
+            successors: vec![None; ids.len()],
             ids,
             pattern,
             plan,
@@ -502,6 +507,16 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             let at_once = self.leading.iter().flatten().count();
             self.leaders.most_at_once = self.leaders.most_at_once.max(u32::try_from(at_once).unwrap_or(u32::MAX));
         }
+        self.check_handover(id);
+    }
+
+    fn check_handover(&mut self, id: NodeId) {
+        let host = &self.hosts[place(id)];
+        let successor = host.process.as_ref().and_then(Server::successor);
+        let before = std::mem::replace(&mut self.successors[place(id)], successor.map(|(to, _)| to));
+        if let Some((to, reason)) = successor.filter(|(to, _)| before != Some(*to)) {
+            self.checks.on_handover(to, reason, self.leads_because[place(id)], host.owner.applied);
+        }
     }
 
     fn carry_out(&mut self, id: NodeId, output: Output<Server>) {
@@ -585,7 +600,16 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
                 self.host(id).owner.writes.clear();
                 self.host(id).owner.reads.clear();
             }
-            Notice::Leader(_, _, Reason::Load) => self.handovers_us.push(self.now_us),
+            Notice::Leader(_, _, reason) => {
+                self.leads_because[place(id)] = reason;
+                if reason == Reason::Load {
+                    self.handovers_us.push(self.now_us);
+                }
+            }
+            // From now on everybody stands again.
+            Notice::Confirmed(confirmed) if confirmed.leader == id => {
+                self.leads_because[place(id)] = Reason::Elected;
+            }
             Notice::Refused(_, all) => {
                 all.iter().for_each(|words| _ = self.host(id).owner.writes.remove(words));
             }
@@ -604,7 +628,9 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         if is_new {
             self.check_leaders();
         }
-        if let Some(state) = self.host(id).owner.snapshot() {
+        let host = &mut self.hosts[place(id)];
+        let gave_way = host.process.as_ref().map(Server::gave_way);
+        if let Some(state) = gave_way.and_then(|gave_way| host.owner.snapshot(gave_way)) {
             self.step(id, Input::Command(Command::Compact(entry.index, state)));
         }
     }

@@ -7,6 +7,8 @@
 //! | `load N 25.3` | N measures its load |
 //! | `propose N WORD` `read N NUMBER` | a client wants something of N |
 //! | `transfer N [M]` `elect N` | an operator wants something of N |
+//! | `leave N` | N is about to end, and lets another one lead |
+//! | `snapshot N` | N cuts its log short |
 //! | `restart N` | a new process starts with what is on the disk |
 //! | `wait 100ms` | time passes: messages arrive, writes become durable, timers run out |
 //! | `wait 100ms quietly` | the same without a word |
@@ -27,8 +29,9 @@ use primus_replica::consensus::Consensus;
 use primus_replica::message::Record;
 use primus_replica::{Role, Term};
 use primus_server::control::Command;
+use primus_server::gave_way::Fact;
 use primus_server::told::{Telling, Told, Topic};
-use primus_server::{Plan, Reason, Server};
+use primus_server::{Plan, Reason, Server, record};
 
 use super::cluster::{self, Description};
 use super::scenery::{Manner, Scenery};
@@ -108,7 +111,9 @@ impl Stage for Servers {
                 let to = Some(self.node(to)?);
                 self.command(node, Command::Transfer(to, Reason::Operator), printed)
             }
-            ["elect", node] => self.command(node, Command::Elect, printed),
+            ["leave", node] => self.command(node, Command::Leave, printed),
+            ["elect", node] => self.command(node, Command::Elect(self.node(node)?), printed),
+            ["snapshot", node] => self.snapshot(self.node(node)?, printed),
             ["restart", node] => self.restart(node, printed),
             ["wait", time] => self.wait(parse_time(time)?, printed),
             ["wait", time, "quietly"] => self.wait(parse_time(time)?, &mut Vec::new()),
@@ -154,6 +159,12 @@ impl Servers {
 
     fn act(&mut self, node: NodeId, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
         self.scenery.act(node, printed, |world| world.command(node, command))
+    }
+
+    fn snapshot(&mut self, node: NodeId, printed: &mut Vec<String>) -> Result<(), String> {
+        let server = self.scenery.world.machine(node).ok_or_else(|| format!("node {node} is crashed"))?;
+        let (state, (_, committed)) = (record::front(b"", server.gave_way()), server.replica().extent());
+        self.act(node, Command::Compact(committed, state), printed)
     }
 
     fn link_up(&mut self, node: NodeId, peer: NodeId, printed: &mut Vec<String>) -> Result<(), String> {
@@ -222,10 +233,19 @@ fn describe(node: NodeId, server: &Server) -> String {
     };
     let entries = server.replica().log().entries().filter(|entry| !entry.data.is_empty());
     let words = entries.map(|entry| {
-        let word = String::from_utf8_lossy(&entry.data).into_owned();
+        let word = word(&entry.data);
         if entry.index <= committed { format!(" {word}") } else { format!(" [{word}]") }
     });
     format!("{role} in term {term}:{}", words.collect::<String>())
+}
+
+/// What an entry says.
+fn word(data: &[u8]) -> String {
+    match record::fact(data) {
+        Some(Fact::GaveWay { server, to, .. }) => format!("<{server} gave way to {to}>"),
+        Some(Fact::AllStand) => "<all stand>".to_owned(),
+        None => String::from_utf8_lossy(data).into_owned(),
+    }
 }
 
 /// Is it about who should lead?

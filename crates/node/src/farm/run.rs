@@ -305,7 +305,7 @@ impl Farm {
             Told::Committed(record) => self.on_committed(&record),
             Told::Leader(leader) => self.on_leader(leader),
             Told::Lead(term) => self.on_lead(term),
-            Told::Snapshot(index, register) => self.snapshot(index, register),
+            Told::Snapshot(index, front) => self.snapshot(index, front),
             Told::HandOver(to, reason) => self.leases.hand_over(to, reason),
             Told::Stay => self.leases.stay(),
             Told::Clock(server, shows_ms) => self.on_clock(server, shows_ms),
@@ -325,9 +325,9 @@ impl Farm {
     }
 
     /// A long ledger takes a while to be written down, so a thread of its own does that with a copy.
-    fn snapshot(&self, index: u64, register: Bytes) {
+    fn snapshot(&self, index: u64, front: Bytes) {
         let (ledger, wishes) = (self.foreman.ledger().clone(), self.wishes.clone());
-        let write = move || _ = wishes.send(Wish::Compact(index, record::state(&register, &ledger)));
+        let write = move || _ = wishes.send(Wish::Compact(index, record::state(&front, &ledger)));
         thread::Builder::new().name("snapshot".to_owned()).spawn(write).expect("the system gives a thread");
     }
 

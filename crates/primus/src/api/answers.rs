@@ -7,16 +7,18 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
+use primus_core::NodeId;
 use primus_core::ledger::JobId;
 use primus_core::load::Score;
 pub(crate) use primus_node::events::text_of;
 use primus_node::handle::{Unable, View};
 use primus_replica::Role;
+use primus_server::peers::State;
 use primus_server::transfer::Obstacle;
 use serde::Serialize;
 
 use super::facts::WorkerFacts;
-use super::routes::Context;
+use super::routes::{Context, Places};
 use crate::output::failure::Body;
 
 /// No message is longer, whatever somebody has sent that it repeats.
@@ -72,8 +74,17 @@ struct ServerAnswer {
     id: u64,
     address: String,
     api: String,
-    role: &'static str,
+    /// Nothing where it is not known, because the server is not up.
+    role: Option<&'static str>,
     alive: bool,
+    state: &'static str,
+    since: String,
+    /// How long ago it was heard.
+    heard_ms: Option<f64>,
+    /// Why it is not up.
+    why: Option<String>,
+    /// The leader that it gave way to, and for which it does not stand in elections.
+    gave_way_to: Option<u64>,
     score: Option<f64>,
     cpu: Option<f64>,
     memory: Option<f64>,
@@ -101,28 +112,7 @@ impl LeaderAnswer {
 
 impl StatusAnswer {
     pub(crate) fn new(context: &Context, view: &View, crew: Crew) -> Self {
-        let servers = context.servers.iter().map(|(id, places)| {
-            let is_self = *id == view.id;
-            let peer = view.peers.get(id).copied().unwrap_or_default();
-            let load = if is_self { Some(view.load) } else { peer.load };
-            let applied = if is_self { Some(view.applied) } else { peer.matched };
-            ServerAnswer {
-                id: id.0,
-                address: places.address.to_string(),
-                api: places.api.to_string(),
-                role: role_of(view, *id == view.id, view.leader == Some(*id)),
-                alive: is_self || peer.is_up,
-                score: load.map(|load| number(load.score)),
-                cpu: load.and_then(|load| load.cpu).map(number),
-                memory: load.and_then(|load| load.memory).map(number),
-                tasks: load.map(|load| load.tasks),
-                disk_full: load.map(|load| load.is_disk_full),
-                applied,
-                lag: applied.map(|applied| view.last.saturating_sub(applied)),
-                round_trip_ms: peer.round_trip_us.map(|us| us as f64 / 1000.0),
-                delay_ms: peer.delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
-            }
-        });
+        let servers = context.servers.iter().map(|(id, places)| ServerAnswer::new(context, view, *id, *places));
         Self {
             leader: LeaderAnswer::new(context, view),
             server: view.id.0,
@@ -133,6 +123,40 @@ impl StatusAnswer {
             suspicions: view.suspicions,
             silence_ms: view.silence_us as f64 / 1000.0,
             longest_turn_ms: view.longest_turn.as_secs_f64() * 1000.0,
+        }
+    }
+}
+
+impl ServerAnswer {
+    /// What a server that is not up said of its load counts no more; how much of the log it has stays true.
+    fn new(context: &Context, view: &View, id: NodeId, places: Places) -> Self {
+        let is_self = id == view.id;
+        let peer = view.peers.get(&id).cloned().unwrap_or_default();
+        let state = if is_self { State::Up } else { peer.state };
+        let is_up = state == State::Up;
+        let load = if is_self { Some(view.load) } else { peer.load.filter(|_| is_up) };
+        let applied = if is_self { Some(view.applied) } else { peer.matched };
+        let heard = if is_self { Some(Duration::ZERO) } else { context.handle.heard.ago(id) };
+        Self {
+            id: id.0,
+            address: places.address.to_string(),
+            api: places.api.to_string(),
+            role: is_up.then(|| role_of(view, is_self, view.leader == Some(id))),
+            alive: is_self || peer.is_up,
+            state: state.name(),
+            since: text_of(if is_self { context.started } else { peer.since }),
+            heard_ms: heard.map(|ago| ago.as_micros() as f64 / 1000.0),
+            why: peer.why.filter(|_| !is_up).map(|why| why.to_string()),
+            gave_way_to: view.gave_way.get(&id).map(|to| to.0),
+            score: load.map(|load| number(load.score)),
+            cpu: load.and_then(|load| load.cpu).map(number),
+            memory: load.and_then(|load| load.memory).map(number),
+            tasks: load.map(|load| load.tasks),
+            disk_full: load.map(|load| load.is_disk_full),
+            applied,
+            lag: applied.map(|applied| view.last.saturating_sub(applied)),
+            round_trip_ms: peer.round_trip_us.map(|us| us as f64 / 1000.0),
+            delay_ms: peer.delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
         }
     }
 }

@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
+use primus_core::NodeId;
 use primus_core::election::Algorithm;
 use primus_core::handover::Standing;
 use primus_core::rank::RankBy;
@@ -35,7 +36,15 @@ struct Explanation {
     worse_for_ms: Option<u64>,
     dwell_ms: Option<u64>,
     not_before_ms: Option<u64>,
+    /// Servers that do not stand in elections, because they resigned or an operator moved leadership away from them.
+    gave_way: Vec<GaveWay>,
     sentence: String,
+}
+
+#[derive(Serialize)]
+struct GaveWay {
+    server: u64,
+    to: u64,
 }
 
 /// The leader knows most: what it waits for. Whoever cannot ask it tells what it knows.
@@ -56,7 +65,7 @@ impl Explanation {
     fn new(context: &Context, view: &View, outlook: Option<Outlook>) -> Self {
         let standing = outlook.and_then(|outlook| match outlook.way {
             Way::Load(standing) => Some(standing),
-            Way::Rank { .. } | Way::Never => None,
+            Way::Rank { .. } | Way::Chosen | Way::Never => None,
         });
         let by_load = outlook.filter(|_| context.rank == RankBy::Load);
         let previous = previous(&context.handle.history.after(0), view.term.0);
@@ -70,7 +79,13 @@ impl Explanation {
             worse_for_ms: standing.and_then(|standing| standing.worse_for_us).map(|us| us / 1000),
             dwell_ms: standing.map(|standing| standing.rules.dwell_us / 1000),
             not_before_ms: outlook.and_then(|outlook| rest_us(outlook.way)).map(|us| us / 1000),
-            sentence: format!("{} {}", so_far(view, previous, SystemTime::now()), prospect(view, outlook)),
+            gave_way: view.gave_way.iter().map(|(server, to)| GaveWay { server: server.0, to: to.0 }).collect(),
+            sentence: format!(
+                "{} {}{}",
+                so_far(view, previous, SystemTime::now()),
+                prospect(view, outlook),
+                gave_way(view)
+            ),
         }
     }
 }
@@ -101,7 +116,7 @@ fn previous(events: &[Event], now: u64) -> Option<u64> {
 const fn rest_us(way: Way) -> Option<u64> {
     match way {
         Way::Rank { rest_us } | Way::Load(Standing { rest_us, .. }) => Some(rest_us),
-        Way::Never => None,
+        Way::Chosen | Way::Never => None,
     }
 }
 
@@ -129,6 +144,8 @@ fn cause(reason: Reason, previous: Option<u64>, leader: u64) -> String {
         Reason::LinkLost => format!("the link to {who} was lost"),
         Reason::Silence => format!("{who} was silent for too long"),
         Reason::Operator => "an operator wanted it".to_owned(),
+        Reason::Elected => "an operator had an election held".to_owned(),
+        Reason::Left => format!("{who} ended"),
         Reason::Resigned => format!("{who} resigned"),
         Reason::Rank => format!("it ranks better than {who}"),
         Reason::Load => format!("{who} was too loaded"),
@@ -158,6 +175,15 @@ fn prospect(view: &View, outlook: Option<Outlook>) -> String {
     }
 }
 
+/// Who does not stand, and until when.
+fn gave_way(view: &View) -> String {
+    let sentence = |(server, to): (&NodeId, &NodeId)| format!(" Server {server} gave way to server {to}.");
+    let all: String = view.gave_way.iter().map(sentence).collect();
+    let until =
+        "stands again when the leader is lost, after primus elect, or once leadership is transferred to it.";
+    if all.is_empty() { all } else { format!("{all} A server that gave way {until}") }
+}
+
 fn change(Outlook { best, less_loaded_by, way, .. }: Outlook) -> String {
     match (way, best) {
         (Way::Rank { rest_us }, Some(best)) => {
@@ -166,10 +192,14 @@ fn change(Outlook { best, less_loaded_by, way, .. }: Outlook) -> String {
         (Way::Rank { .. }, None) => {
             "No live server ranks better; one that does takes over once it has caught up".to_owned()
         }
+        (Way::Chosen, Some(best)) => format!(
+            "Server {best} ranks better, but an operator chose this leader, so it leads until it is lost, hands over or an \
+             election is held"
+        ),
         (Way::Never, Some(best)) => {
             format!("Server {best} ranks better, but election.preempt is false, so this one leads while it lives")
         }
-        (Way::Never, None) => "No live server ranks better".to_owned(),
+        (Way::Chosen | Way::Never, None) => "No live server ranks better".to_owned(),
         (Way::Load(standing), best) => {
             let less_loaded = best.zip(less_loaded_by.filter(|hundredths| *hundredths > 0));
             handover(standing, less_loaded.map(|(best, by)| (best.0, points(by))))
@@ -218,7 +248,6 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use primus_core::NodeId;
     use primus_core::handover::Rules;
     use primus_core::load::Load;
     use primus_node::handle::PeerView;
@@ -242,6 +271,7 @@ mod tests {
             last: 0,
             load: Load::default(),
             peers,
+            gave_way: BTreeMap::new(),
             suspicions: 0,
             silence_us: 80_000,
             longest_turn: Duration::ZERO,
@@ -329,6 +359,16 @@ mod tests {
         ] {
             assert_eq!(told(way, best, None), expected);
         }
+    }
+
+    #[test]
+    fn who_gave_way_is_told() {
+        let mut view = view(3, Reason::Resigned);
+        assert_eq!(gave_way(&view), "");
+        view.gave_way = BTreeMap::from([(NodeId(2), NodeId(3))]);
+        let expected = " Server 2 gave way to server 3. A server that gave way stands again when the leader is lost, after primus \
+                        elect, or once leadership is transferred to it.";
+        assert_eq!(gave_way(&view), expected);
     }
 
     #[test]

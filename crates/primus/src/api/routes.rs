@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
@@ -23,8 +23,9 @@ use primus_core::load::Score;
 use primus_core::loan::office::Rules as Lending;
 use primus_core::rank::RankBy;
 use primus_node::cuts::{Cuts, DELAY_MAX};
-use primus_node::handle::{Handle, Reply, Request as Ask, Unable};
+use primus_node::handle::{Handle, PeerView, Reply, Request as Ask, Unable};
 use primus_server::Reason;
+use primus_server::peers::Why;
 use primus_server::register::Change;
 use serde::Serialize;
 use serde_json::json;
@@ -36,7 +37,9 @@ use super::doors::{self, Doors};
 use super::orders::{Asked, Order};
 use super::proxy::{ANSWER_TIME, HERE, NOT_TAKEN, PASSED_ON, Proxy};
 use super::table::{Row, Table};
-use super::{bodies, explain, facts, groups, import, jobs, loans, metrics, output, sessions, tasks, workers};
+use super::{
+    bodies, elections, explain, facts, groups, import, jobs, loans, metrics, output, sessions, tasks, workers,
+};
 
 /// The longest value, and the longest key.
 pub(super) const VALUE_LEN_MAX: usize = 256 * 1024;
@@ -70,6 +73,8 @@ pub(crate) struct Context {
     /// When this farm borrows and lends, and with whom.
     pub(crate) lending: Lending,
     pub(crate) neighbours: Arc<BTreeSet<String>>,
+    /// When this server started.
+    pub(crate) started: SystemTime,
     /// May links be cut and loads be overridden?
     pub(crate) has_chaos: bool,
 }
@@ -168,7 +173,7 @@ fn own_routes() -> Table {
             events,
         )
         .get("/v1/groups", "further elections, and leases", groups::list)
-        .post("/v1/elections", "hold an election", elect)
+        .post("/v1/elections", "hold an election, of the cluster or of a group; ?group=NAME", elections::elect)
         .get("/v1/leader/explain", "why this server leads", explain::leader)
         .post("/v1/leader/resign", "let another server lead", resign)
         .post("/v1/leader/transfer", "let this server lead: {\"to\":2}", transfer)
@@ -242,10 +247,20 @@ async fn refuse_long_bodies(request: Request<Body>, next: Next) -> Response {
 }
 
 async fn readyz(State(context): State<Context>) -> Response {
-    let has_leader = context.handle.view.borrow().leader.is_some();
-    match has_leader {
-        true => "ready\n".into_response(),
-        false => Problem::unavailable("no_leader", "no server leads at the moment", "wait").into_response(),
+    let (has_leader, refusal) = {
+        let view = context.handle.view.borrow();
+        let refused = |peer: &PeerView| matches!(&peer.why, Some(Why::Refused(_)));
+        let refusal = view.peers.values().find(|peer| refused(peer)).and_then(|peer| peer.why.clone());
+        (view.leader.is_some(), refusal)
+    };
+    match (has_leader, refusal) {
+        (true, _) => "ready\n".into_response(),
+        (false, Some(why)) => {
+            let message = format!("no server leads as far as this one knows, and it is refused: {why}");
+            Problem::unavailable("refused", message, "waiting does not help; do what the message says")
+                .into_response()
+        }
+        (false, None) => Problem::unavailable("no_leader", "no server leads at the moment", "wait").into_response(),
     }
 }
 
@@ -270,11 +285,6 @@ async fn status(State(context): State<Context>, request: Request<Body>) -> Respo
 
 fn crew(foreman: &Foreman, farm: &str) -> Crew {
     Crew { workers: facts::workers(foreman, farm), queued: foreman.waiting(), running: foreman.under_way() }
-}
-
-async fn elect(State(context): State<Context>) -> Json<serde_json::Value> {
-    context.handle.ask(Ask::Elect);
-    Json(json!({ "started": true }))
 }
 
 async fn resign(State(context): State<Context>, request: Request<Body>) -> Response {

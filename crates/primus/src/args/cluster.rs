@@ -69,6 +69,15 @@ pub(crate) struct StatusArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct ElectArgs {
+    /// Hold the election of this further group instead
+    #[arg(long, value_name = "NAME")]
+    pub(crate) group: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct TransferArgs {
     /// The server that should lead
     #[arg(value_name = "ID", allow_negative_numbers = true)]

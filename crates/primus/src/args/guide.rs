@@ -396,15 +396,25 @@ Examples:
   primus events --after 12 -o json";
 
 pub(super) const ELECT: &str = "\
+The configured algorithm runs now, whichever server is asked. If the leader ranks best, it is confirmed and leads on in its
+term. If another server ranks better, leadership is transferred to it (reason operator). Servers that resigned, or from which
+leadership was transferred away, stand again.
+
 Examples:
-  primus elect";
+  primus elect
+  primus elect -o json
+  primus elect --group router";
 
 pub(super) const RESIGN: &str = "\
+A resignation lasts: the server does not lead again because of its rank or load, nor after a restart, until the leader that
+it gave way to is lost, an operator says primus elect, or leadership is transferred to it.
+
 Examples:
   primus resign";
 
 pub(super) const TRANSFER: &str = "\
-A transfer to a server that is dead or too far behind fails, and the leader stays.
+A transfer to a server that is dead or too far behind fails, and the leader stays. A transfer lasts: the new leader is not
+replaced because of its rank, and the old one stays out of elections, as after primus resign.
 
 Examples:
   primus transfer 2";

@@ -184,6 +184,10 @@ fn words(kind: &Kind) -> String {
         }
         Kind::LeaderLost { term, reason, .. } => format!("no leader term {term} {reason}"),
         Kind::GroupLeaderChanged { group, leader, reason, .. } => format!("{group} leader {leader} {reason}"),
+        Kind::LeaderConfirmed { leader, term, asked, .. } => {
+            format!("confirmed {leader} term {term}, asked through {asked}")
+        }
+        Kind::GroupLeaderConfirmed { group, leader, .. } => format!("{group} confirmed {leader}"),
         Kind::Suspected { peer, reason } => format!("suspect {peer} {reason}"),
         Kind::LinkRefused { reason, left_out } => format!("link refused: {reason}{}", others(*left_out)),
         Kind::HookEnded { .. } => hook_sentence(&json!(kind)),

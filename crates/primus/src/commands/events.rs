@@ -159,6 +159,17 @@ fn sentence(event: &Value) -> String {
             let group = event["group"].as_str().unwrap_or("unknown");
             format!("server {leader} leads group {group} ({reason}){}", before(event))
         }
+        (Some("leader_confirmed"), leader) => {
+            let (term, asked) = (&event["term"], &event["asked"]);
+            format!(
+                "an election was held, asked for at server {asked}: server {leader} leads on in term {term}{}",
+                scores(event)
+            )
+        }
+        (Some("group_leader_confirmed"), leader) => {
+            let group = event["group"].as_str().unwrap_or("unknown");
+            format!("an election of group {group} was held: server {leader} leads on{}", scores(event))
+        }
         (Some("suspected"), _) => format!("server {} is suspected ({reason})", event["peer"]),
         (Some("link_refused"), _) => {
             format!("a link was refused: {reason}{}", others(event["left_out"].as_u64().unwrap_or_default()))
@@ -168,6 +179,14 @@ fn sentence(event: &Value) -> String {
         (Some("clock_off" | "clock_right"), _) => clock_sentence(event),
         _ => neighbours::happening(event).unwrap_or_else(|| other(event)),
     }
+}
+
+/// How loaded everybody was, in the order of ids.
+pub(super) fn scores(object: &Value) -> String {
+    let scores = object["scores"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let one = |of: &Value| format!("{} at {}", of["id"], of["score"]);
+    let all: Vec<String> = scores.iter().map(one).collect();
+    if all.is_empty() { String::new() } else { format!(" (scores: {})", all.join(", ")) }
 }
 
 fn before(event: &Value) -> String {
@@ -202,6 +221,11 @@ mod tests {
         assert_eq!(sentence(&lost), "no server leads any more in term 8 (lost_quorum)");
         let group = json!({"kind": "group_leader_changed", "group": "router", "leader": 2, "previous": 3, "reason": "rank"});
         assert_eq!(sentence(&group), "server 2 leads group router (rank), after server 3");
+        assert_eq!(
+            sentence(&json!({"kind": "leader_confirmed", "leader": 3, "term": 8, "asked": 1, "held_by": 3,
+                "scores": [{"id": 1, "score": 2.5}, {"id": 3, "score": 0.0}]})),
+            "an election was held, asked for at server 1: server 3 leads on in term 8 (scores: 1 at 2.5, 3 at 0.0)"
+        );
         assert_eq!(
             sentence(&json!({"kind": "suspected", "peer": 3, "reason": "silence"})),
             "server 3 is suspected (silence)"

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::events::scores;
 use super::{Verdict, refuse_to_draw, show};
-use crate::args::{Format, Place, TransferArgs};
-use crate::client::http::Request;
+use crate::args::{ElectArgs, Format, Place, TransferArgs};
+use crate::client::http::{Request, escaped};
 use crate::client::{Client, Leader, Patience};
 use crate::output::failure::Failure;
 use crate::settings::number;
@@ -14,11 +15,29 @@ use crate::settings::number;
 /// Longer than a server itself waits for a transfer.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// Holds an election.
-pub(super) fn elect(place: &Place, format: Format) -> Result<Verdict, Failure> {
-    let answer = ask(place, "/v1/elections", b"", format)?;
-    show(format, || "an election has been started; primus leader says who leads\n".to_string(), &answer)?;
+/// Holds an election, and says what came of it.
+pub(super) fn elect(args: &ElectArgs, format: Format) -> Result<Verdict, Failure> {
+    let group = args.group.as_deref().map(|group| format!("?group={}", escaped(group)));
+    let path = format!("/v1/elections{}", group.unwrap_or_default());
+    let answer = ask(&args.place, &path, b"", format)?;
+    show(format, || format!("{}\n", result(&answer)), &answer)?;
     Ok(Verdict::Held)
+}
+
+fn result(answer: &Value) -> String {
+    let (leader, scores) = (&answer["leader"], scores(answer));
+    let where_ = match answer["group"].as_str() {
+        Some(group) => format!("group {group} in round {}", answer["round"]),
+        None => format!("in term {}", answer["term"]),
+    };
+    match answer["outcome"].as_str() {
+        Some("confirmed") => format!("confirmed: server {leader} ranks best and leads on {where_}{scores}"),
+        Some("transferred") => {
+            let previous = &answer["previous"];
+            format!("transferred: server {leader} ranks best and leads {where_}, after server {previous}{scores}")
+        }
+        _ => format!("elected: server {leader} leads {where_}{scores}"),
+    }
 }
 
 /// Lets the leader step down.

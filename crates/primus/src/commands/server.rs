@@ -162,6 +162,7 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
         lending: settings.plan.lending,
         neighbours: Arc::new(settings.plan.neighbours.into_iter().map(|neighbour| neighbour.name).collect()),
         queue_max: settings.plan.limits.waiting,
+        started: SystemTime::now(),
         has_chaos: settings.chaos,
     };
     let web = web.into_std().expect("a listener stays one");

@@ -17,7 +17,7 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// Moves to the first line and clears what is below; only terminals get to see it.
 const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 const COLUMNS: [&str; 11] =
-    ["SERVER", "ROLE", "ALIVE", "SCORE", "CPU", "MEMORY", "TASKS", "APPLIED", "LAG", "ADDRESS", "API"];
+    ["SERVER", "ROLE", "STATE", "SCORE", "CPU", "MEMORY", "TASKS", "APPLIED", "LAG", "ADDRESS", "API"];
 /// The columns that are shown as they come.
 const FIELDS: [&str; 8] = ["score", "cpu", "memory", "tasks", "applied", "lag", "address", "api"];
 
@@ -56,8 +56,29 @@ fn text(status: &Value) -> String {
     let headline = Leader::read(status).map_or_else(|_| "the farm".to_string(), |leader| leader.sentence());
     let servers = status["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let rows: Vec<[String; 11]> = servers.iter().map(row).collect();
+    let (table, notes) = (table(&COLUMNS, &rows), notes(servers));
     let remarks = full_disks(servers) + &slow_links(status, servers);
-    format!("{headline}\n\n{}{remarks}{}", table(&COLUMNS, &rows), crew(status))
+    format!("{headline}\n\n{table}{notes}{remarks}{}", crew(status))
+}
+
+/// What a table has no room for: who is not up, since when and why, and who gave way.
+fn notes(servers: &[Value]) -> String {
+    let note = |server: &Value| {
+        let (id, state) = (plain(&server["id"]), server["state"].as_str().filter(|state| *state != "up"));
+        let heard = server["heard_ms"].as_f64().map(|ms| format!(", last heard {:.1} s ago", ms / 1000.0));
+        let (since, heard) = (plain(&server["since"]), heard.unwrap_or_default());
+        let missing =
+            state.map(|state| format!("server {id} is {state} since {since}{heard}: {}\n", plain(&server["why"])));
+        let to = server["gave_way_to"].as_u64();
+        let gave_way = to.map(|to| {
+            format!(
+                "server {id} gave way to server {to}: it does not stand; primus explain leader says until when\n"
+            )
+        });
+        missing.unwrap_or_default() + &gave_way.unwrap_or_default()
+    };
+    let notes: String = servers.iter().map(note).collect();
+    if notes.is_empty() { notes } else { format!("\n{notes}") }
 }
 
 /// Which links are slow on purpose, as far as the server knows that answers.
@@ -104,11 +125,9 @@ fn worker_row(worker: &Value) -> [String; 10] {
 }
 
 fn row(server: &Value) -> [String; 11] {
-    let is_alive = server["alive"] == true;
-    let role = if is_alive { plain(&server["role"]) } else { "-".to_string() };
-    let alive = if is_alive { "yes" } else { "no" }.to_string();
+    let (role, state) = (plain(&server["role"]), plain(&server["state"]));
     let [score, cpu, memory, tasks, applied, lag, address, api] = FIELDS.map(|name| plain(&server[name]));
-    [plain(&server["id"]), role, alive, score, cpu, memory, tasks, applied, lag, address, api]
+    [plain(&server["id"]), role, state, score, cpu, memory, tasks, applied, lag, address, api]
 }
 
 #[cfg(test)]
@@ -122,17 +141,21 @@ mod tests {
         let status = json!({
             "farm": "north", "leader": 2, "term": 7, "since": "now", "reason": "start",
             "servers": [
-                {"id": 1, "role": "follower", "alive": false, "score": null, "address": "a:1", "api": "a:2"},
-                {"id": 2, "role": "leader", "alive": true, "score": 1.5, "cpu": 2.0, "memory": 2.5,
+                {"id": 1, "role": null, "alive": false, "state": "dead", "since": "then", "heard_ms": 2500.0,
+                 "why": "its port refuses connections", "gave_way_to": 2, "score": null, "address": "a:1", "api": "a:2"},
+                {"id": 2, "role": "leader", "alive": true, "state": "up", "score": 1.5, "cpu": 2.0, "memory": 2.5,
                  "tasks": 0, "applied": 9, "lag": 0, "address": "b:1", "api": "b:2"},
             ],
         });
         let expected = "\
 server 2 leads north in term 7 since now (start)
 
-SERVER  ROLE    ALIVE  SCORE  CPU  MEMORY  TASKS  APPLIED  LAG  ADDRESS  API
-1       -       no     -      -    -       -      -        -    a:1      a:2
-2       leader  yes    1.5    2.0  2.5     0      9        0    b:1      b:2
+SERVER  ROLE    STATE  SCORE  CPU  MEMORY  TASKS  APPLIED  LAG  ADDRESS  API
+1       -       dead   -      -    -       -      -        -    a:1      a:2
+2       leader  up     1.5    2.0  2.5     0      9        0    b:1      b:2
+
+server 1 is dead since then, last heard 2.5 s ago: its port refuses connections
+server 1 gave way to server 2: it does not stand; primus explain leader says until when
 ";
         assert_eq!(text(&status), expected);
         let slow = slow_links(

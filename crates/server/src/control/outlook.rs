@@ -33,6 +33,8 @@ pub enum Way {
     },
     /// The leader hands over when it has been too loaded for too long.
     Load(Standing),
+    /// It does not, because an operator chose this leader.
+    Chosen,
     /// It does not.
     Never,
 }
@@ -40,13 +42,14 @@ pub enum Way {
 impl<E: Election, R: Consensus> Control<E, R> {
     /// What would change that this server leads. It means nothing if this server does not.
     pub fn outlook(&self) -> Outlook {
-        let best = self.election.better();
+        let best = self.best();
         let score = |id: NodeId| self.loads.get(&id).map(|load| i64::from(load.score.hundredths()));
         let own = score(self.id).unwrap_or_default();
         Outlook {
             best,
             less_loaded_by: best.and_then(score).map(|best| own - best),
-            obstacle: best.and_then(|best| self.hearing.successor(&self.replica, Some(best)).err()),
+            obstacle: best
+                .and_then(|best| self.hearing.successor(&self.replica, Some(best), self.gave_way()).err()),
             way: self.way(),
         }
     }
@@ -55,8 +58,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
         let rest_us = u64::from(self.patience) * self.times.silence.heartbeat_us;
         match &self.handover {
             _ if self.candidacy == Candidacy::Correcting => Way::Rank { rest_us: 0 },
-            _ if self.election.preempts() => Way::Rank { rest_us },
+            _ if self.may_be_preempted() => Way::Rank { rest_us },
             Some(handover) => Way::Load(handover.standing()),
+            None if self.is_chosen() => Way::Chosen,
             None => Way::Never,
         }
     }

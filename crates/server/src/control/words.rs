@@ -6,7 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::election;
-use primus_core::load::Load;
+use primus_core::load::{Load, Score};
 use primus_replica::Term;
 use primus_replica::message::{Entry, Snapshot};
 use primus_replica::replica::Refusal;
@@ -32,6 +32,10 @@ pub enum Reason {
     Load,
     /// It could no longer reach a majority.
     LostQuorum,
+    /// An operator had an election held, and another one won it.
+    Elected,
+    /// Its process ended in good order, and handed over before that. This is not a resignation that lasts.
+    Left,
 }
 
 /// What servers say to each other.
@@ -41,14 +45,30 @@ pub enum Message<T> {
     Election(T),
     /// The replicated log.
     Replica(primus_replica::message::Message),
-    /// How loaded these servers are: a follower tells the leader of itself, the leader tells everybody of all.
-    Loads(Vec<(NodeId, Load)>),
+    /// How loaded these servers are: a follower tells the leader of itself, the leader tells everybody of all. And whom the
+    /// leader misses.
+    Loads(Vec<(NodeId, Load)>, Vec<NodeId>),
     /// There will soon be another leader, for this reason.
     Change(Reason),
     /// Send this back at once: it is what the sender's own clock says.
     Probe(u64),
     /// A probe that comes back.
     Echo(u64),
+    /// An election was held, and the leader won it.
+    Confirmed(Confirmed),
+}
+
+/// What came of an election that the leader won.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Confirmed {
+    /// The leader, which held it.
+    pub leader: NodeId,
+    /// The term in which it leads on.
+    pub term: Term,
+    /// The server that was asked for an election.
+    pub asked: NodeId,
+    /// How loaded everybody is, as far as the leader knows.
+    pub scores: Vec<(NodeId, Score)>,
 }
 
 /// What a server's owner tells it.
@@ -66,8 +86,10 @@ pub enum Command {
     Read(u64),
     /// Let another server lead: that one, or the best.
     Transfer(Option<NodeId>, Reason),
-    /// Hold an election now.
-    Elect,
+    /// This process is about to end: let another server lead.
+    Leave,
+    /// An operator asked that server for an election: hold it, if this server leads or nobody does.
+    Elect(NodeId),
     /// The owner's state up to this index.
     Compact(u64, Bytes),
     /// Something is guarded beside this server, and must end before another one leads; or not any more.
@@ -112,6 +134,8 @@ pub enum Notice {
     },
     /// A message to the slowest live peer and back takes this many microseconds longer than on a local network.
     Slower(u64),
+    /// An election was held, and the leader won it.
+    Confirmed(Confirmed),
 }
 
 /// Its timers.
@@ -129,6 +153,8 @@ pub enum Timer {
     Leaderless,
     /// Whoever should take over has had enough time.
     Transfer,
+    /// An election that was asked for has had enough time.
+    Held,
     /// The election's.
     Election(election::Timer),
 }
@@ -138,14 +164,22 @@ impl<T: fmt::Display> fmt::Display for Message<T> {
         match self {
             Self::Election(message) => message.fmt(f),
             Self::Replica(message) => message.fmt(f),
-            Self::Loads(loads) => {
+            Self::Loads(loads, _) => {
                 f.write_str("loads")?;
                 loads.iter().try_for_each(|(id, load)| write!(f, " of {id} {}", load.score))
             }
             Self::Change(reason) => write!(f, "change {reason}"),
             Self::Probe(_) => f.write_str("probe"),
             Self::Echo(_) => f.write_str("echo"),
+            Self::Confirmed(confirmed) => confirmed.fmt(f),
         }
+    }
+}
+
+impl fmt::Display for Confirmed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "confirmed {} term {}", self.leader, self.term.0)?;
+        self.scores.iter().try_for_each(|(id, score)| write!(f, ", {id} at {score}"))
     }
 }
 
@@ -161,7 +195,8 @@ impl fmt::Display for Command {
             Self::Read(number) => write!(f, "read {number}"),
             Self::Transfer(Some(to), _) => write!(f, "transfer to {to}"),
             Self::Transfer(None, _) => f.write_str("transfer"),
-            Self::Elect => f.write_str("elect"),
+            Self::Leave => f.write_str("leave"),
+            Self::Elect(asked) => write!(f, "elect, asked through {asked}"),
             Self::Compact(index, _) => write!(f, "compact to {index}"),
             Self::Guarded(is_guarded) => f.write_str(if *is_guarded { "guarded" } else { "not guarded" }),
             Self::Measure => f.write_str("measure"),
@@ -188,6 +223,7 @@ impl fmt::Display for Notice {
                 write!(f, "forgotten: has {last}, acknowledged {index}, as {leader} says")
             }
             Self::Slower(us) => write!(f, "links are slower by {} ms", us / 1000),
+            Self::Confirmed(confirmed) => confirmed.fmt(f),
         }
     }
 }
@@ -201,6 +237,7 @@ impl fmt::Display for Timer {
             Self::JumpIn => f.write_str("jump in"),
             Self::Leaderless => f.write_str("leaderless"),
             Self::Transfer => f.write_str("transfer"),
+            Self::Held => f.write_str("held"),
             Self::Election(timer) => timer.fmt(f),
         }
     }
@@ -214,8 +251,8 @@ impl Reason {
             Self::Start => "start",
             Self::LinkLost => "link_lost",
             Self::Silence => "silence",
-            Self::Operator => "operator",
-            Self::Resigned => "resigned",
+            Self::Operator | Self::Elected => "operator",
+            Self::Resigned | Self::Left => "resigned",
             Self::Rank => "rank",
             Self::Load => "load",
             Self::LostQuorum => "lost_quorum",

@@ -27,6 +27,16 @@ pub(super) struct Group {
     last: Option<NodeId>,
     /// Why there is, or will be, another leader.
     reason: Reason,
+    /// An election that an operator wants is under way.
+    held: Option<Held>,
+}
+
+/// What was so before an election that an operator wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Held {
+    leader: Option<NodeId>,
+    round: Round,
+    reason: Reason,
 }
 
 impl Group {
@@ -41,6 +51,7 @@ impl Group {
             told: (None, Round::UNKNOWN),
             last: None,
             reason: Reason::Start,
+            held: None,
         }
     }
 
@@ -72,6 +83,14 @@ impl Group {
 
     pub(super) fn command(&mut self, command: election::Command, out: &mut Outbox<Groups>) {
         self.step(Input::Command(command), None, out);
+    }
+
+    /// An operator wants an election. If another member ranks better than the leader it takes over; if not, nobody is deposed.
+    pub(super) fn elect(&mut self, out: &mut Outbox<Groups>) {
+        let held = Held { leader: self.leader, round: self.round, reason: self.reason };
+        self.held.get_or_insert(held);
+        self.reason = Reason::Elected;
+        self.command(election::Command::Start, out);
     }
 
     pub(super) fn on_timer(&mut self, timer: election::Timer, out: &mut Outbox<Groups>) {
@@ -218,14 +237,30 @@ impl Group {
 
     fn tell(&mut self, out: &mut Outbox<Groups>) {
         let now = (self.leader, self.round);
-        if self.told == now {
+        // While an election goes on that was only asked for, nothing is known against the leader.
+        if self.told == now || self.held.is_some() && self.leader.is_none() {
             return;
         }
         self.told = now;
+        let is_result = self.conclude();
         let previous = self.last;
         let reason = if previous.is_none() { Reason::Start } else { self.reason };
         self.last = self.leader.or(previous);
         let group = self.plan.name.clone();
-        out.notify(Notice { group, leader: self.leader, round: self.round, previous, reason });
+        out.notify(Notice { group, leader: self.leader, round: self.round, previous, reason, is_result });
+    }
+
+    /// Does somebody lead because of an election that was asked for?
+    fn conclude(&mut self) -> bool {
+        let Some(held) = self.held.take_if(|held| {
+            // One that was under way already ends in the round in which it began.
+            self.leader.is_some() && (held.leader.is_none() || self.round > held.round)
+        }) else {
+            return false;
+        };
+        if self.leader == held.leader {
+            self.reason = held.reason;
+        }
+        true
     }
 }

@@ -1,6 +1,7 @@
 //! What a server knows of the life of another one.
 
 use primus_core::detector::{Detector, Rules, Verdict};
+use primus_core::load::Score;
 
 use super::SHOW_EVERY;
 
@@ -13,6 +14,8 @@ pub(super) struct Peer {
     leads: bool,
     is_missed: bool,
     slower_us: u64,
+    /// How loaded it said it is.
+    pub(super) score: Option<Score>,
 }
 
 impl Peer {
@@ -24,6 +27,7 @@ impl Peer {
             leads: false,
             is_missed: false,
             slower_us: 0,
+            score: None,
         }
     }
 

@@ -40,6 +40,8 @@ pub enum Command {
     Score(Score),
     /// A message to the slowest live peer and back takes this many microseconds longer than on a local network.
     Slower(u64),
+    /// An operator wants an election of this group.
+    Elect(String),
 }
 
 /// What their owner is told: this group has this leader, or none.
@@ -55,6 +57,8 @@ pub struct Notice {
     pub previous: Option<NodeId>,
     /// Why that changed, if it did.
     pub reason: Reason,
+    /// Is this the result of an election that this server was asked for?
+    pub is_result: bool,
 }
 
 /// Their timers.
@@ -85,6 +89,7 @@ impl fmt::Display for Command {
             Self::Gone(peer) => write!(f, "gone {peer}"),
             Self::Score(score) => write!(f, "score {score}"),
             Self::Slower(us) => write!(f, "slower by {us} us"),
+            Self::Elect(group) => write!(f, "elect in {group}"),
         }
     }
 }

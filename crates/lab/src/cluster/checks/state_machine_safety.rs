@@ -6,7 +6,7 @@ use primus_replica::Term;
 use primus_replica::message::{Entry, Snapshot};
 
 use super::{Committed, Judgement};
-use crate::cluster::host::{Owner, digest};
+use crate::cluster::host::{Owner, digest, digest_of};
 
 /// A server applies an entry; whoever is the first decides what belongs there.
 pub(super) fn on_apply(
@@ -35,8 +35,7 @@ pub(super) fn on_apply(
 pub(super) fn on_restore(id: NodeId, snapshot: &Snapshot, committed: &[Committed]) -> Judgement {
     let place = usize::try_from(snapshot.index).ok().and_then(|index| index.checked_sub(1));
     let entry = place.and_then(|place| committed.get(place));
-    let is_same =
-        |entry: &Committed| entry.term == snapshot.term && snapshot.data == entry.digest.to_be_bytes()[..];
+    let is_same = |entry: &Committed| entry.term == snapshot.term && digest_of(snapshot) == entry.digest;
     if entry.is_some_and(is_same) {
         return Ok(());
     }
