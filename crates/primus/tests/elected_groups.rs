@@ -156,3 +156,45 @@ fn a_wrong_group_is_refused_in_one_sentence() {
     let ran = place.primus("server --config many.toml");
     assert!(ran.code == Some(2) && ran.stderr.contains("groups holds 65 groups; leave it at 64"), "{ran:?}");
 }
+
+#[test]
+fn an_election_of_a_group_is_held_whoever_is_asked() {
+    let place = Place::new();
+    let farm = place.up("--workers 0 --group router=bully:load --group scrapper=ring@1+3");
+    let leader = || {
+        let groups = groups(&farm, 1)?;
+        groups.iter().find(|group| group["group"] == "router")?["leader"].as_u64()
+    };
+    let old = eventually("a leader of the group", leader);
+    // Server 2 is not a member, so it asks one that is.
+    for (server, asked) in [(1, 1), (2, 2), (3, 3)] {
+        let line = format!("elect --group scrapper -o json --api http://{}", farm.api_of(server));
+        let held: Value = serde_json::from_str(&place.primus(&line).stdout).expect("an object");
+        assert_eq!((&held["outcome"], &held["leader"]), (&"confirmed".into(), &3.into()), "{held}");
+        assert_eq!((&held["group"], &held["asked"]), (&"scrapper".into(), &asked.into()), "{held}");
+        assert!(held["term"].is_null() && held["round"].as_u64() > Some(1), "{held}");
+    }
+    let told = events(farm.api_of(1)).expect("it answers");
+    let confirmed = told.iter().find(|event| event["kind"] == "group_leader_confirmed").expect("it is told");
+    assert_eq!((&confirmed["leader"], &confirmed["held_by"]), (&3.into(), &1.into()), "{confirmed}");
+
+    // By load nobody takes over from a leader that grows busy, until an election is held.
+    place.json(&format!("chaos load {old} 90"));
+    let held = eventually("the load to count", || {
+        let held = place.json("elect --group router");
+        (held["outcome"] == "transferred").then_some(held)
+    });
+    assert_eq!(held["previous"], old, "{held}");
+    let new = held["leader"].as_u64().expect("somebody leads");
+    assert_ne!(new, old);
+    eventually("everybody to see it", || (leader()? == new).then_some(()));
+    assert_eq!(last_change(&farm, new, "router")["reason"], "operator");
+    let text = place.primus("elect --group router").stdout;
+    assert!(
+        text.starts_with(&format!("confirmed: server {new} ranks best and leads on group router in round ")),
+        "{text}"
+    );
+    let unknown = place.primus("elect --group nobody");
+    assert!(unknown.code == Some(1) && unknown.stderr.contains("no group nobody"), "{unknown:?}");
+    farm.end();
+}

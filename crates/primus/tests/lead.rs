@@ -412,6 +412,29 @@ fn a_leader_that_gives_way_to_a_better_one_ends_its_command_first() {
     assert!(place.primus("events").stdout.contains("rank"), "{}", place.primus("events").stdout);
 }
 
+#[test]
+fn a_leader_that_loses_an_election_ends_its_command_first() {
+    let place = Place::new();
+    let farm = place.up("--servers 3 --workers 0 --rank id");
+    let beats = place.dir.join("beats");
+    let start = |id: u64| {
+        let api = farm.ready["servers"][id as usize - 1]["api"].as_str().unwrap();
+        Lead::start(&place, &format!("s{id}"), &format!("--api {api}"), &beat(id, &beats))
+    };
+    let _leads: Vec<Lead<'_>> = (1..=3).map(start).collect();
+    let first = runs_beside(&beats, 3, 0);
+    place.json("resign");
+    let second = runs_beside(&beats, 2, first);
+    // On a busy host a transfer may come to nothing at first.
+    eventually("the election to move it", || {
+        let elected = place.primus("elect -o json");
+        let outcome = serde_json::from_str::<Value>(&elected.stdout).ok()?["outcome"].clone();
+        (outcome == "transferred" || place.json("leader")["leader"] == 3).then_some(())
+    });
+    runs_beside(&beats, 3, second);
+    none_overlaps(&spans(&beats));
+}
+
 /// Only loads shall move this leader, however busy the host is; their files are where the servers were started.
 const BY_LOAD: &str = "handover_margin = 30\nhandover_dwell = \"300ms\"\nleast_tenure = \"300ms\"\n\
                        silence_min = \"5s\"\n[load]\nsource = \"file:load-ID\"\n";
