@@ -472,7 +472,7 @@ fn those_who_are_refused_fill_neither_log_nor_history() {
     eventually("a count", || {
         drop(Stranger::as_worker(address, "local", "w1", 1, STORE));
         let text = fs::read_to_string(&log).ok()?;
-        text.contains(" others before it)").then_some(())
+        text.contains(" more before it)").then_some(())
     });
     farm.end();
 }

@@ -6,7 +6,7 @@
 
 use primus_core::bounds::{ABSURD, NUMBER_MAX, is_credible};
 
-use crate::message::{Entry, HardState, Kind, Message, Record};
+use crate::message::{Entry, HardState, Kind, Message, Record, Snapshot};
 
 /// How much a replica has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ fn absurd(message: &Message, own: Extent) -> Option<&'static str> {
 /// What does not hang together, whoever hears it.
 fn malformed(message: &Message) -> Option<&'static str> {
     // The engine takes a message without a term for one of its own.
-    if message.term == 0 && message.kind != Kind::ReadIndex {
+    if message.term == 0 {
         return Some("a message without a term");
     }
     if message.request_snapshot != 0 {
@@ -72,10 +72,11 @@ fn malformed(message: &Message) -> Option<&'static str> {
     }
     match message.kind {
         Kind::Append if !follows(message) => Some("entries that do not follow each other"),
-        Kind::Snapshot if !message.snapshot.as_ref().is_some_and(|state| is_within(state.term, message)) => {
-            Some("a state that belongs to no term")
+        Kind::Snapshot if !message.snapshot.as_ref().is_some_and(|state| is_state(state, message)) => {
+            Some("a state of nothing")
         }
-        Kind::ReadIndex | Kind::ReadIndexResponse if message.entries.len() != 1 => Some("a read without a name"),
+        // A server reads where it leads, and asks nobody else to.
+        Kind::ReadIndex | Kind::ReadIndexResponse => Some("a read that no server passes on"),
         _ => None,
     }
 }
@@ -91,6 +92,11 @@ fn follows(message: &Message) -> bool {
         Some(entry.index == index + 1 && entry.term >= term && is_within(entry.term, message))
     });
     is_anchored && entries.all(|follows| follows)
+}
+
+/// Does a state stand for something, of a term that its sender can know?
+const fn is_state(state: &Snapshot, message: &Message) -> bool {
+    state.index > 0 && is_within(state.term, message)
 }
 
 const fn is_within(term: u64, message: &Message) -> bool {
@@ -117,7 +123,6 @@ mod tests {
     use primus_core::bounds::LEAP_MAX;
 
     use super::*;
-    use crate::message::Snapshot;
 
     const OWN: Extent = Extent { term: 5, last: 9, leads: false };
 
@@ -193,7 +198,6 @@ mod tests {
             append(9, 5, &[(10, 5)]),
             append(99, 4, &[]),
             state(50, 5),
-            Message { term: 0, entries: vec![entry(0, 0)], ..message(Kind::ReadIndex) },
         ] {
             assert_eq!(objection(&good, OWN), None, "{good:?}");
         }
@@ -209,10 +213,12 @@ mod tests {
             append(0, 0, &[(1, 0)]),
             append(9, 5, &[(10, 5), (10, 5)]),
             message(Kind::Snapshot),
+            state(0, 5),
             state(50, 0),
             state(50, 6),
-            message(Kind::ReadIndex),
-            message(Kind::ReadIndexResponse),
+            Message { term: 0, entries: vec![entry(0, 0)], ..message(Kind::ReadIndex) },
+            Message { entries: vec![entry(0, 0)], ..message(Kind::ReadIndex) },
+            Message { entries: vec![entry(0, 0)], ..message(Kind::ReadIndexResponse) },
         ] {
             assert!(is_strange(&bad), "{bad:?}");
         }

@@ -198,7 +198,7 @@ fn words(kind: &Kind) -> String {
 
 /// How many refusals were not told one by one.
 pub(super) fn others(left_out: u64) -> String {
-    if left_out == 0 { String::new() } else { format!(" (and {left_out} others before it)") }
+    if left_out == 0 { String::new() } else { format!(" ({left_out} more before it)") }
 }
 
 /// What is wrong with a clock, or that nothing is any more.
@@ -286,7 +286,7 @@ mod tests {
         let json: Value = serde_json::from_str(&line).unwrap();
         assert_eq!((json["reason"].as_str(), &json["left_out"]), (Some(reason.as_str()), &7.into()));
         let line = Diary { level: Level::Info, format: LogFormat::Text }.line(note(1, &event));
-        assert!(line.ends_with("\\u{e0041} (and 7 others before it)"), "{line}");
+        assert!(line.ends_with("\\u{e0041} (7 more before it)"), "{line}");
     }
 
     #[test]
