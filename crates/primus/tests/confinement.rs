@@ -33,12 +33,14 @@ impl Drop for Killed {
 
 /// A worker of the farm that runs in this place, with these lines under `[worker]`; what it says is in `NAME.said`.
 fn worker(place: &Place, farm: &Farm<'_>, name: &str, lines: &str) -> Killed {
+    let (of, server) = (&farm.ready["farm"], &farm.ready["servers"][0]);
+    let cluster = format!("servers = [{{ id = {}, address = {} }}]", server["id"], server["address"]);
+    let own = format!("name = \"{name}\"\nslots = 1\n{lines}");
     let file = place.dir.join(format!("{name}.toml"));
-    fs::write(&file, format!("[worker]\nname = \"{name}\"\nslots = 1\n{lines}")).expect("there is room");
+    fs::write(&file, format!("[server]\nfarm = {of}\n[cluster]\n{cluster}\n[worker]\n{own}"))
+        .expect("there is room");
     let said = fs::File::create(place.dir.join(format!("{name}.said"))).expect("there is room");
-    let api = farm.ready["api"][0].as_str().expect("it has an API");
-    let words = ["worker", "--config", file.to_str().expect("a plain path"), "--api", api];
-    let mut command = place.command(&words);
+    let mut command = place.command(&["worker", "--config", file.to_str().expect("a plain path")]);
     command.env("AWS_SECRET_ACCESS_KEY", "hunter2").env("PRIMUS_TOKEN", "hunter2").env("EDITION", "second");
     Killed(command.stderr(said).stdout(Stdio::null()).spawn().expect("primus starts"))
 }

@@ -348,7 +348,7 @@ fn a_killed_supervisor_of_a_frozen_companion_leaves_nothing_running() {
 #[test]
 fn a_guarded_command_has_its_users_environment_without_the_farms_token() {
     let place = Place::new();
-    let _farm = place.up("--servers 1 --workers 0");
+    let farm = place.up("--servers 1 --workers 0");
     let words = [
         "lead",
         "--group",
@@ -359,7 +359,8 @@ fn a_guarded_command_has_its_users_environment_without_the_farms_token() {
         "umask; echo $COLOUR $PRIMUS_GROUP; env | grep -c PRIMUS_TOKEN",
     ];
     let mut command = place.command(&words);
-    let ran = command.env("PRIMUS_TOKEN", "secret").env("COLOUR", "blue").output().unwrap();
+    let token = http::token(farm.api[0]).expect("the farm asks for one");
+    let ran = command.env("PRIMUS_TOKEN", token).env("COLOUR", "blue").output().unwrap();
     let umask = Command::new("/bin/sh").args(["-c", "umask"]).output().unwrap().stdout;
     let expected = format!("{}blue env\n0\n", String::from_utf8_lossy(&umask));
     assert_eq!(String::from_utf8_lossy(&ran.stdout), expected, "{}", String::from_utf8_lossy(&ran.stderr));
