@@ -63,7 +63,7 @@ const WAITING_MAX: usize = 16 * 1024;
 /// After a turn of this length others get the thread.
 const YIELD_AFTER: Duration = Duration::from_micros(500);
 
-/// How often the leader hears what a server's clock shows; whoever tells the time reads its own whenever it does.
+/// How often the leader hears what a server's clock shows. The leader reads its own whenever it tells the time.
 const CLOCK_EVERY: Duration = Duration::from_secs(4);
 
 /// What a server is told when it starts.
