@@ -135,7 +135,9 @@ impl ServerAnswer {
         let state = if is_self { State::Up } else { peer.state };
         let is_up = state == State::Up;
         let load = if is_self { Some(view.load) } else { peer.load.filter(|_| is_up) };
-        let applied = if is_self { Some(view.applied) } else { peer.matched };
+        // A leader that has not heard a peer yet begins to count at nothing.
+        let matched = peer.matched.filter(|matched| is_up || *matched > 0);
+        let applied = if is_self { Some(view.applied) } else { matched };
         let heard = if is_self { Some(Duration::ZERO) } else { context.handle.heard.ago(id) };
         Self {
             id: id.0,
