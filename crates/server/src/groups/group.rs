@@ -244,9 +244,11 @@ impl Group {
         self.told = now;
         let is_result = self.conclude();
         let previous = self.last;
-        let reason = if previous.is_none() { Reason::Start } else { self.reason };
+        if previous.is_none() {
+            self.reason = Reason::Start;
+        }
         self.last = self.leader.or(previous);
-        let group = self.plan.name.clone();
+        let (group, reason) = (self.plan.name.clone(), self.reason);
         out.notify(Notice { group, leader: self.leader, round: self.round, previous, reason, is_result });
     }
 
