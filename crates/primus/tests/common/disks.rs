@@ -7,8 +7,8 @@ use std::process::Command;
 
 use super::place::Place;
 
-/// Enough for what these tests keep, and little enough to be filled in a moment.
-const SIZE: &str = "size=96m";
+/// Enough for what these tests keep, and little enough to be filled in a moment. Only its owner can write there.
+const SIZE: &str = "size=96m,mode=700";
 /// The farm's folder.
 pub(crate) const FARM: &str = "farm";
 
