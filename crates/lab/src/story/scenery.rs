@@ -1,7 +1,7 @@
 //! What stories of all machines share: the world, its clock, and the links between the nodes.
 //!
-//! Messages arrive in the order of sending, writes become durable at once, and timers take their shortest delay, unless a
-//! story says otherwise. Time passes only when somebody says so.
+//! Messages arrive in the order of sending and at once, writes become durable at once, and timers take their shortest delay,
+//! unless a story says otherwise. Time passes only when somebody says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +28,9 @@ pub(super) struct Scenery<M: Machine> {
     /// Nodes that stand still, and nodes whose disk does.
     frozen: BTreeSet<NodeId>,
     slow: BTreeSet<NodeId>,
+    /// How long messages take, and when those were sent that are in flight.
+    pub(super) delay_us: u64,
+    sent_us: Vec<u64>,
     /// Everything that was sent.
     pub(super) sent: Vec<M::Message>,
     manner: Manner<M>,
@@ -53,7 +56,8 @@ struct Due<T> {
 impl<M: Machine> Scenery<M> {
     pub(super) fn new(names: BTreeMap<String, NodeId>, world: World<M>, manner: Manner<M>) -> Self {
         let (held, frozen, slow) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Self { names, world, clock_us: 0, due: Vec::new(), held, frozen, slow, sent: Vec::new(), manner }
+        let (due, sent_us, sent) = (Vec::new(), Vec::new(), Vec::new());
+        Self { names, world, clock_us: 0, due, held, frozen, slow, delay_us: 0, sent_us, sent, manner }
     }
 
     /// Carries out a command about links, messages and processes.
@@ -70,7 +74,11 @@ impl<M: Machine> Scenery<M> {
             ["slow", node] => _ = self.slow.insert(self.node(node)?),
             ["fast", node] => _ = self.slow.remove(&self.node(node)?),
             ["deliver", which @ ..] => self.deliver(self.find(which)?, printed),
-            ["drop", which @ ..] => printed.push(format!("{} dropped", self.world.drop(self.find(which)?))),
+            ["drop", which @ ..] => {
+                let place = self.find(which)?;
+                self.leave(place);
+                printed.push(format!("{} dropped", self.world.drop(place)));
+            }
             ["duplicate", which @ ..] => {
                 printed.push(format!("{} duplicated", self.world.duplicate(self.find(which)?)));
             }
@@ -123,7 +131,40 @@ impl<M: Machine> Scenery<M> {
         }
     }
 
+    /// What is in flight and was not before was sent just now.
+    fn note_sent(&mut self) {
+        self.sent_us.resize(self.world.in_flight().len(), self.clock_us);
+    }
+
+    /// The message at this place is about to leave.
+    fn leave(&mut self, place: usize) {
+        self.note_sent();
+        self.sent_us.remove(place);
+    }
+
+    /// When the first message arrives that nothing holds back.
+    fn next_arrival(&mut self) -> Option<(u64, usize)> {
+        self.note_sent();
+        let is_free = |envelope: &Envelope<_>| {
+            !self.held.contains(&(envelope.from, envelope.to)) && !self.frozen.contains(&envelope.to)
+        };
+        let in_flight = self.world.in_flight().iter().zip(&self.sent_us).enumerate();
+        let free = in_flight.filter(|(_, (envelope, _))| is_free(envelope));
+        free.map(|(place, (_, sent_us))| (sent_us + self.delay_us, place)).min()
+    }
+
+    /// Time passes until the next message arrives, if that is before the next timer. False if it is not.
+    pub(super) fn arrive_next(&mut self, until_us: u64, printed: &mut Vec<String>) -> bool {
+        let timers = self.due.iter().filter(|due| !self.frozen.contains(&due.node));
+        let until_us = timers.map(|due| due.at_us).min().unwrap_or(until_us).min(until_us);
+        let Some((at_us, place)) = self.next_arrival().filter(|(at_us, _)| *at_us <= until_us) else { return false };
+        self.clock_us = self.clock_us.max(at_us);
+        self.deliver(place, printed);
+        true
+    }
+
     fn deliver(&mut self, index: usize, printed: &mut Vec<String>) {
+        self.leave(index);
         self.tell_time(self.world.in_flight()[index].to);
         let is_told = self.manner.is_told;
         match self.world.deliver(index) {
@@ -149,6 +190,7 @@ impl<M: Machine> Scenery<M> {
     pub(super) fn lose(&mut self, from: NodeId, to: NodeId) {
         let is_it = |envelope: &Envelope<_>| (envelope.from, envelope.to) == (from, to);
         while let Some(place) = self.world.in_flight().iter().position(is_it) {
+            self.leave(place);
             self.world.drop(place);
         }
     }
@@ -165,11 +207,8 @@ impl<M: Machine> Scenery<M> {
 
     /// The oldest message that nothing holds back arrives, or a write becomes durable. False if there is neither.
     pub(super) fn deliver_next(&mut self, printed: &mut Vec<String>) -> bool {
-        let is_free = |envelope: &Envelope<_>| {
-            !self.held.contains(&(envelope.from, envelope.to)) && !self.frozen.contains(&envelope.to)
-        };
-        let next = self.world.in_flight().iter().position(is_free);
-        next.map(|index| self.deliver(index, printed)).is_some() || self.sync_next(printed)
+        let next = self.next_arrival().filter(|(at_us, _)| *at_us <= self.clock_us);
+        next.map(|(_, place)| self.deliver(place, printed)).is_some() || self.sync_next(printed)
     }
 
     fn sync_next(&mut self, printed: &mut Vec<String>) -> bool {
@@ -218,6 +257,7 @@ impl<M: Machine> Scenery<M> {
                 _ => {}
             }
         }
+        self.note_sent();
     }
 
     fn forget(&mut self, node: NodeId, timer: M::Timer) {

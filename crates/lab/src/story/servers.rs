@@ -10,6 +10,7 @@
 //! | `leave N` | N is about to end, and lets another one lead |
 //! | `snapshot N` | N cuts its log short |
 //! | `restart N` | a new process starts with what is on the disk |
+//! | `delay 75ms` | from now on messages take this long |
 //! | `wait 100ms` | time passes: messages arrive, writes become durable, timers run out |
 //! | `wait 100ms quietly` | the same without a word |
 //! | `table` `leaders` | role, term and log of everybody, what is not committed in brackets; who leads |
@@ -115,6 +116,10 @@ impl Stage for Servers {
             ["elect", node] => self.command(node, Command::Elect(self.node(node)?), printed),
             ["snapshot", node] => self.snapshot(self.node(node)?, printed),
             ["restart", node] => self.restart(node, printed),
+            ["delay", time] => {
+                self.scenery.delay_us = parse_time(time)?;
+                Ok(())
+            }
             ["wait", time] => self.wait(parse_time(time)?, printed),
             ["wait", time, "quietly"] => self.wait(parse_time(time)?, &mut Vec::new()),
             ["table"] => self.print_table(printed),
@@ -187,7 +192,9 @@ impl Servers {
         while self.scenery.clock_us < end_us {
             let until_us = end_us.min(self.scenery.clock_us + 1_000_000);
             self.scenery.repeat(printed, |scenery, printed| {
-                scenery.deliver_next(printed) || scenery.fire_next(until_us, |_| true, printed)
+                scenery.deliver_next(printed)
+                    || scenery.arrive_next(until_us, printed)
+                    || scenery.fire_next(until_us, |_| true, printed)
             })?;
             self.scenery.clock_us = until_us;
         }
