@@ -144,18 +144,20 @@ fn a_worker_says_what_happens_as_a_server_does() {
         command.env("PRIMUS_LOG", level).stdout(Stdio::null()).stderr(Stdio::piped());
         Worker(command.spawn().expect("primus starts"))
     };
-    let first_line = |worker: &mut Worker| {
-        let mut line = String::new();
-        BufReader::new(worker.0.stderr.take().unwrap()).read_line(&mut line).expect("it says something");
-        line
+    // The line before it says as whom tasks run.
+    let second_line = |worker: &mut Worker| {
+        let lines = BufReader::new(worker.0.stderr.take().unwrap()).lines();
+        let lines: Vec<String> = lines.take(2).map(|line| line.expect("it says something")).collect();
+        assert!(lines[0].contains("tasks run as the user of this process"), "{lines:?}");
+        lines[1].clone()
     };
     let leader = farm.ready["leader"].as_u64().expect("one leads");
-    let text = first_line(&mut worker("", &[]));
-    assert!(text.ends_with(&format!("Z info one: serve {leader} term 1\n")), "{text}");
-    let json: Value = serde_json::from_str(&first_line(&mut worker("info", &["--log-format", "json"]))).unwrap();
+    let text = second_line(&mut worker("", &[]));
+    assert!(text.ends_with(&format!("Z info one: serve {leader} term 1")), "{text}");
+    let json: Value = serde_json::from_str(&second_line(&mut worker("info", &["--log-format", "json"]))).unwrap();
     assert_eq!((&json["level"], &json["kind"], &json["worker"]), (&"info".into(), &"serves".into(), &"one".into()));
     assert_eq!((&json["leader"], &json["term"]), (&leader.into(), &1.into()));
-    let mut quiet = worker("warn", &[]);
+    let mut quiet = worker("error", &[]);
     assert_eq!(run(&place, &["run", "--", "echo", "hello"]).stdout, "hello\n");
     quiet.0.kill().unwrap();
     let mut said = String::new();

@@ -157,7 +157,9 @@ impl<M: Machine> Scenery<M> {
     pub(super) fn arrive_next(&mut self, until_us: u64, printed: &mut Vec<String>) -> bool {
         let timers = self.due.iter().filter(|due| !self.frozen.contains(&due.node));
         let until_us = timers.map(|due| due.at_us).min().unwrap_or(until_us).min(until_us);
-        let Some((at_us, place)) = self.next_arrival().filter(|(at_us, _)| *at_us <= until_us) else { return false };
+        let Some((at_us, place)) = self.next_arrival().filter(|(at_us, _)| *at_us <= until_us) else {
+            return false;
+        };
         self.clock_us = self.clock_us.max(at_us);
         self.deliver(place, printed);
         true

@@ -107,7 +107,11 @@ impl Context {
     /// waits a moment for the next one.
     pub(super) async fn elsewhere(&self, headers: &HeaderMap) -> Option<SocketAddr> {
         let mut view = self.handle.view.clone();
-        let (since, slowest) = (view.borrow().since, view.borrow().slowest_round_trip());
+        // One look, not two: a second one would wait for a change that waits until the first one has ended.
+        let (since, slowest) = {
+            let view = view.borrow();
+            (view.since, view.slowest_round_trip())
+        };
         // Whoever has been without a leader for longer is cut off, and says so at once.
         let time = LEADERLESS_TIME + slowest * LEADERLESS_TRIPS;
         let rest = time.saturating_sub(since.elapsed().unwrap_or(time));

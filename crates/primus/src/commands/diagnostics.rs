@@ -205,7 +205,8 @@ pub(super) fn others(left_out: u64) -> String {
 pub(super) fn clock_sentence(event: &Value) -> String {
     let (server, ahead_ms) = (&event["server"], event["ahead_ms"].as_i64());
     let Some(ahead_ms) = ahead_ms else { return format!("the clock of server {server} is right again") };
-    let seconds = ahead_ms.unsigned_abs() / 1000;
+    // The two readings that are compared are rarely made in the same millisecond.
+    let seconds = (ahead_ms.unsigned_abs() + 500) / 1000;
     let units = [("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)];
     let (unit, length) = units.into_iter().find(|(_, length)| seconds >= 2 * length).unwrap_or(("seconds", 1));
     let side = if ahead_ms > 0 { "ahead" } else { "behind" };
@@ -253,6 +254,7 @@ mod tests {
     fn a_clock_that_is_off_is_told_in_the_greatest_unit_that_fits() {
         for (ahead_ms, expected) in [
             (3 * 86_400_000, "3 days ahead"),
+            (3 * 86_400_000 - 1, "3 days ahead"),
             (-30 * 86_400_000, "30 days behind"),
             (86_400_000, "24 hours ahead"),
             (-90_000, "90 seconds behind"),
