@@ -487,7 +487,7 @@ impl Bully {
         self.rules.answers.longer_by(slower_us)
     }
 
-    /// Whoever answered may have to wait for answers itself, and then announces itself.
+    /// The server that answered may have to wait for answers itself, and then announces itself.
     fn victory(&self) -> Delay {
         let slower_us = if self.rules.is_victory_fixed { 0 } else { self.slower_us };
         self.rules.victory.longer_by(slower_us.saturating_mul(3))

@@ -19,7 +19,7 @@ use core::fmt;
 use crate::ledger::{Held, LoanId, Report, Work};
 use crate::load::Load;
 
-/// No worker has more slots: a configuration names no more, and whoever says that it has is believed no more.
+/// No worker has more slots: a configuration names no more, and a worker that claims more counts as having this many.
 pub const SLOTS_MAX: u16 = 4096;
 
 /// What a leader and a worker say to each other. What comes from a leader carries its term; a worker obeys the newest.

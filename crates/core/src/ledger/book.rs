@@ -192,7 +192,7 @@ impl Ledger {
 
     fn submit(&mut self, spec: Spec, key: Option<String>, time_ms: u64) -> Effect {
         if let Some(&job) = key.as_ref().and_then(|key| self.keys.get(key)) {
-            // Whoever says the same twice is told the same twice; another job under the same name is a mistake.
+            // The same job sent twice gets the same answer twice; another job under the same name is a mistake.
             let is_same = self.jobs.get(&job).is_none_or(|known| *known.spec == spec);
             return if is_same { Effect::Submitted { job, is_new: false } } else { Effect::OtherJob(job) };
         }
