@@ -300,7 +300,9 @@ impl Foreman {
     fn on_hello(&mut self, from: NodeId, mut hello: Hello, out: &mut Outbox<Self>) {
         hello.slots = hello.slots.min(SLOTS_MAX);
         self.receive_guest(&mut hello, out);
-        let kept: BTreeSet<Held> = hello.held.iter().copied().chain(hello.ended.iter().map(Report::held)).collect();
+        let mut kept: BTreeSet<Held> =
+            hello.held.iter().copied().chain(hello.ended.iter().map(Report::held)).collect();
+        kept.extend(self.on_its_way(from, &hello));
         let before = self.desk.as_ref().and_then(|desk| desk.worker_named(&hello.name));
         before.into_iter().for_each(|before| self.dismiss(before, &kept, out));
         // Another one of the same number, which cannot be there any more.
@@ -321,6 +323,16 @@ impl Foreman {
         // Last, because a worker that is welcome begins at once with what it has, and not all of it may be wanted.
         out.send(from, Message::Welcome(self.desk.as_ref().map_or(0, |desk| desk.term)));
         self.settle_if_all_reported(out);
+    }
+
+    /// What this worker was given on this very link. If it says hello again, because it was asked for its name just when it had
+    /// said it, it may not have got that yet; but a link loses nothing. One that leaves the farm will not begin with it.
+    fn on_its_way(&self, from: NodeId, hello: &Hello) -> Vec<Held> {
+        let Some(desk) = self.desk.as_ref().filter(|_| hello.slots > 0) else { return Vec::new() };
+        let there = desk.workers.get(&from).filter(|worker| worker.name == hello.name && !worker.is_gone);
+        let held = there.into_iter().flat_map(|worker| &worker.held);
+        let held = held.map(|(attempt, task)| Held { task: *task, attempt: *attempt });
+        held.filter(|held| desk.hands.get(&held.task).is_some_and(|hand| hand.phase == Phase::Out)).collect()
     }
 
     /// A worker of another farm is only heard, and gets nothing, until the ledger says that it is borrowed.

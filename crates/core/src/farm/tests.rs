@@ -117,6 +117,27 @@ fn a_worker_gets_work_when_the_log_knows_of_it() {
 }
 
 #[test]
+fn a_second_hello_that_crosses_a_task_does_not_run_it_twice() {
+    let mut foreman = Bench::leader(1, &["w1", "w2"]);
+    foreman.hears(W1, hello("w1", &[]));
+    assert_eq!(foreman.submit(|_| ()), ["send 101 run 1.1 (1-1)"]);
+    let sent =
+        |said: Vec<String>| -> Vec<String> { said.into_iter().filter(|words| words.starts_with("send")).collect() };
+    assert_eq!(sent(foreman.hears(W1, hello("w1", &[]))), ["send 101 welcome to term 1"], "the task is on its way");
+    assert_eq!(sent(foreman.hears(W2, hello("w2", &[]))), ["send 102 welcome to term 1"], "nobody else gets it");
+    assert_eq!(foreman.hears(W1, Message::Ended(alloc::vec![report(held(1, 1, 1))])), ["propose 1"]);
+}
+
+#[test]
+fn what_a_worker_lost_with_its_link_runs_again() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.hears(W1, hello("w1", &[]));
+    foreman.submit(|_| ());
+    let said = foreman.hears(W2, hello("w1", &[]));
+    assert!(said.contains(&"send 102 run 1.1 (1-2)".into()), "{said:?}");
+}
+
+#[test]
 fn what_is_not_wanted_is_stopped_before_the_welcome() {
     let mut foreman = Bench::leader(1, &["w1"]);
     foreman.submit(|_| ());
