@@ -192,7 +192,8 @@ fn a_preset_is_a_whole_farm_with_primus_up() {
     let place = Place::new();
     let preset = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/presets/ring.toml");
     let farm = place.up(&format!("--workers 0 --config {preset}"));
-    assert_eq!(place.json("leader")["leader"], 3);
+    let leader = || Some(ask(farm.api[0], "GET", "/v1/leader", "").ok()?.1);
+    eventually("server 3 to lead", || leader().filter(|leader| leader["leader"] == 3));
     let files =
         fs::read_dir(&place.dir).expect("a folder").flatten().map(|entry| entry.path().join("server-1.toml"));
     let file = files.filter_map(|file| fs::read_to_string(file).ok()).next().expect("servers have files");
