@@ -52,6 +52,8 @@ pub(super) struct Worker {
     pub(super) held: BTreeMap<Attempt, TaskId>,
     /// Has it been asked to give something back, and not answered yet? One that had nothing is asked again when it has got more.
     pub(super) is_asked: bool,
+    /// Is the link there on which it said hello?
+    pub(super) is_linked: bool,
     /// Is it given up, though the log does not say so yet?
     pub(super) is_gone: bool,
     /// Is there room for results on its disk?
@@ -321,6 +323,7 @@ impl Worker {
             task_us: None,
             held: BTreeMap::new(),
             is_asked: false,
+            is_linked: true,
             is_gone: false,
             has_room: true,
         }

@@ -17,7 +17,7 @@ use core::fmt;
 
 pub use self::inquiry::Standing;
 use super::assign::Rule;
-use super::desk::{Desk, Phase};
+use super::desk::{Desk, Phase, Worker};
 use super::{Assignment, Hello, Message, SLOTS_MAX};
 use crate::NodeId;
 use crate::election::NoRecord;
@@ -329,7 +329,8 @@ impl Foreman {
     /// said it, it may not have got that yet; but a link loses nothing. One that leaves the farm will not begin with it.
     fn on_its_way(&self, from: NodeId, hello: &Hello) -> Vec<Held> {
         let Some(desk) = self.desk.as_ref().filter(|_| hello.slots > 0) else { return Vec::new() };
-        let there = desk.workers.get(&from).filter(|worker| worker.name == hello.name && !worker.is_gone);
+        let is_there = |worker: &&Worker| worker.name == hello.name && worker.is_linked && !worker.is_gone;
+        let there = desk.workers.get(&from).filter(is_there);
         let held = there.into_iter().flat_map(|worker| &worker.held);
         let held = held.map(|(attempt, task)| Held { task: *task, attempt: *attempt });
         held.filter(|held| desk.hands.get(&held.task).is_some_and(|hand| hand.phase == Phase::Out)).collect()
@@ -458,7 +459,8 @@ impl Foreman {
         self.forget_beside(worker, out);
         let Some(desk) = &mut self.desk else { return };
         desk.asked.remove(&worker);
-        if desk.workers.contains_key(&worker) {
+        if let Some(lost) = desk.workers.get_mut(&worker) {
+            lost.is_linked = false;
             out.set(Timer::Grace(worker), self.rules.grace);
         }
     }

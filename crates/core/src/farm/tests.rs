@@ -135,6 +135,9 @@ fn what_a_worker_lost_with_its_link_runs_again() {
     foreman.submit(|_| ());
     let said = foreman.hears(W2, hello("w1", &[]));
     assert!(said.contains(&"send 102 run 1.1 (1-2)".into()), "{said:?}");
+    foreman.step(Input::LinkDown(W2));
+    let said = foreman.hears(W2, hello("w1", &[]));
+    assert!(said.contains(&"send 102 run 1.1 (1-3)".into()), "also if the new link has the same number: {said:?}");
 }
 
 #[test]
