@@ -10,7 +10,7 @@
 //! This is one of the two machines that measure, so whoever drives it says what time it is: a monotonic number of
 //! microseconds. Nodes never compare theirs.
 
-use crate::machine::Delay;
+use crate::machine::{Delay, Moment};
 
 /// Watches one leader at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -97,8 +97,9 @@ impl Detector {
         self.slower_us = by_us;
     }
 
-    /// It is this late now. To be told before every input; a long time without any is a pause of one's own.
-    pub fn at(&mut self, now_us: u64) {
+    /// Time has passed. To be told with every input; a long time without any is a pause of one's own.
+    pub fn advance(&mut self, now: Moment) {
+        let now_us = now.0;
         let asleep_us = now_us.saturating_sub(self.now_us);
         let is_first = self.now_us == 0;
         self.now_us = self.now_us.max(now_us);
@@ -183,10 +184,10 @@ mod tests {
     /// Hears the leader every heartbeat until then.
     fn calm(until_ms: u64) -> Detector {
         let mut detector = Detector::new(Rules::DEFAULT);
-        detector.at(1);
+        detector.advance(Moment(1));
         detector.watch();
         for ms in (25..=until_ms).step_by(25) {
-            detector.at(ms * 1000);
+            detector.advance(Moment(ms * 1000));
             detector.heard();
         }
         detector
@@ -194,7 +195,7 @@ mod tests {
 
     /// Time passes in heartbeats, in which the own loop runs and nothing is heard.
     fn pass(detector: &mut Detector, from_ms: u64, until_ms: u64) {
-        (from_ms..=until_ms).step_by(5).for_each(|ms| detector.at(ms * 1000));
+        (from_ms..=until_ms).step_by(5).for_each(|ms| detector.advance(Moment(ms * 1000)));
     }
 
     #[test]
@@ -214,7 +215,7 @@ mod tests {
         detector.heard();
         assert_eq!(detector.allowance_us(), 140_000, "twice the longest gap");
         for ms in (1075..40_000).step_by(25) {
-            detector.at(ms * 1000);
+            detector.advance(Moment(ms * 1000));
             detector.heard();
         }
         assert_eq!(detector.allowance_us(), 80_000, "what is long ago is forgotten");
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn ones_own_lateness_counts_once() {
         let mut detector = calm(1000);
-        detector.at(1_040_000);
+        detector.advance(Moment(1_040_000));
         detector.heard();
         assert_eq!(detector.allowance_us(), 2 * 40_000 + 15_000);
     }
@@ -232,12 +233,12 @@ mod tests {
     fn a_pause_of_ones_own_is_nobody_elses_silence() {
         let mut detector = calm(1000);
         pass(&mut detector, 1000, 1070);
-        detector.at(3_000_000);
+        detector.advance(Moment(3_000_000));
         assert_eq!(detector.look(), Verdict::Wait(exactly(25_000)), "one more heartbeat");
         pass(&mut detector, 3000, 3025);
         assert_eq!(detector.look(), Verdict::Silent);
         let mut detector = calm(1000);
-        detector.at(3_000_000);
+        detector.advance(Moment(3_000_000));
         detector.heard();
         assert_eq!(detector.allowance_us(), 80_000, "the pause was no gap of the leader's");
     }

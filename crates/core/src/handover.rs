@@ -5,6 +5,7 @@
 //! noise inside the margin moves nobody, and two servers that take turns at being busy do not toss leadership to and fro.
 
 use crate::load::Score;
+use crate::machine::Moment;
 
 /// Watches the own load against the best peer's, on a leader.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,9 +59,9 @@ impl Handover {
         Self { rules, now_us: 0, worse_since_us: None, rest_until_us: 0 }
     }
 
-    /// It is this late now.
-    pub fn at(&mut self, now_us: u64) {
-        self.now_us = self.now_us.max(now_us);
+    /// Time has passed.
+    pub fn advance(&mut self, now: Moment) {
+        self.now_us = self.now_us.max(now.0);
     }
 
     /// Somebody leads from now on, perhaps because of a handover. Every server notes it, since it may lead next.
@@ -109,7 +110,7 @@ mod tests {
         let mut handover = Handover::new(Rules::DEFAULT);
         handover.on_leader(after_handover);
         (1..1000).find(|second| {
-            handover.at(second * SECOND_US);
+            handover.advance(Moment(second * SECOND_US));
             handover.is_due(points(own), Some(points(best)))
         })
     }
@@ -134,7 +135,7 @@ mod tests {
             (31, 90, Some(29), 0),
             (32, 60, None, 0),
         ] {
-            handover.at(second * SECOND_US);
+            handover.advance(Moment(second * SECOND_US));
             _ = handover.is_due(points(own), Some(points(50)));
             let Standing { worse_for_us, rest_us, .. } = handover.standing();
             let seconds = (worse_for_us.map(|us| us / SECOND_US), rest_us / SECOND_US);
@@ -145,13 +146,13 @@ mod tests {
     #[test]
     fn a_moment_below_the_margin_starts_the_dwell_anew() {
         let mut handover = Handover::new(Rules::DEFAULT);
-        handover.at(100 * SECOND_US);
+        handover.advance(Moment(100 * SECOND_US));
         assert!(!handover.is_due(points(90), Some(points(10))));
-        handover.at(109 * SECOND_US);
+        handover.advance(Moment(109 * SECOND_US));
         assert!(!handover.is_due(points(20), Some(points(10))));
-        handover.at(110 * SECOND_US);
+        handover.advance(Moment(110 * SECOND_US));
         assert!(!handover.is_due(points(90), Some(points(10))));
-        handover.at(120 * SECOND_US);
+        handover.advance(Moment(120 * SECOND_US));
         assert!(handover.is_due(points(90), Some(points(10))));
         assert!(!handover.is_due(points(90), None), "nobody is there to take over");
     }

@@ -25,8 +25,18 @@ pub trait Machine: Sized + Debug {
     /// What the owner is told.
     type Notice: Clone + Eq + Ord + Hash + Debug + Display;
 
-    /// Takes one input and puts everything that follows from it into `out`.
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>);
+    /// Takes one input at this moment and puts everything that follows from it into `out`. Moments never go back.
+    fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>);
+}
+
+/// A moment on the clock of the host that drives a machine, in microseconds. It cannot be compared with a moment of another
+/// host, nor with the time of day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// The first moment of all, and the only one where time does not matter.
+    pub const START: Self = Self(0);
 }
 
 /// Everything that can happen to a machine.

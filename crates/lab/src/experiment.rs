@@ -9,7 +9,7 @@ use primus_core::election::bully::{self, Asking, Bully};
 use primus_core::election::ring::{self, Ring};
 use primus_core::election::{Command, Election, Reminders};
 use primus_core::load::Score;
-use primus_core::machine::{Delay, Input, Machine, Outbox};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox};
 use primus_core::rank::RankBy;
 
 use crate::chance::Chance;
@@ -322,6 +322,6 @@ fn any_score(chance: &mut Chance) -> Score {
 }
 
 fn with_score(mut node: Bully, score: Score) -> Bully {
-    node.step(Input::Command(Command::Score(score)), &mut Outbox::new());
+    node.step(Moment::START, Input::Command(Command::Score(score)), &mut Outbox::new());
     node
 }

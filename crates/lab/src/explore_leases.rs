@@ -20,7 +20,7 @@ use std::sync::Arc;
 use primus_core::NodeId;
 use primus_core::lease::{Candidacy, Guard, Lessor, Message, Poll, guard, lessor};
 use primus_core::ledger::{Batch, Entry, GroupRank, GroupRules, Ledger, Session};
-use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::Planted;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
@@ -555,8 +555,7 @@ impl Scene {
         while let Some(input) = inputs.pop_front() {
             let mut out = Outbox::new();
             let lessor = Arc::make_mut(&mut self.servers[place].lessor);
-            lessor.at(local_us);
-            lessor.step(input, &mut out);
+            lessor.step(Moment(local_us), input, &mut out);
             for output in out.drain() {
                 match output {
                     Output::Send { to, message } => self.send_answer(place, Session(to.0), message),
@@ -604,8 +603,7 @@ impl Scene {
         while let Some(input) = inputs.pop_front() {
             let mut out = Outbox::new();
             let guard = Arc::make_mut(&mut self.candidates[place].guard);
-            guard.at(local_us);
-            guard.step(input, &mut out);
+            guard.step(Moment(local_us), input, &mut out);
             for output in out.drain() {
                 let candidate = &mut self.candidates[place];
                 match output {

@@ -9,7 +9,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use primus_core::election::{Command, Election, Timer};
-use primus_core::machine::{Delay, Input, Outbox, Output};
+use primus_core::machine::{Delay, Input, Moment, Outbox, Output};
 use primus_core::{Machine, NodeId};
 
 use crate::chance::Chance;
@@ -386,7 +386,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         let before = (machine.is_electing(), machine.leads());
         let mut outbox = std::mem::take(&mut self.outbox);
         // Cloning an input costs nothing for an observer that sees nothing: the compiler removes it.
-        machine.step(input.clone(), &mut outbox);
+        machine.step(Moment(self.now_us), input.clone(), &mut outbox);
         let after = (machine.is_electing(), machine.leads());
         if machine.leader().is_some() {
             *last_defined_us = self.now_us;

@@ -10,7 +10,7 @@ use std::fmt;
 
 use primus_core::election::Election;
 use primus_core::trace::Step;
-use primus_core::{Input, Machine, NodeId, Outbox, Output, Token};
+use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output, Token};
 
 /// Nodes and what is between them. A plain value: copy it to remember it, compare it to recognise it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -21,6 +21,7 @@ pub struct World<M: Machine> {
     in_flight: Vec<Envelope<M::Message>>,
     /// From whom to whom nothing arrives.
     cut: BTreeSet<(NodeId, NodeId)>,
+    now: Moment,
 }
 
 /// A message on its way.
@@ -84,7 +85,7 @@ impl<M: Machine> World<M> {
     pub fn new(machines: impl IntoIterator<Item = (NodeId, M)>) -> Self {
         let mut nodes: Vec<_> = machines.into_iter().map(|(id, machine)| (id, Node::new(machine))).collect();
         nodes.sort_by_key(|(id, _)| *id);
-        Self { nodes, in_flight: Vec::new(), cut: BTreeSet::new() }
+        Self { nodes, in_flight: Vec::new(), cut: BTreeSet::new(), now: Moment::START }
     }
 
     /// The same nodes with something on a disk, as if it had been written long ago.
@@ -94,6 +95,11 @@ impl<M: Machine> World<M> {
             home.disk = records;
         }
         self
+    }
+
+    /// It is this late from now on, for all nodes. Explorations leave the clock where it is.
+    pub const fn pass(&mut self, now: Moment) {
+        self.now = now;
     }
 
     /// The owner of a node tells it something. `None` if the node is crashed or unknown.
@@ -214,7 +220,7 @@ impl<M: Machine> World<M> {
         let place = self.place_of(node).ok()?;
         let actor = &mut self.nodes[place].1;
         let mut outbox = Outbox::new();
-        actor.machine.as_mut()?.step(input.clone(), &mut outbox);
+        actor.machine.as_mut()?.step(self.now, input.clone(), &mut outbox);
         let outputs: Vec<_> = outbox.drain().collect();
         for output in &outputs {
             actor.carry_out(node, output, &mut self.in_flight);
@@ -380,7 +386,7 @@ mod tests {
         type Record = Vote;
         type Notice = Say;
 
-        fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+        fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
             match input {
                 Input::Message { from, message: Say::Ask } => {
                     if self.vote.is_none() {

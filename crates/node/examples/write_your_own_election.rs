@@ -12,7 +12,7 @@ use std::net::TcpListener;
 
 use primus_core::NodeId;
 use primus_core::election::{Command, Election, MessageKind, NoRecord, Notice, Timer};
-use primus_core::machine::{Delay, Input, Machine, Outbox};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox};
 use primus_lab::chance::Chance;
 use primus_lab::invariants::{Evidence, Property, judge};
 use primus_lab::simulate::{self, Happening, Network, Setup};
@@ -69,7 +69,7 @@ impl Machine for ByName {
     type Record = NoRecord;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
             Input::Command(Command::Boot) => {
                 self.is_starting = true;

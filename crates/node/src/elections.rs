@@ -18,6 +18,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
+use crate::clock;
 use crate::events::{History, Kind, ServerScore};
 use crate::links::Links;
 use crate::meters::Meters;
@@ -163,9 +164,8 @@ impl Running {
 
     fn step(&mut self, input: Input<Groups>) {
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.groups.at(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX));
         let copy = Steps::copy_of(&self.groups, &input);
-        self.groups.step(input, &mut outbox);
+        self.groups.step(clock::since(self.started), input, &mut outbox);
         if let Some(input) = copy {
             self.steps.add(&input, outbox.as_slice());
         }

@@ -30,6 +30,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use self::peers::Acquaintances;
+use crate::clock;
 use crate::companion::wall_clock_us;
 use crate::cuts::Cuts;
 use crate::disk::{self, Disk};
@@ -712,9 +713,8 @@ impl Running {
         }
         let mut outbox = std::mem::take(&mut self.outbox);
         while let Some(input) = self.inputs.pop_front() {
-            self.server.at(u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX));
             let copy = Steps::copy_of(&self.server, &input);
-            self.server.step(input, &mut outbox);
+            self.server.step(clock::since(self.started), input, &mut outbox);
             if let Some(input) = copy {
                 self.steps.add(&input, outbox.as_slice());
             }

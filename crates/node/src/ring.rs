@@ -20,6 +20,7 @@ use primus_core::{NodeId, Round};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until};
 
+use crate::clock;
 use crate::timers::{Timers, drawn};
 
 /// How often a member looks whether those are there on whom it relies.
@@ -329,7 +330,7 @@ impl<C: Carrier> Member<C> {
     /// Lets the machine take a step; what it wants to send waits.
     fn think(&mut self, input: Input<Ring>) {
         let mut out = Outbox::new();
-        self.machine.step(input.clone(), &mut out);
+        self.machine.step(clock::now(), input.clone(), &mut out);
         let outputs: Vec<Output<Ring>> = out.drain().collect();
         for output in &outputs {
             match *output {

@@ -36,6 +36,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::abroad::{Farm, Opened};
 use self::service::{Call, Service, Setting};
+use crate::clock;
 use crate::executor::{self, Kinds};
 use crate::load::Meter;
 use crate::results::{OpenError, Results, WriteError};
@@ -417,7 +418,7 @@ impl Running {
 
     fn decide(&mut self, input: Input<Allegiance>) {
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.allegiance.step(input, &mut outbox);
+        self.allegiance.step(clock::now(), input, &mut outbox);
         for output in outbox.drain() {
             self.carry_out(output);
         }

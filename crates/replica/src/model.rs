@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use primus_core::NodeId;
-use primus_core::machine::{Delay, Input, Machine, Outbox, Token};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Token};
 use primus_core::planted::{Bug, Planted};
 
 use crate::consensus::Consensus;
@@ -534,7 +534,7 @@ impl Machine for ModelReplica {
     type Record = Record;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         let mut turn = Turn::default();
         match input {
             Input::Message { from, message } => self.on_message(from, message, &mut turn, out),

@@ -9,7 +9,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use primus_core::NodeId;
-use primus_core::machine::{Delay, Input, Machine, Outbox, Token};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Token};
 use raft::eraftpb::MessageType;
 use raft::{Config, ProgressState, RawNode, ReadOnlyOption, Ready, SnapshotStatus, StateRole};
 use slog::{Discard, Logger, o};
@@ -535,7 +535,7 @@ impl Machine for Replica {
     type Record = Record;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
             Input::Message { from, message } => self.on_message(from, message, out),
             Input::Timer(Tick) => self.on_tick(out),

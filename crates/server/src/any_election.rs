@@ -5,7 +5,7 @@ use std::fmt;
 use primus_core::election::bully::{self, Bully};
 use primus_core::election::ring::{self, Ring};
 use primus_core::election::{Command, Election, MessageKind, NoRecord, Notice, Timer};
-use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::{NodeId, Round};
 
 use crate::own_election::{self, OwnElection};
@@ -51,19 +51,19 @@ impl Machine for AnyElection {
     type Record = NoRecord;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match (self, input) {
             (Self::Bully(bully), Input::Message { from, message: Message::Bully(message) }) => {
-                drive(bully, Input::Message { from, message }, Message::Bully, out);
+                drive(bully, now, Input::Message { from, message }, Message::Bully, out);
             }
             (Self::Ring(ring), Input::Message { from, message: Message::Ring(message) }) => {
-                drive(ring, Input::Message { from, message }, Message::Ring, out);
+                drive(ring, now, Input::Message { from, message }, Message::Ring, out);
             }
-            (Self::Own(own), input @ Input::Message { message: Message::Own(_), .. }) => own.step(input, out),
+            (Self::Own(own), input @ Input::Message { message: Message::Own(_), .. }) => own.step(now, input, out),
             (_, Input::Message { .. }) => out.ignore("a message of another algorithm"),
-            (Self::Bully(bully), input) => drive(bully, without_message(input), Message::Bully, out),
-            (Self::Ring(ring), input) => drive(ring, without_message(input), Message::Ring, out),
-            (Self::Own(own), input) => own.step(input, out),
+            (Self::Bully(bully), input) => drive(bully, now, without_message(input), Message::Bully, out),
+            (Self::Ring(ring), input) => drive(ring, now, without_message(input), Message::Ring, out),
+            (Self::Own(own), input) => own.step(now, input, out),
         }
     }
 }
@@ -71,6 +71,7 @@ impl Machine for AnyElection {
 /// Steps the inner machine and hands out what it wants, its messages wrapped.
 pub(crate) fn drive<M>(
     machine: &mut M,
+    now: Moment,
     input: Input<M>,
     wrap: impl Fn(M::Message) -> Message,
     out: &mut Outbox<AnyElection>,
@@ -78,7 +79,7 @@ pub(crate) fn drive<M>(
     M: Machine<Command = Command, Timer = Timer, Notice = Notice, Record = NoRecord>,
 {
     let mut inner = Outbox::new();
-    machine.step(input, &mut inner);
+    machine.step(now, input, &mut inner);
     for output in inner.drain() {
         match output {
             Output::Send { to, message } => out.send(to, wrap(message)),

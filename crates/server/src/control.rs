@@ -21,7 +21,7 @@ use primus_core::detector::{self, Detector, Verdict};
 use primus_core::election::{self, Election, MessageKind};
 use primus_core::handover::{self, Handover};
 use primus_core::load::Load;
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
 use primus_replica::bounds::{self, Extent, Objection};
 use primus_replica::consensus::Consensus;
 use primus_replica::message::{Kind, Record};
@@ -51,6 +51,7 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     replica: R,
     detector: Detector,
     /// How long messages take.
+    now: Moment,
     pace: Pace,
     handover: Option<Handover>,
     leader: Option<NodeId>,
@@ -127,6 +128,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             election,
             replica,
             detector: Detector::new(times.silence),
+            now: Moment::START,
             pace: Pace::new(times.are_links_measured),
             handover: times.handover.map(Handover::new),
             leader: None,
@@ -150,12 +152,12 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
     }
 
-    /// It is this late now, in microseconds of a clock that never goes back. To be told before every input.
-    pub fn at(&mut self, now_us: u64) {
-        self.detector.at(now_us);
-        self.pace.at(now_us);
+    fn advance(&mut self, now: Moment) {
+        self.now = now;
+        self.detector.advance(now);
+        self.pace.advance(now);
         if let Some(handover) = &mut self.handover {
-            handover.at(now_us);
+            handover.advance(now);
         }
     }
 
@@ -504,7 +506,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
 
     fn step_election(&mut self, input: Input<E>, out: &mut Outbox<Self>) {
         let Scratch(mut outbox) = std::mem::take(&mut self.for_election);
-        self.election.step(input, &mut outbox);
+        self.election.step(self.now, input, &mut outbox);
         for output in outbox.drain() {
             match output {
                 Output::Send { to, message } => out.send(to, Message::Election(message)),
@@ -533,7 +535,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
 
     fn step_replica(&mut self, input: Input<R>, out: &mut Outbox<Self>) {
         let Scratch(mut outbox) = std::mem::take(&mut self.for_replica);
-        self.replica.step(input, &mut outbox);
+        self.replica.step(self.now, input, &mut outbox);
         let outputs: Vec<_> = outbox.drain().collect();
         self.for_replica = Scratch(outbox);
         for output in outputs {
@@ -636,7 +638,8 @@ impl<E: Election, R: Consensus> Machine for Control<E, R> {
     type Record = Record;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
+        self.advance(now);
         if self.pace.is_due() {
             self.send_probes(out);
         }

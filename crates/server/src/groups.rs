@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use primus_core::election::bully::Asking;
 use primus_core::election::{self, Algorithm};
 use primus_core::load::Score;
-use primus_core::machine::{Delay, Input, Machine, Outbox};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox};
 use primus_core::rank::RankBy;
 use primus_core::{NodeId, Round, detector};
 
@@ -51,7 +51,7 @@ pub struct GroupPlan {
 pub struct Groups {
     id: NodeId,
     silence: detector::Rules,
-    now_us: u64,
+    now: Moment,
     groups: Vec<Group>,
     peers: BTreeMap<NodeId, Peer>,
     score: Score,
@@ -66,7 +66,8 @@ impl Machine for Groups {
     type Record = election::NoRecord;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
+        self.advance(now);
         match input {
             Input::Message { from, message } => self.on_message(from, message, out),
             Input::Timer(Timer::Beat) => self.on_beat(out),
@@ -95,7 +96,7 @@ impl Groups {
         Self {
             id,
             silence,
-            now_us: 0,
+            now: Moment::START,
             groups: groups.map(|(number, (plan, election))| Group::new(id, number, plan, election)).collect(),
             peers: peers.into_iter().map(|peer| (peer, Peer::new(silence))).collect(),
             score: Score::default(),
@@ -103,10 +104,10 @@ impl Groups {
         }
     }
 
-    /// It is this late now, in microseconds of a clock that never goes back. To be told before every input.
-    pub fn at(&mut self, now_us: u64) {
-        self.now_us = now_us;
-        self.peers.values_mut().for_each(|peer| peer.at(now_us));
+    fn advance(&mut self, now: Moment) {
+        self.now = now;
+        self.groups.iter_mut().for_each(|group| group.advance(now));
+        self.peers.values_mut().for_each(|peer| peer.advance(now));
     }
 
     /// How loaded the members of a group are, as far as this server knows.
@@ -240,7 +241,7 @@ impl Groups {
         let own = self.groups.iter().filter(|group| group.is_own());
         let leaders: BTreeSet<NodeId> = own.filter_map(Group::leader).collect();
         for (id, peer) in &mut self.peers {
-            peer.expect(leaders.contains(id), self.now_us);
+            peer.expect(leaders.contains(id), self.now);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::election::{Election, MessageKind, NoRecord};
-use primus_core::machine::{Input, Machine, Outbox};
+use primus_core::machine::{Input, Machine, Moment, Outbox};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -70,7 +70,7 @@ impl Eq for Maker {}
 
 /// An election whose type is not known here.
 trait Own: fmt::Debug + Send + Sync {
-    fn take(&mut self, input: Input<AnyElection>, out: &mut Outbox<AnyElection>);
+    fn take(&mut self, now: Moment, input: Input<AnyElection>, out: &mut Outbox<AnyElection>);
     fn who(&self) -> NodeId;
     fn whom(&self) -> Option<NodeId>;
     fn is_under_way(&self) -> bool;
@@ -88,7 +88,7 @@ impl<E: OwnMachine> Own for E
 where
     E::Message: Serialize + DeserializeOwned,
 {
-    fn take(&mut self, input: Input<AnyElection>, out: &mut Outbox<AnyElection>) {
+    fn take(&mut self, now: Moment, input: Input<AnyElection>, out: &mut Outbox<AnyElection>) {
         let input = match input {
             Input::Message { from, message: any_election::Message::Own(Message { body, .. }) } => {
                 let Ok(message) = postcard::from_bytes(&body) else { return out.ignore("strange words") };
@@ -96,7 +96,7 @@ where
             }
             input => without_message(input),
         };
-        drive(self, input, written::<E>, out);
+        drive(self, now, input, written::<E>, out);
     }
 
     fn who(&self) -> NodeId {
@@ -154,8 +154,8 @@ where
 }
 
 impl OwnElection {
-    pub(crate) fn step(&mut self, input: Input<AnyElection>, out: &mut Outbox<AnyElection>) {
-        self.0.take(input, out);
+    pub(crate) fn step(&mut self, now: Moment, input: Input<AnyElection>, out: &mut Outbox<AnyElection>) {
+        self.0.take(now, input, out);
     }
 
     pub(crate) fn id(&self) -> NodeId {

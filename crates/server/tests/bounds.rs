@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use primus_core::bounds::{LEAP_MAX, NUMBER_MAX};
 use primus_core::election::{bully, ring};
-use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::rank::Standing;
 use primus_core::{NodeId, Round};
 use primus_replica::Consensus;
@@ -31,7 +31,7 @@ fn server() -> Server {
 
 fn step(server: &mut Server, input: Input<Server>) -> Vec<Output<Server>> {
     let mut out = Outbox::new();
-    server.step(input, &mut out);
+    server.step(Moment::START, input, &mut out);
     out.drain().collect()
 }
 

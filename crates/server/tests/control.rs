@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
 use primus_core::NodeId;
-use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_replica::Term;
 use primus_replica::message::{Kind, Message as ReplicaMessage};
 use primus_server::control::{Message, Notice};
@@ -31,7 +31,7 @@ fn heartbeat(term: u64) -> ReplicaMessage {
 /// What a server tells its owner about leaders when another one's heartbeat comes.
 fn leaders_told(server: &mut Server, from: NodeId, term: u64) -> Vec<(Option<NodeId>, Term)> {
     let mut out = Outbox::new();
-    server.step(Input::Message { from, message: Message::Replica(heartbeat(term)) }, &mut out);
+    server.step(Moment::START, Input::Message { from, message: Message::Replica(heartbeat(term)) }, &mut out);
     let notices = out.drain().filter_map(|output| match output {
         Output::Notify(Notice::Leader(leader, term, _)) => Some((leader, term)),
         _ => None,

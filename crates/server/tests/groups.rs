@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use primus_core::NodeId;
 use primus_core::election::Algorithm;
 use primus_core::load::Score;
-use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::rank::RankBy;
 use primus_server::groups::{Command, GroupPlan, Groups, Notice, Said, Timer};
 use primus_server::{Plan, Reason};
@@ -72,8 +72,7 @@ impl Stage {
     fn step(&mut self, id: u64, input: Input<Groups>) {
         let Some(groups) = self.servers.get_mut(&id) else { return };
         let mut out = Outbox::new();
-        groups.at(self.now_us);
-        groups.step(input, &mut out);
+        groups.step(Moment(self.now_us), input, &mut out);
         for output in out.drain() {
             self.carry_out(id, output);
         }

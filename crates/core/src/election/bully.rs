@@ -23,7 +23,7 @@ use super::{Armed, Command, Election, MessageKind, NoRecord, Notice, Reminders, 
 use crate::bounds;
 use crate::ids::{NodeId, Round};
 use crate::load::Score;
-use crate::machine::{Delay, Input, Machine, Outbox};
+use crate::machine::{Delay, Input, Machine, Moment, Outbox};
 use crate::planted::{Bug, Planted};
 use crate::rank::{Address, Rank, RankBy, Standing};
 
@@ -140,7 +140,7 @@ impl Machine for Bully {
     type Record = NoRecord;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
             Input::Message { from, message } => self.on_message(from, message, out),
             Input::Timer(timer) => self.on_timer(timer, out),

@@ -21,7 +21,7 @@ use core::fmt;
 use super::{Armed, Command, Election, MessageKind, NoRecord, Notice, Reminders, Timer};
 use crate::bounds;
 use crate::ids::{NodeId, Round};
-use crate::machine::{Delay, Input, Machine, Outbox};
+use crate::machine::{Delay, Input, Machine, Moment, Outbox};
 use crate::planted::{Bug, Planted};
 
 /// One member of a ring.
@@ -111,7 +111,7 @@ impl Machine for Ring {
     type Record = NoRecord;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
             Input::Message { message, .. } if !self.is_credible(&message) => out.ignore(bounds::ABSURD),
             Input::Message { from, message: Message::Election { round, candidate } } => {

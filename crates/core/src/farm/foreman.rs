@@ -26,7 +26,7 @@ use crate::ledger::{
     Attempt, Batch, Effect, Entry, Held, Job, Ledger, LoanId, Outcome, Report, Start, State, Tail, TaskId, Verdict,
 };
 use crate::load::{Load, Weights};
-use crate::machine::{Delay, Input, Machine, Outbox};
+use crate::machine::{Delay, Input, Machine, Moment, Outbox};
 use crate::planted::{Bug, Planted};
 
 /// The foreman of one server.
@@ -568,7 +568,7 @@ impl Machine for Foreman {
     type Record = NoRecord;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
             Input::Message { from, message } => self.on_message(from, message, out),
             Input::Timer(timer) => self.on_timer(timer, out),

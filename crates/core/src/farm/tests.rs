@@ -11,7 +11,7 @@ use crate::ledger::{
     Work,
 };
 use crate::load::{Load, Score};
-use crate::{Delay, Input, Machine, NodeId, Outbox, Output, Token};
+use crate::{Delay, Input, Machine, Moment, NodeId, Outbox, Output, Token};
 
 const W1: NodeId = NodeId(101);
 const W2: NodeId = NodeId(102);
@@ -22,7 +22,7 @@ struct Bench<M: Machine>(M);
 impl<M: Machine> Bench<M> {
     fn step(&mut self, input: Input<M>) -> Vec<String> {
         let mut out = Outbox::new();
-        self.0.step(input, &mut out);
+        self.0.step(Moment::START, input, &mut out);
         let words = out.drain().map(|output| output.to_string());
         words.filter(|words| !words.starts_with("applied") && !words.contains("silence")).collect()
     }
@@ -322,7 +322,7 @@ fn a_result_is_told_when_it_is_on_disk_to_whoever_leads_then() {
     assert_eq!(worker.step(Input::Command(ended)), ["persist 1 ended 1.1"]);
     worker.step(Input::LinkDown(NodeId(1)));
     let mut out = Outbox::new();
-    worker.0.step(Input::Command(worker::Command::Serve(NodeId(2))), &mut out);
+    worker.0.step(Moment::START, Input::Command(worker::Command::Serve(NodeId(2))), &mut out);
     let said = Hello {
         name: "w1".into(),
         term: 1,
@@ -441,7 +441,7 @@ fn a_worker_with_many_results_tells_them_in_pieces() {
     let records = (1..=count).map(|job| worker::Record::Ended(report(held(job, 1, job))));
     let mut worker = Worker::new("w1".into(), 1, Delay::exactly_ms(250), records);
     let mut out = Outbox::new();
-    worker.step(Input::Command(worker::Command::Serve(NodeId(1))), &mut out);
+    worker.step(Moment::START, Input::Command(worker::Command::Serve(NodeId(1))), &mut out);
     let last = held(count, 1, count);
     let said = out
         .drain()
@@ -574,7 +574,11 @@ fn a_result_names_the_worker_whose_link_it_came_on_and_is_as_short_as_results_ar
     forged.outcome.stdout.bytes = alloc::vec![b'x'; 1 << 20];
     (forged.outcome.took_us, forged.outcome.started_us) = (u64::MAX, u64::MAX);
     let mut out = Outbox::new();
-    foreman.0.step(Input::Message { from: W1, message: Message::Ended(alloc::vec![forged]) }, &mut out);
+    foreman.0.step(
+        Moment::START,
+        Input::Message { from: W1, message: Message::Ended(alloc::vec![forged]) },
+        &mut out,
+    );
     let proposed = out.drain().find_map(|output| match output {
         Output::Notify(foreman::Notice::Propose(entries)) => entries.into_iter().next(),
         _ => None,

@@ -13,7 +13,7 @@ use super::{Assignment, Hello, Message};
 use crate::NodeId;
 use crate::ledger::{Held, LoanId, Report};
 use crate::load::Load;
-use crate::machine::{Delay, Input, Machine, Outbox, Token};
+use crate::machine::{Delay, Input, Machine, Moment, Outbox, Token};
 
 /// One worker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -499,7 +499,7 @@ impl Machine for Worker {
     type Record = Record;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
             Input::Message { from, message } => self.on_message(from, message, out),
             Input::Command(command) => self.on_command(command, out),

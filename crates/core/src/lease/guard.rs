@@ -14,7 +14,7 @@ use crate::NodeId;
 use crate::election::NoRecord;
 use crate::ledger::Session;
 use crate::load::Score;
-use crate::machine::{Delay, Input, Machine, Outbox};
+use crate::machine::{Delay, Input, Machine, Moment, Outbox};
 use crate::planted::{Bug, Planted};
 
 /// How long it waits before it asks again after a question that came to nothing: at first hardly, because leaders change fast,
@@ -132,11 +132,6 @@ impl Guard {
             asked: None,
             failures: 0,
         }
-    }
-
-    /// It is this late now, on the clock of what runs under the leases.
-    pub fn at(&mut self, now_us: u64) {
-        self.now_us = self.now_us.max(now_us);
     }
 
     /// Leases last this long where it asks; how often it asks follows from that.
@@ -353,7 +348,8 @@ impl Machine for Guard {
     type Record = NoRecord;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
+        self.now_us = self.now_us.max(now.0);
         match input {
             Input::Message { message: Message::Answer(answer), .. } => self.on_answer(answer, out),
             Input::Message { .. } => out.ignore("what only candidates say"),

@@ -15,7 +15,7 @@ use crate::election::NoRecord;
 use crate::ledger::groups::{GROUPS_MAX, Grant, Group, GroupRank, GroupRules, Groups, Release, Session};
 use crate::ledger::{Effect, Entry};
 use crate::load::Score;
-use crate::machine::{Delay, Input, Machine, Outbox};
+use crate::machine::{Delay, Input, Machine, Moment, Outbox};
 use crate::planted::{Bug, Planted};
 
 /// No more sessions are known at once.
@@ -149,11 +149,6 @@ impl Lessor {
     #[must_use]
     pub const fn new(id: NodeId, rules: Rules) -> Self {
         Self { id, rules, now_us: 0, last_question: 0, office: None }
-    }
-
-    /// It is this late now.
-    pub fn at(&mut self, now_us: u64) {
-        self.now_us = self.now_us.max(now_us);
     }
 
     /// Does it lead?
@@ -656,7 +651,8 @@ impl Machine for Lessor {
     type Record = NoRecord;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
+        self.now_us = self.now_us.max(now.0);
         match input {
             Input::Message { from, message: Message::Poll(poll) } => self.on_poll(Session(from.0), poll, out),
             Input::Message { .. } => out.ignore("what only lessors say"),

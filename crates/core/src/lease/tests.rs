@@ -11,7 +11,7 @@ use crate::NodeId;
 use crate::ledger::groups::GROUPS_MAX;
 use crate::ledger::{Batch, Effect, Entry, GroupRank, GroupRules, Ledger, Session};
 use crate::load::Score;
-use crate::machine::{Input, Machine, Outbox, Output};
+use crate::machine::{Input, Machine, Moment, Outbox, Output};
 use crate::planted::Planted;
 
 const LEASE_US: u64 = 1_000_000;
@@ -96,8 +96,7 @@ impl Stage {
 
     fn step_lessor(&mut self, input: Input<Lessor>) {
         let mut out = Outbox::new();
-        self.lessor.at(self.now_us);
-        self.lessor.step(input, &mut out);
+        self.lessor.step(Moment(self.now_us), input, &mut out);
         for output in out.drain() {
             match output {
                 Output::Send { to, message } if !self.mute.contains(&to.0) => {
@@ -124,8 +123,7 @@ impl Stage {
     fn step_guard(&mut self, number: u64, input: Input<Guard>) {
         let mut out = Outbox::new();
         let guard = self.guards.get_mut(&number).expect("guards stay");
-        guard.at(self.now_us);
-        guard.step(input, &mut out);
+        guard.step(Moment(self.now_us), input, &mut out);
         for output in out.drain() {
             match output {
                 Output::Send { message, .. } if !self.mute.contains(&number) => {
@@ -394,7 +392,7 @@ fn strange_words_change_nothing() {
 /// What a guard says when it is told this.
 fn told(guard: &mut Guard, input: Input<Guard>) -> (Option<super::Poll>, Vec<guard::Notice>) {
     let mut out = Outbox::new();
-    guard.step(input, &mut out);
+    guard.step(Moment::START, input, &mut out);
     let (mut polls, mut notices) = (Vec::new(), Vec::new());
     for output in out.drain() {
         match output {
@@ -475,7 +473,7 @@ fn no_two_questions_to_the_servers_bear_the_same_number() {
     let mut asked = Vec::new();
     for command in [lessor::Command::Lead(groups.clone()), lessor::Command::Follow, lessor::Command::Lead(groups)] {
         let mut out = Outbox::new();
-        stage.lessor.step(Input::Command(command), &mut out);
+        stage.lessor.step(Moment(stage.now_us), Input::Command(command), &mut out);
         asked.extend(out.drain().filter_map(|output| match output {
             Output::Notify(lessor::Notice::Confirm(question)) => Some(question),
             _ => None,

@@ -12,7 +12,7 @@ use alloc::string::String;
 use super::Word;
 use crate::NodeId;
 use crate::ledger::LoanId;
-use crate::machine::{Delay, Input, Machine, Outbox, Token};
+use crate::machine::{Delay, Input, Machine, Moment, Outbox, Token};
 use crate::planted::{Bug, Planted};
 
 /// While its own farm cannot be reached, a worker whose time is over stays for so long and tries again.
@@ -275,7 +275,7 @@ impl Machine for Allegiance {
     type Record = Record;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
             Input::Message { from, message } if self.home == Some(from) => self.on_home_word(message, out),
             Input::Message { .. } => out.ignore("a call of somebody who does not lead its own farm"),

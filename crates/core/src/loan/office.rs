@@ -18,7 +18,7 @@ use crate::NodeId;
 use crate::bounds;
 use crate::election::NoRecord;
 use crate::ledger::{Entry, LoanId, Loans};
-use crate::machine::{Delay, Input, Machine, Outbox};
+use crate::machine::{Delay, Input, Machine, Moment, Outbox};
 use crate::planted::{Bug, Planted};
 
 /// How often an office looks around.
@@ -611,7 +611,7 @@ impl Machine for Office {
     type Record = NoRecord;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
             Input::Message { from, message } => self.on_message(from, message, out),
             Input::Timer(Timer::Look) if self.desk.is_some() => {

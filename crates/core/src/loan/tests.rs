@@ -12,7 +12,7 @@ use crate::farm::{Hello, worker};
 use crate::ledger::loans::name_here;
 use crate::ledger::{Batch, Borrow, Ending, Entry, Ledger, Lend, LoanId, Why};
 use crate::planted::Planted;
-use crate::{Delay, Input, Machine, NodeId, Outbox, Output, Token};
+use crate::{Delay, Input, Machine, Moment, NodeId, Outbox, Output, Token};
 
 const SOUTH: NodeId = NodeId(1);
 const EAST: NodeId = NodeId(2);
@@ -71,7 +71,7 @@ impl Farm {
 
     fn step(&mut self, input: Input<Office>) -> Vec<String> {
         let mut out = Outbox::new();
-        self.office.step(input, &mut out);
+        self.office.step(Moment::START, input, &mut out);
         let mut words = Vec::new();
         for output in out.drain() {
             if let Output::Notify(office::Notice::Propose(entries)) = &output {
@@ -647,7 +647,7 @@ impl Hand {
 
     fn step(&mut self, input: Input<Allegiance>) -> Vec<String> {
         let mut out = Outbox::new();
-        self.0.step(input, &mut out);
+        self.0.step(Moment::START, input, &mut out);
         out.drain().map(|output| output.to_string()).filter(|words| !words.starts_with("ignore")).collect()
     }
 
@@ -803,7 +803,7 @@ fn a_guest_gets_work_while_it_is_borrowed() {
     };
     let mut step = |input: Input<Foreman>| -> Vec<String> {
         let mut out = Outbox::new();
-        foreman.step(input, &mut out);
+        foreman.step(Moment::START, input, &mut out);
         let said = out.drain().filter(|output| matches!(output, Output::Notify(_) | Output::Send { .. }));
         said.map(|output| output.to_string()).filter(|words| !words.starts_with("applied")).collect()
     };
@@ -836,9 +836,9 @@ fn a_new_leader_misses_whoever_is_lent_and_says_nothing() {
     ledger.apply(Batch { time_ms: 0, entries });
     let mut foreman = Foreman::new(foreman::Rules::default(), ledger);
     let mut out = Outbox::new();
-    foreman.step(Input::Command(foreman::Command::Lead(2)), &mut out);
+    foreman.step(Moment::START, Input::Command(foreman::Command::Lead(2)), &mut out);
     assert_eq!(out.drain().count(), 1, "it waits");
-    foreman.step(Input::Timer(foreman::Timer::Settle), &mut out);
+    foreman.step(Moment::START, Input::Timer(foreman::Timer::Settle), &mut out);
     let leave = Entry::Leave { worker: "w1".into() };
     let says = |output: Output<Foreman>| matches!(output, Output::Notify(foreman::Notice::Propose(entries)) if entries == [leave.clone()]);
     assert!(out.drain().all(says));
@@ -851,7 +851,7 @@ fn a_worker_that_has_gone_home_takes_nothing() {
         .standing(worker::Allegiance::Lent(LoanId(5)));
     let mut out = Outbox::new();
     let mut step = |input| {
-        hand.step(input, &mut out);
+        hand.step(Moment::START, input, &mut out);
         let starts = out.drain().filter(|output| matches!(output, Output::Notify(_))).count();
         (starts, hand.is_idle())
     };
@@ -950,7 +950,7 @@ fn nobody_fills_an_office_with_workers_that_are_away() {
         let mut farm = farm.office.clone();
         let mut out = Outbox::new();
         let word = Word::At { epoch: LoanId(9), is_away: true };
-        farm.step(Input::Command(office::Command::Said(name.into(), word)), &mut out);
+        farm.step(Moment::START, Input::Command(office::Command::Said(name.into(), word)), &mut out);
         out.drain().any(|output| matches!(output, Output::Notify(_)))
     };
     assert!(kept("x4095") && !kept("x4096"));

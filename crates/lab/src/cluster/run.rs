@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use bytes::Bytes;
 use primus_core::NodeId;
 use primus_core::election::Algorithm;
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output, Token};
 use primus_core::planted::Bug;
 use primus_core::rank::RankBy;
 use primus_replica::message::{Entry, Kind, Record};
@@ -465,12 +465,11 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     fn step(&mut self, id: NodeId, mut input: Input<Server>) {
         let clock_us = self.clock_us(id);
         let Some(server) = self.hosts[place(id)].process.as_mut() else { return };
-        server.at(clock_us);
         if self.cluster.planted.is(Bug::OldTermAppend) {
             renew_term(&mut input, server.replica().view().2);
         }
         let mut outbox = std::mem::take(&mut self.outbox);
-        let stepped = catch_unwind(AssertUnwindSafe(|| server.step(input.clone(), &mut outbox)));
+        let stepped = catch_unwind(AssertUnwindSafe(|| server.step(Moment(clock_us), input.clone(), &mut outbox)));
         self.steps += 1;
         if let Err(words) = stepped {
             self.hosts[place(id)].process = None;

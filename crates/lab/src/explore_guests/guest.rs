@@ -10,7 +10,7 @@ use primus_core::ledger::loans::name_here;
 use primus_core::ledger::{Held, LoanId, Outcome, Report, Tail, Verdict};
 use primus_core::loan::Word;
 use primus_core::loan::allegiance::{self, Allegiance, Place};
-use primus_core::machine::{Input, Machine, Outbox, Output, Token};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output, Token};
 use primus_core::planted::Planted;
 
 use super::link::{Link, Words};
@@ -208,7 +208,7 @@ impl Scene {
     pub(super) fn step_service(&mut self, input: Input<Worker>) {
         let Some(service) = &mut self.guest.service else { return };
         let mut out = Outbox::new();
-        Arc::make_mut(service).step(input, &mut out);
+        Arc::make_mut(service).step(Moment::START, input, &mut out);
         out.drain().for_each(|output| self.carry_out(output));
         self.note_idle();
         let is_busy = self.guest.runs().is_some();
@@ -256,7 +256,7 @@ impl Scene {
     fn step_allegiance(&mut self, input: Input<Allegiance>) {
         let Some(allegiance) = &mut self.guest.allegiance else { return };
         let mut out = Outbox::new();
-        Arc::make_mut(allegiance).step(input, &mut out);
+        Arc::make_mut(allegiance).step(Moment::START, input, &mut out);
         for output in out.drain() {
             match output {
                 Output::Persist { token, records } => {

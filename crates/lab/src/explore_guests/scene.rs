@@ -11,7 +11,7 @@ use primus_core::ledger::{
     Batch, Borrow, CommandLine, Effect, Entry, Fan, Held, JobId, Ledger, LoanId, Spec, State, TaskId, Why, Work,
 };
 use primus_core::loan::allegiance;
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
 
 use super::guest::{Guest, report};
 use super::link::Words;
@@ -375,7 +375,7 @@ impl Scene {
 
     fn step_foreman(&mut self, input: Input<Foreman>) {
         let mut out = Outbox::new();
-        Arc::make_mut(&mut self.foreman).step(input, &mut out);
+        Arc::make_mut(&mut self.foreman).step(Moment::START, input, &mut out);
         for output in out.drain() {
             match output {
                 Output::Send { to, message } => self.send(to, message),
@@ -445,7 +445,7 @@ impl Scene {
     fn step_own(&mut self, input: Input<Worker>) {
         let Some(own) = &mut self.own else { return };
         let mut out = Outbox::new();
-        Arc::make_mut(own).step(input, &mut out);
+        Arc::make_mut(own).step(Moment::START, input, &mut out);
         for output in out.drain() {
             match output {
                 Output::Send { message, .. } => self.step_foreman(Input::Message { from: OWN, message }),

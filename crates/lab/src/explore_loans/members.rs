@@ -7,7 +7,7 @@ use primus_core::NodeId;
 use primus_core::ledger::LoanId;
 use primus_core::loan::Word;
 use primus_core::loan::allegiance::{self, Allegiance};
-use primus_core::machine::{Input, Machine, Outbox, Output, Token};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output, Token};
 use primus_core::planted::Planted;
 
 use super::scene::{Scene, TICK_MS};
@@ -201,7 +201,7 @@ impl Scene {
     fn step_allegiance(&mut self, worker: usize, input: Input<Allegiance>) {
         let Some(allegiance) = &mut self.members[worker].allegiance else { return };
         let mut out = Outbox::new();
-        Arc::make_mut(allegiance).step(input, &mut out);
+        Arc::make_mut(allegiance).step(Moment::START, input, &mut out);
         let now = self.now();
         for output in out.drain() {
             let member = &mut self.members[worker];

@@ -8,7 +8,7 @@ use primus_core::ledger::loans::{home_of, name_here};
 use primus_core::ledger::{Batch, Effect, Ending, Entry, Ledger, Lend, LoanId, Loans, Why};
 use primus_core::loan::office::{self, LOOK_MS, Office, Rules, Situation};
 use primus_core::loan::{Content, Message, Word};
-use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 
 use super::members::{Member, Place};
 use super::{Action, BORROWER, Budget, Farm, LENDER, LoanExploration, Milestone, Way};
@@ -466,7 +466,7 @@ impl Scene {
 
     fn step_office(&mut self, farm: Farm, input: Input<Office>) {
         let mut out = Outbox::new();
-        Arc::make_mut(&mut self.farms[farm].office).step(input, &mut out);
+        Arc::make_mut(&mut self.farms[farm].office).step(Moment::START, input, &mut out);
         for output in out.drain() {
             match output {
                 Output::Send { message, .. } => self.farms[farm].say(message),

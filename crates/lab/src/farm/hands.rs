@@ -5,7 +5,7 @@ use primus_core::farm::Message;
 use primus_core::farm::foreman::Foreman;
 use primus_core::farm::worker::{Command, Notice, Timer, Worker};
 use primus_core::ledger::{Held, Outcome, Report, State, Tail, Verdict};
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output, Token};
 
 use super::host::{Link, WorkerHost};
 use super::run::{Event, Run, worker_name};
@@ -47,7 +47,7 @@ impl<O: Observer<Foreman> + Observer<Worker>> Run<'_, O> {
     fn step_worker(&mut self, id: NodeId, input: Input<Worker>) {
         let Some(process) = self.workers.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
         let mut outbox = Outbox::new();
-        process.step(input.clone(), &mut outbox);
+        process.step(Moment(self.now_us), input.clone(), &mut outbox);
         self.observe_worker(id, &input, outbox.as_slice());
         for output in outbox.drain() {
             self.carry_out(id, output);

@@ -10,7 +10,7 @@ use primus_core::farm::Message;
 use primus_core::farm::foreman::{self, Command, Foreman, Notice, Rules};
 use primus_core::farm::worker::{self, Worker};
 use primus_core::ledger::{Batch, Entry, Held, Ledger};
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output, Token};
 
 use super::checks::{Checks, Witness};
 use super::faults::{self, FAULTS_END_US, Plan, Stroke};
@@ -347,7 +347,7 @@ impl<'a, O: Observer<Foreman> + Observer<Worker>> Run<'a, O> {
         let Some(process) = self.servers.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
         self.steps += 1;
         let mut outbox = Outbox::new();
-        process.step(input.clone(), &mut outbox);
+        process.step(Moment(self.now_us), input.clone(), &mut outbox);
         self.observer.on_step(self.now_us, id, &input, outbox.as_slice());
         for output in outbox.drain() {
             match output {

@@ -5,7 +5,7 @@ use primus_core::lease::guard::{Command, Notice, Rules, Timer};
 use primus_core::lease::{Guard, Lessor, Message, Poll};
 use primus_core::ledger::Session;
 use primus_core::load::Score;
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
 
 use super::checks::Interval;
 use super::host::GuardHost;
@@ -45,8 +45,7 @@ impl<O: Observer<Lessor> + Observer<Guard>> Run<'_, O> {
         let local_us = host.clock.local_us(now_us);
         let Some(guard) = &mut host.guard else { return };
         let mut outbox = Outbox::new();
-        guard.at(local_us);
-        guard.step(input.clone(), &mut outbox);
+        guard.step(Moment(local_us), input.clone(), &mut outbox);
         self.observe_guard(id, &input, outbox.as_slice());
         for output in outbox.drain() {
             self.carry_out(id, output);

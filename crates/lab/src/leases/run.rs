@@ -9,7 +9,7 @@ use primus_core::NodeId;
 use primus_core::lease::lessor::{Command, Notice, Rules, Tick};
 use primus_core::lease::{Guard, Lessor, Message, Poll, guard};
 use primus_core::ledger::{Batch, Entry, Session};
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::Planted;
 
 use super::checks::Checks;
@@ -444,8 +444,7 @@ impl<'a, O: Observer<Lessor> + Observer<Guard>> Run<'a, O> {
         let local_us = host.clock.local_us(now_us);
         let Some(lessor) = &mut host.lessor else { return };
         let mut outbox = Outbox::new();
-        lessor.at(local_us);
-        lessor.step(input.clone(), &mut outbox);
+        lessor.step(Moment(local_us), input.clone(), &mut outbox);
         self.steps += 1;
         self.observer.on_step(now_us, id, &input, outbox.as_slice());
         for output in outbox.drain() {

@@ -7,7 +7,7 @@ use primus_core::ledger::loans::name_here;
 use primus_core::ledger::{Entry, LoanId};
 use primus_core::loan::allegiance::{self, Allegiance};
 use primus_core::loan::{Word, office};
-use primus_core::machine::{Input, Machine, Outbox, Output, Token};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output, Token};
 use primus_core::planted::Planted;
 
 use super::run::{COMMIT_US, Crew, Event, FarmId, Run, SYNC_US, TRAVEL_US, WorkerId};
@@ -43,7 +43,7 @@ impl Run<'_> {
 
     fn step_allegiance(&mut self, worker: WorkerId, input: Input<Allegiance>) {
         let mut outbox = Outbox::new();
-        self.workers[worker].allegiance.step(input, &mut outbox);
+        self.workers[worker].allegiance.step(Moment(self.now_us), input, &mut outbox);
         for output in outbox.drain() {
             match output {
                 Output::Send { message, .. } => self.after(TRAVEL_US, Event::ToLeader(worker, message)),

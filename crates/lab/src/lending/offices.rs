@@ -5,7 +5,7 @@ use primus_core::ledger::loans::{home_of, name_here};
 use primus_core::ledger::{Batch, Effect, Entry};
 use primus_core::loan::office::{self, Office, Situation};
 use primus_core::loan::{self, Word};
-use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 
 use super::run::{COMMIT_US, Event, FarmId, Run, TRAVEL_US, WorkerId};
 
@@ -33,7 +33,7 @@ impl Run<'_> {
 
     pub(super) fn step_office(&mut self, farm: FarmId, input: Input<Office>) {
         let mut outbox = Outbox::new();
-        self.farms[farm].office.step(input, &mut outbox);
+        self.farms[farm].office.step(Moment(self.now_us), input, &mut outbox);
         for output in outbox.drain() {
             match output {
                 Output::Send { to, message } => {

@@ -6,7 +6,7 @@ use primus_core::NodeId;
 use primus_core::farm::worker::{self, Worker};
 use primus_core::ledger::{Held, LoanId, Outcome, Report, Tail, Verdict};
 use primus_core::loan::allegiance::{self, Allegiance, Record};
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output, Token};
 
 use super::Audience;
 use super::host::{Duty, FarmId, Member, Words, WorkerHost};
@@ -63,7 +63,7 @@ impl<O: Audience> Run<'_, O> {
         let Some(duty) = host.duties.get_mut(&member.farm) else { return };
         self.steps += 1;
         let mut outbox = Outbox::new();
-        duty.machine.step(input.clone(), &mut outbox);
+        duty.machine.step(Moment(self.now_us), input.clone(), &mut outbox);
         self.observer.on_step(self.now_us, member.worker, &input, outbox.as_slice());
         for output in outbox.drain() {
             self.carry_out(member, output);
@@ -164,7 +164,7 @@ impl<O: Audience> Run<'_, O> {
         let Some(allegiance) = &mut host.allegiance else { return };
         self.steps += 1;
         let mut outbox = Outbox::new();
-        allegiance.step(input.clone(), &mut outbox);
+        allegiance.step(Moment(self.now_us), input.clone(), &mut outbox);
         self.observer.on_step(self.now_us, id, &input, outbox.as_slice());
         for output in outbox.drain() {
             self.obey(id, output);

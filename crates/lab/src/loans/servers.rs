@@ -5,7 +5,7 @@ use primus_core::farm::foreman::{self, Foreman};
 use primus_core::ledger::loans::{home_of, name_here};
 use primus_core::ledger::{Batch, Effect, Entry, Held, Ledger};
 use primus_core::loan::office::{self, Happening, Office};
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
 
 use super::Audience;
 use super::host::{FarmId, Member, Process, ServerHost, ServerTimer, Words};
@@ -161,7 +161,7 @@ impl<O: Audience> Run<'_, O> {
         let Some(process) = self.servers.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
         self.steps += 1;
         let mut outbox = Outbox::new();
-        process.foreman.step(input.clone(), &mut outbox);
+        process.foreman.step(Moment(self.now_us), input.clone(), &mut outbox);
         self.observer.on_step(self.now_us, id, &input, outbox.as_slice());
         for output in outbox.drain() {
             match output {
@@ -206,7 +206,7 @@ impl<O: Audience> Run<'_, O> {
         let Some(process) = self.servers.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
         self.steps += 1;
         let mut outbox = Outbox::new();
-        process.office.step(input.clone(), &mut outbox);
+        process.office.step(Moment(self.now_us), input.clone(), &mut outbox);
         self.observer.on_step(self.now_us, id, &input, outbox.as_slice());
         for output in outbox.drain() {
             match output {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use primus_core::election::{Command, Election, Reminders, bully, ring};
 use primus_core::load::Score;
 use primus_core::rank::Address;
-use primus_core::{Delay, Input, Machine, NodeId, Outbox, Round};
+use primus_core::{Delay, Input, Machine, Moment, NodeId, Outbox, Round};
 
 use super::servers::ServerRecipe;
 use super::{farm, loan};
@@ -182,7 +182,7 @@ impl Recipe for BullyRecipe {
         let peers = known.map(|peer| Command::PeerScore(*peer, self.score_of(*peer)));
         let mut outbox = Outbox::new();
         for command in std::iter::once(own).chain(peers) {
-            machine.step(Input::Command(command), &mut outbox);
+            machine.step(Moment::START, Input::Command(command), &mut outbox);
         }
         machine
     }

@@ -124,7 +124,7 @@ impl Farm {
         let Description { names, slots, leader } = description;
         let nodes: BTreeSet<NodeId> = names.values().copied().collect();
         let world = World::new(nodes.into_iter().map(|node| (node, make(node, slots, Vec::new()))));
-        let manner = Manner { tell_time: |_, _| {}, is_told: |_| true, tell };
+        let manner = Manner { is_told: |_| true, tell };
         let mut farm = Self { scenery: Scenery::new(names, world, manner), slots, log: Log::default() };
         leader.map_or(Ok(()), |leader| farm.crown(leader))?;
         Ok(farm)

@@ -116,7 +116,7 @@ impl Lending {
         });
         let hands = workers.iter().map(|(worker, home)| (*worker, make_worker(*worker, *home, LoanId(0))));
         let world = World::new(hosts.chain(hands));
-        let manner = Manner { tell_time, is_told, tell };
+        let manner = Manner { is_told, tell };
         let mut lending = Self { scenery: Scenery::new(names, world, manner), farms, workers };
         lending.open(&mut Vec::new())?;
         Ok(lending)
@@ -235,12 +235,6 @@ impl Lending {
             _ => format!("{}: crashed", name_of(*node)),
         }));
         Ok(())
-    }
-}
-
-fn tell_time(member: &mut Member, now_us: u64) {
-    if let Member::Farm(host) = member {
-        host.now_ms = now_us / 1000;
     }
 }
 

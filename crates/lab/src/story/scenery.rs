@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::{Machine, NodeId, Output};
+use primus_core::{Machine, Moment, NodeId, Output};
 
 use super::cluster;
 use crate::world::{Delivery, Envelope, Taken, World};
@@ -39,8 +39,6 @@ pub(super) struct Scenery<M: Machine> {
 /// How a stage treats its machines.
 #[derive(Clone, Copy)]
 pub(super) struct Manner<M: Machine> {
-    /// Tells a machine that measures how late it is; others do not care.
-    pub(super) tell_time: fn(&mut M, u64),
     /// Is a message worth a line when it is lost?
     pub(super) is_told: fn(&M::Message) -> bool,
     /// A step as a line, if it is worth one.
@@ -118,17 +116,14 @@ impl<M: Machine> Scenery<M> {
         printed: &mut Vec<String>,
         act: impl FnOnce(&mut World<M>) -> Option<Taken<M>>,
     ) -> Result<(), String> {
-        self.tell_time(node);
+        self.tell_time();
         let taken = act(&mut self.world).ok_or_else(|| format!("node {node} is crashed"))?;
         self.print(&taken, printed);
         Ok(())
     }
 
-    fn tell_time(&mut self, node: NodeId) {
-        let (now_us, tell_time) = (self.clock_us, self.manner.tell_time);
-        if let Some(machine) = self.world.machine_mut(node) {
-            tell_time(machine, now_us);
-        }
+    const fn tell_time(&mut self) {
+        self.world.pass(Moment(self.clock_us));
     }
 
     /// What is in flight and was not before was sent just now.
@@ -167,7 +162,7 @@ impl<M: Machine> Scenery<M> {
 
     fn deliver(&mut self, index: usize, printed: &mut Vec<String>) {
         self.leave(index);
-        self.tell_time(self.world.in_flight()[index].to);
+        self.tell_time();
         let is_told = self.manner.is_told;
         match self.world.deliver(index) {
             Delivery::Arrived(taken) => self.print(&taken, printed),
@@ -217,7 +212,7 @@ impl<M: Machine> Scenery<M> {
         let is_free = |node: &NodeId| !self.slow.contains(node) && !self.frozen.contains(node);
         let nodes: Vec<_> = self.world.nodes().filter(is_free).collect();
         nodes.into_iter().any(|node| {
-            self.tell_time(node);
+            self.tell_time();
             let taken = self.world.persisted(node);
             taken.map(|taken| self.print(&taken, printed)).is_some()
         })
@@ -239,7 +234,7 @@ impl<M: Machine> Scenery<M> {
     fn fire_due(&mut self, place: usize, printed: &mut Vec<String>) {
         let due = self.due.remove(place);
         self.clock_us = self.clock_us.max(due.at_us);
-        self.tell_time(due.node);
+        self.tell_time();
         let taken = self.world.fire(due.node, due.timer).expect("what is due is set in the world");
         self.print(&taken, printed);
     }

@@ -133,7 +133,7 @@ impl Servers {
     pub(super) fn new(description: Description<ServerRecipe>) -> Result<Self, String> {
         let Description { recipe, names, leader } = description;
         let servers = recipe.nodes.iter().map(|node| (*node, recipe.make(*node, Vec::new())));
-        let manner = Manner { tell_time: Server::at, is_told, tell };
+        let manner = Manner { is_told, tell };
         let mut servers = Self { scenery: Scenery::new(names, World::new(servers), manner), recipe };
         leader.map_or(Ok(()), |leader| servers.crown(leader))?;
         Ok(servers)

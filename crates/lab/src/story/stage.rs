@@ -97,7 +97,7 @@ impl<R: Recipe> Cast<R> {
         printed.extend(legend.into_iter().map(|(_, line)| line));
         let world = World::new(recipe.nodes().into_iter().map(|node| (node, recipe.make(node))));
         // Elections measure no time, and every step of theirs is worth a line.
-        let manner = Manner { tell_time: |_, _| {}, is_told: |_| true, tell: |taken| Some(taken.to_string()) };
+        let manner = Manner { is_told: |_| true, tell: |taken| Some(taken.to_string()) };
         let mut cast = Self { recipe, scenery: Scenery::new(names, world, manner) };
         leader.map_or(Ok(()), |leader| cast.crown(leader))?;
         Ok(cast)

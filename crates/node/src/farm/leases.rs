@@ -13,7 +13,7 @@ use primus_server::Reason;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::clock::now_us;
+use crate::clock::now;
 use crate::handle::{Reply, Request, Unable};
 use crate::meters::Meters;
 use crate::timers::drawn;
@@ -138,9 +138,8 @@ impl Leases {
     }
 
     fn step(&mut self, input: Input<Lessor>) {
-        self.lessor.at(now_us());
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.lessor.step(input, &mut outbox);
+        self.lessor.step(now(), input, &mut outbox);
         outbox.drain().for_each(|output| self.carry_out(output));
         self.outbox = outbox;
     }

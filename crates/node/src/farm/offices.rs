@@ -16,6 +16,7 @@ use primus_wire::work::ToWorker;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::cuts::Cuts;
 use crate::events::{Guest, History, Kind, Loan};
 use crate::links::Identity;
@@ -189,7 +190,7 @@ impl Offices {
 
     fn step(&mut self, input: Input<Office>) {
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.office.step(input, &mut outbox);
+        self.office.step(clock::now(), input, &mut outbox);
         outbox.drain().for_each(|output| self.carry_out(output));
         self.outbox = outbox;
     }

@@ -32,7 +32,7 @@ use super::offices::Offices;
 use super::starts::Starts;
 use super::waiters::Waiters;
 use super::{Ask, FarmHandle, Told, Wish};
-use crate::clock::now_us;
+use crate::clock::{now, now_us};
 use crate::companion::wall_clock_us;
 use crate::cuts::Cuts;
 use crate::events::{History, Kind};
@@ -497,7 +497,7 @@ impl Farm {
 
     fn step(&mut self, input: Input<Foreman>) {
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.foreman.step(input, &mut outbox);
+        self.foreman.step(now(), input, &mut outbox);
         for output in outbox.drain() {
             self.carry_out(output);
         }

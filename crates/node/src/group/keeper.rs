@@ -13,7 +13,7 @@ use primus_core::planted::Planted;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::clock::now_us;
+use crate::clock::now;
 use crate::handle::{Handle, Unable};
 use crate::questions::{Given, Question};
 use crate::timers::{Timers, drawn};
@@ -137,9 +137,8 @@ impl Keeper {
     }
 
     fn step(&mut self, input: Input<Guard>) {
-        self.guard.at(now_us());
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.guard.step(input, &mut outbox);
+        self.guard.step(now(), input, &mut outbox);
         outbox.drain().for_each(|output| self.carry_out(output));
         self.outbox = outbox;
     }

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::abroad::Opened;
 use super::links::{LinkEvent, Links};
 use super::{Happening, WorkerError};
+use crate::clock;
 use crate::disk::{self, Disk};
 use crate::executor::{self, Ended, Executor, Kinds};
 use crate::meters::Meters;
@@ -360,7 +361,7 @@ impl Service {
     fn step(&mut self, input: Input<Worker>) {
         self.look_at_clock();
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.worker.step(input, &mut outbox);
+        self.worker.step(clock::now(), input, &mut outbox);
         for output in outbox.drain() {
             self.carry_out(output);
         }

@@ -253,7 +253,7 @@ mod tests {
     use primus_core::ledger::{Batch, Borrow, Entry, Lend};
     use primus_core::loan::office::{Command, Rules};
     use primus_core::loan::{Beat, Content, Lending, Message};
-    use primus_core::machine::{Input, Machine, Outbox};
+    use primus_core::machine::{Input, Machine, Moment, Outbox};
 
     use super::*;
 
@@ -274,10 +274,10 @@ mod tests {
     fn office(ledger: &Ledger, beats: &[Beat]) -> Office {
         let mut office = Office::new(Rules::default(), vec!["south".to_owned()]);
         let mut outbox = Outbox::new();
-        office.step(Input::Command(Command::Lead(1, ledger.loans().clone())), &mut outbox);
+        office.step(Moment::START, Input::Command(Command::Lead(1, ledger.loans().clone())), &mut outbox);
         for beat in beats {
             let message = Message { term: 1, content: Content::Beat(beat.clone()) };
-            office.step(Input::Message { from: NodeId(1), message }, &mut outbox);
+            office.step(Moment::START, Input::Message { from: NodeId(1), message }, &mut outbox);
         }
         office
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use primus_core::NodeId;
-use primus_core::machine::{Delay, Input, Outbox, Output, Token};
+use primus_core::machine::{Delay, Input, Moment, Outbox, Output, Token};
 use primus_replica::message::{Entry, Message, Record};
 use primus_replica::specification::{Cause, Event, Observable, Specification};
 use primus_replica::{Command, ModelReplica, Notice, Replica, Role, Settings};
@@ -94,7 +94,7 @@ impl<R: Member> World<R> {
         let Some(replica) = self.host(id).replica.as_mut() else { return };
         let mut out = Outbox::new();
         let cause = Cause::from(&input);
-        replica.step(input, &mut out);
+        replica.step(Moment::START, input, &mut out);
         let after = replica.observe();
         self.note(id, Event::Step(cause, after));
         for output in out.drain() {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use primus_core::NodeId;
 use primus_core::election::{self, Election};
-use primus_core::machine::{Delay, Outbox};
+use primus_core::machine::{Delay, Moment, Outbox};
 use primus_replica::consensus::Consensus;
 use primus_replica::replica;
 
@@ -60,8 +60,8 @@ impl Pace {
         Self { is_on, now_us: 0, due_us: 0, links: BTreeMap::new(), slower_us: 0 }
     }
 
-    pub(super) const fn at(&mut self, now_us: u64) {
-        self.now_us = now_us;
+    pub(super) const fn advance(&mut self, now: Moment) {
+        self.now_us = now.0;
     }
 
     /// Is it time to send a probe to somebody?
@@ -231,7 +231,7 @@ mod tests {
             }
             let due = pace.take_due(vec![PEER]);
             let [(PEER, at_us)] = due[..] else { panic!("one peer is due: {due:?}") };
-            pace.at(pace.now_us + trip_us);
+            pace.advance(Moment(pace.now_us + trip_us));
             pace.on_echo(PEER, at_us);
             sent += 1;
         }
@@ -240,7 +240,7 @@ mod tests {
 
     fn measured(trip_us: u64) -> Pace {
         let mut pace = Pace::new(true);
-        pace.at(1);
+        pace.advance(Moment(1));
         assert_eq!(measure(&mut pace, &[trip_us; 9]), TRIPS_MAX, "then there is quiet");
         pace.news(&BTreeSet::new());
         pace
@@ -251,9 +251,9 @@ mod tests {
         let mut pace = measured(150_000);
         assert_eq!(pace.round_trip_us(PEER), Some(150_000));
         assert_eq!(pace.slower_us(), 148_000);
-        pace.at(pace.now_us + EVERY_US - 1_000_000);
+        pace.advance(Moment(pace.now_us + EVERY_US - 1_000_000));
         assert!(!pace.is_due());
-        pace.at(pace.now_us + 1_000_000);
+        pace.advance(Moment(pace.now_us + 1_000_000));
         assert_eq!(measure(&mut pace, &[151_000; 9]), 1);
         assert_eq!(pace.news(&BTreeSet::new()), None, "nothing new");
     }
@@ -291,7 +291,7 @@ mod tests {
             pace.on_echo(PEER, strange_us);
             pace.on_echo(NodeId(9), at_us);
         }
-        pace.at(pace.now_us + TRIP_MAX_US + 1);
+        pace.advance(Moment(pace.now_us + TRIP_MAX_US + 1));
         pace.on_echo(PEER, at_us);
         assert_eq!(pace.round_trip_us(PEER), Some(50_000), "a peer that slept for seconds is no slow link");
     }
@@ -306,18 +306,18 @@ mod tests {
     #[test]
     fn a_lost_probe_is_sent_again() {
         let mut pace = Pace::new(true);
-        pace.at(1);
+        pace.advance(Moment(1));
         assert_eq!(pace.take_due(vec![PEER]), [(PEER, 1)]);
-        pace.at(LOST_US);
+        pace.advance(Moment(LOST_US));
         assert!(!pace.is_due());
-        pace.at(LOST_US + 1);
+        pace.advance(Moment(LOST_US + 1));
         assert_eq!(pace.take_due(vec![PEER]).len(), 1);
     }
 
     #[test]
     fn it_can_be_off() {
         let mut pace = Pace::new(false);
-        pace.at(u64::MAX);
+        pace.advance(Moment(u64::MAX));
         assert!(!pace.is_due());
     }
 }

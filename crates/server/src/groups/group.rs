@@ -2,7 +2,7 @@
 
 use primus_core::bounds;
 use primus_core::election::{self, Algorithm, Election, MessageKind};
-use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::rank::RankBy;
 use primus_core::{NodeId, Round, election::ring};
 
@@ -15,6 +15,7 @@ use crate::control::Reason;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Group {
     id: NodeId,
+    now: Moment,
     number: usize,
     plan: GroupPlan,
     /// None if this server is no member and only hears who leads.
@@ -43,6 +44,7 @@ impl Group {
     pub(super) const fn new(id: NodeId, number: usize, plan: GroupPlan, election: Option<AnyElection>) -> Self {
         Self {
             id,
+            now: Moment::START,
             number,
             plan,
             election,
@@ -79,6 +81,10 @@ impl Group {
 
     pub(super) fn is_by_load(&self) -> bool {
         self.plan.algorithm == Algorithm::Bully && self.plan.rank == RankBy::Load
+    }
+
+    pub(super) const fn advance(&mut self, now: Moment) {
+        self.now = now;
     }
 
     pub(super) fn command(&mut self, command: election::Command, out: &mut Outbox<Groups>) {
@@ -186,7 +192,7 @@ impl Group {
         let Some(election) = &mut self.election else { return Vec::new() };
         let (mut wanted, mut inputs, mut outbox) = (Vec::new(), vec![input], Outbox::new());
         while let Some(input) = inputs.pop() {
-            election.step(input, &mut outbox);
+            election.step(self.now, input, &mut outbox);
             for output in outbox.drain() {
                 match output {
                     Output::Send { to, message } if to == self.id => {

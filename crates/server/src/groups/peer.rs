@@ -1,5 +1,6 @@
 //! What a server knows of the life of another one.
 
+use primus_core::Moment;
 use primus_core::detector::{Detector, Rules, Verdict};
 use primus_core::load::Score;
 
@@ -31,8 +32,8 @@ impl Peer {
         }
     }
 
-    pub(super) fn at(&mut self, now_us: u64) {
-        self.detector.at(now_us);
+    pub(super) fn advance(&mut self, now: Moment) {
+        self.detector.advance(now);
     }
 
     /// Messages there and back take this much longer than on a local network.
@@ -63,12 +64,12 @@ impl Peer {
     }
 
     /// Whoever begins or ceases to lead shows itself at another pace: what was learned of the old one does not count.
-    pub(super) fn expect(&mut self, leads: bool, now_us: u64) {
+    pub(super) fn expect(&mut self, leads: bool, now: Moment) {
         if self.leads != leads {
             self.leads = leads;
             self.detector = Detector::new(if leads { self.silence } else { now_and_then(self.silence) });
             self.detector.slower(self.slower_us);
-            self.detector.at(now_us);
+            self.detector.advance(now);
             self.detector.watch();
         }
     }

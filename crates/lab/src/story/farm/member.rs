@@ -6,7 +6,7 @@ use primus_core::farm::foreman::{self, Foreman};
 use primus_core::farm::worker::{self, Record, Worker};
 use primus_core::farm::{Hello, Message};
 use primus_core::ledger::{Ending, Entry, Held, Report, Target, Verdict};
-use primus_core::{Input, Machine, NodeId, Outbox, Output};
+use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output};
 
 use crate::world::Taken;
 
@@ -52,12 +52,12 @@ impl Machine for Member {
     type Record = Record;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match self {
             Self::Server { foreman, proposed } => {
                 let Some(input) = for_server(input) else { return out.ignore("what is for workers") };
                 let mut inner = Outbox::new();
-                foreman.step(input, &mut inner);
+                foreman.step(now, input, &mut inner);
                 inner.drain().for_each(|output| {
                     if let Output::Notify(foreman::Notice::Propose(entries)) = &output {
                         proposed.push(entries.clone());
@@ -68,7 +68,7 @@ impl Machine for Member {
             Self::Worker(worker) => {
                 let Some(input) = for_worker(input) else { return out.ignore("what is for servers") };
                 let mut inner = Outbox::new();
-                worker.step(input, &mut inner);
+                worker.step(now, input, &mut inner);
                 inner.drain().for_each(|output| pass_on(output, out, Timer::Worker, Notice::Worker, Some));
             }
         }

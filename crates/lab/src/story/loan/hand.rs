@@ -4,13 +4,14 @@ use primus_core::ledger::LoanId;
 use primus_core::ledger::loans::name_here;
 use primus_core::loan::allegiance::{self, Allegiance};
 use primus_core::planted::Planted;
-use primus_core::{Input, Machine, NodeId, Outbox, Output};
+use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output};
 
 use super::member::{Command, Member, Message, Notice, Timer, name_of, node_of};
 
 /// A worker.
 #[derive(Debug)]
 pub(super) struct Hand {
+    now: Moment,
     /// What it is called away from home.
     guest_name: String,
     home: NodeId,
@@ -21,10 +22,11 @@ pub(super) struct Hand {
 impl Hand {
     pub(super) fn new(worker: NodeId, home: NodeId, epoch: LoanId) -> Self {
         let guest_name = name_here(&name_of(worker), &name_of(home));
-        Self { guest_name, home, allegiance: Allegiance::new(epoch, Planted::NONE), away: None }
+        Self { now: Moment::START, guest_name, home, allegiance: Allegiance::new(epoch, Planted::NONE), away: None }
     }
 
-    pub(super) fn step(&mut self, input: Input<Member>, out: &mut Outbox<Member>) {
+    pub(super) fn step(&mut self, now: Moment, input: Input<Member>, out: &mut Outbox<Member>) {
+        self.now = now;
         match input {
             Input::Message { from, message: Message::Word(message) } if from == self.home => {
                 self.step_allegiance(Input::Message { from, message }, out);
@@ -41,7 +43,7 @@ impl Hand {
 
     fn step_allegiance(&mut self, input: Input<Allegiance>, out: &mut Outbox<Member>) {
         let mut inner = Outbox::new();
-        self.allegiance.step(input, &mut inner);
+        self.allegiance.step(self.now, input, &mut inner);
         inner.drain().for_each(|output| self.carry_out(output, out));
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use primus_core::ledger::loans::home_of;
 use primus_core::ledger::{Batch, Effect, Entry, Ledger};
 use primus_core::loan::office::{self, Office, Rules, Situation};
-use primus_core::{Input, Machine, NodeId, Outbox, Output};
+use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output};
 
 use super::member::{Command, Member, Message, Notice, Timer, name_of, node_of};
 
@@ -18,7 +18,7 @@ pub(super) struct Host {
     neighbours: Vec<NodeId>,
     /// How many tasks wait; if any do, nobody is idle.
     queued: u64,
-    pub(super) now_ms: u64,
+    now: Moment,
     /// What is to be written into the log, until the log takes it.
     pub(super) proposed: VecDeque<Vec<Entry>>,
 }
@@ -27,10 +27,11 @@ impl Host {
     pub(super) fn new(neighbours: Vec<NodeId>) -> Self {
         let office = Office::new(Rules::default(), Vec::new());
         let (ledger, proposed) = (Ledger::default(), VecDeque::new());
-        Self { office, ledger, term: 0, neighbours, queued: 0, now_ms: 0, proposed }
+        Self { office, ledger, term: 0, neighbours, queued: 0, now: Moment::START, proposed }
     }
 
-    pub(super) fn step(&mut self, input: Input<Member>, out: &mut Outbox<Member>) {
+    pub(super) fn step(&mut self, now: Moment, input: Input<Member>, out: &mut Outbox<Member>) {
+        self.now = now;
         match input {
             Input::Message { from, message } => self.hear(from, message, out),
             Input::Timer(Timer::Farm(timer)) => self.step_office(Input::Timer(timer), out),
@@ -39,6 +40,10 @@ impl Host {
             Input::Command(Command::Queue(queued)) => self.queued = queued,
             _ => out.ignore("what is for workers"),
         }
+    }
+
+    const fn now_ms(&self) -> u64 {
+        self.now.0 / 1000
     }
 
     fn hear(&mut self, from: NodeId, message: Message, out: &mut Outbox<Member>) {
@@ -64,7 +69,7 @@ impl Host {
 
     /// Whoever is let in registers at once: the foreman asks it to.
     fn apply(&mut self, entries: Vec<Entry>, out: &mut Outbox<Member>) {
-        for effect in self.ledger.apply(Batch { time_ms: self.now_ms, entries }) {
+        for effect in self.ledger.apply(Batch { time_ms: self.now_ms(), entries }) {
             if let Effect::Borrowed(worker) = effect {
                 self.propose(vec![Entry::Join { worker, slots: 1 }], out);
             }
@@ -85,7 +90,7 @@ impl Host {
 
     fn step_office(&mut self, input: Input<Office>, out: &mut Outbox<Member>) {
         let mut inner = Outbox::new();
-        self.office.step(input, &mut inner);
+        self.office.step(self.now, input, &mut inner);
         inner.drain().for_each(|output| self.carry_out(output, out));
     }
 
@@ -120,7 +125,7 @@ impl Host {
         let idle = own.into_iter().filter(|(name, _)| is_idle(name));
         let idle: Vec<_> = idle.map(|(name, registration)| (name.clone(), registration.slots)).collect();
         Situation {
-            now_ms: self.now_ms,
+            now_ms: self.now_ms(),
             queued: self.queued,
             free: idle.iter().map(|(_, slots)| u32::from(*slots)).sum(),
             idle,

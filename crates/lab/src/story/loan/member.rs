@@ -5,7 +5,7 @@ use std::fmt;
 use primus_core::ledger::{Entry, LoanId};
 use primus_core::loan::allegiance::{self, Record};
 use primus_core::loan::{Content, Word, office};
-use primus_core::{Input, Machine, NodeId, Outbox, Output, loan};
+use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output, loan};
 
 use super::hand::Hand;
 use super::host::Host;
@@ -67,10 +67,10 @@ impl Machine for Member {
     type Record = Record;
     type Notice = Notice;
 
-    fn step(&mut self, input: Input<Self>, out: &mut Outbox<Self>) {
+    fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match self {
-            Self::Farm(host) => host.step(input, out),
-            Self::Worker(hand) => hand.step(input, out),
+            Self::Farm(host) => host.step(now, input, out),
+            Self::Worker(hand) => hand.step(now, input, out),
         }
     }
 }

@@ -8,7 +8,7 @@ use primus_core::lease::guard::{Command, Notice, Rules, Timer};
 use primus_core::lease::{Guard, LEASE_US, Message, Poll};
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::planted::Planted;
-use primus_node::clock::now_us;
+use primus_node::clock::now;
 use tokio::time::{Instant, sleep_until};
 
 use super::asking::{Answered, Asker};
@@ -104,9 +104,8 @@ impl Session {
     }
 
     fn step(&mut self, input: Input<Guard>) {
-        self.guard.at(now_us());
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.guard.step(input, &mut outbox);
+        self.guard.step(now(), input, &mut outbox);
         for output in outbox.drain() {
             match output {
                 Output::Send { message: Message::Poll(poll), .. } => self.ask(poll),
