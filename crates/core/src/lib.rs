@@ -29,4 +29,4 @@ pub mod text;
 pub mod trace;
 
 pub use ids::{NodeId, Round};
-pub use machine::{Delay, Input, Machine, Moment, Outbox, Output, Token};
+pub use machine::{Delay, Input, Machine, Moment, Never, Outbox, Output, Token, WriteName};

@@ -7,7 +7,7 @@
 //! rule that a vote must be on disk before it is sent.
 
 use alloc::vec::Vec;
-use core::fmt::{Debug, Display};
+use core::fmt::{self, Debug, Display};
 use core::hash::Hash;
 
 use crate::ids::NodeId;
@@ -20,8 +20,12 @@ pub trait Machine: Sized + Debug {
     type Command: Clone + Eq + Ord + Hash + Debug + Display;
     /// The names of its timers; at most one of each name runs.
     type Timer: Copy + Eq + Ord + Hash + Debug + Display;
-    /// What must survive a crash.
+    /// What must survive a crash; [`Never`] if nothing must.
     type Record: Clone + Eq + Ord + Hash + Debug + Display;
+    /// Names its writes: a [`Token`], or [`Never`] for a machine that keeps nothing.
+    type Token: WriteName;
+    /// Names the write that a message of it waits for: a [`Token`], or [`Never`] if none waits.
+    type Barrier: WriteName;
     /// What the owner is told.
     type Notice: Clone + Eq + Ord + Hash + Debug + Display;
 
@@ -58,7 +62,7 @@ pub enum Input<M: Machine> {
     /// A link to a peer was lost.
     LinkDown(NodeId),
     /// All records up to this token are durable.
-    Persisted(Token),
+    Persisted(M::Token),
 }
 
 // Deriving it would ask for machines that can be cloned, and the Raft engine cannot.
@@ -89,14 +93,14 @@ pub enum Output<M: Machine> {
     /// write; it must not reorder them.
     Persist {
         /// Names this write.
-        token: Token,
+        token: M::Token,
         /// What to write.
         records: Vec<M::Record>,
     },
     /// Send a message once the token is durable, never before.
     SendAfter {
         /// The write that must come first.
-        token: Token,
+        token: M::Barrier,
         /// To whom.
         to: NodeId,
         /// What.
@@ -120,6 +124,35 @@ pub enum Output<M: Machine> {
 /// Names one write to disk. Tokens of one machine grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Token(pub u64);
+
+/// There is no such thing: the records of a machine that keeps nothing, and the names of its writes. The compiler knows that
+/// such outputs cannot be, so nobody has to say what would be done with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Never {}
+
+/// The name of a write, as far as a machine has any: [`Token`] or [`Never`].
+pub trait WriteName: Copy + Eq + Ord + Hash + Debug {
+    /// It grows from write to write.
+    fn number(self) -> u64;
+}
+
+impl WriteName for Token {
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl WriteName for Never {
+    fn number(self) -> u64 {
+        match self {}
+    }
+}
+
+impl Display for Never {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
+}
 
 /// How long a timer runs, in microseconds: a range, because a machine has no chance of its own. The driver
 /// draws one value from it; in an exploration the length does not matter at all.
@@ -188,12 +221,12 @@ impl<M: Machine> Outbox<M> {
     }
 
     /// Makes records durable.
-    pub fn persist(&mut self, token: Token, records: Vec<M::Record>) {
+    pub fn persist(&mut self, token: M::Token, records: Vec<M::Record>) {
         self.outputs.push(Output::Persist { token, records });
     }
 
     /// Sends a message once `token` is durable.
-    pub fn send_after(&mut self, token: Token, to: NodeId, message: M::Message) {
+    pub fn send_after(&mut self, token: M::Barrier, to: NodeId, message: M::Message) {
         self.outputs.push(Output::SendAfter { token, to, message });
     }
 

@@ -6,7 +6,7 @@
 use core::fmt;
 
 use crate::ids::NodeId;
-use crate::machine::{Input, Machine, Output};
+use crate::machine::{Input, Machine, Output, WriteName};
 
 /// One step of one node, as a line of text.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl<M: Machine> fmt::Display for Input<M> {
             Self::Command(command) => command.fmt(f),
             Self::LinkUp(peer) => write!(f, "link up {peer}"),
             Self::LinkDown(peer) => write!(f, "link down {peer}"),
-            Self::Persisted(token) => write!(f, "persisted {}", token.0),
+            Self::Persisted(token) => write!(f, "persisted {}", token.number()),
         }
     }
 }
@@ -53,10 +53,10 @@ impl<M: Machine> fmt::Display for Output<M> {
         match self {
             Self::Send { to, message } => write!(f, "send {to} {message}"),
             Self::Persist { token, records } => {
-                write!(f, "persist {}", token.0)?;
+                write!(f, "persist {}", token.number())?;
                 records.iter().try_for_each(|record| write!(f, " {record}"))
             }
-            Self::SendAfter { token, to, message } => write!(f, "after {} send {to} {message}", token.0),
+            Self::SendAfter { token, to, message } => write!(f, "after {} send {to} {message}", token.number()),
             Self::Set { timer, .. } => write!(f, "set {timer}"),
             Self::Cancel(timer) => write!(f, "cancel {timer}"),
             Self::Notify(notice) => notice.fmt(f),

@@ -10,7 +10,7 @@ use std::fmt;
 
 use primus_core::election::Election;
 use primus_core::trace::Step;
-use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output, Token};
+use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output, WriteName};
 
 /// Nodes and what is between them. A plain value: copy it to remember it, compare it to recognise it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -66,17 +66,17 @@ struct Node<M: Machine> {
     /// What survives a crash.
     disk: Vec<M::Record>,
     /// Writes that are not durable yet, oldest first.
-    pending: Vec<Write<M::Record>>,
+    pending: Vec<Write<M>>,
     /// The last durable write of the machine that runs.
-    durable: Option<Token>,
+    durable: Option<M::Token>,
     /// Messages that wait for a write.
-    waiting: Vec<(Token, Envelope<M::Message>)>,
+    waiting: Vec<(M::Barrier, Envelope<M::Message>)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Write<R> {
-    token: Token,
-    records: Vec<R>,
+struct Write<M: Machine> {
+    token: M::Token,
+    records: Vec<M::Record>,
 }
 
 impl<M: Machine> World<M> {
@@ -169,7 +169,8 @@ impl<M: Machine> World<M> {
         let Write { token, records } = writer.pending.remove(0);
         writer.disk.extend(records);
         writer.durable = Some(token);
-        let (leaving, waiting) = std::mem::take(&mut writer.waiting).into_iter().partition(|held| held.0 <= token);
+        let (leaving, waiting) =
+            std::mem::take(&mut writer.waiting).into_iter().partition(|held| held.0.number() <= token.number());
         writer.waiting = waiting;
         self.in_flight.extend(Vec::into_iter(leaving).map(|(_, envelope)| envelope));
         self.step(node, Input::Persisted(token))
@@ -315,11 +316,15 @@ impl<M: Machine> Node<M> {
         }
     }
 
+    fn is_durable(&self, token: M::Barrier) -> bool {
+        self.durable.is_some_and(|durable| token.number() <= durable.number())
+    }
+
     fn carry_out(&mut self, id: NodeId, output: &Output<M>, in_flight: &mut Vec<Envelope<M::Message>>) {
         let envelope = |to: &NodeId, message: &M::Message| Envelope { from: id, to: *to, message: message.clone() };
         match output {
             Output::Send { to, message } => in_flight.push(envelope(to, message)),
-            Output::SendAfter { token, to, message } if self.durable < Some(*token) => {
+            Output::SendAfter { token, to, message } if !self.is_durable(*token) => {
                 self.waiting.push((*token, envelope(to, message)));
             }
             Output::SendAfter { to, message, .. } => in_flight.push(envelope(to, message)),
@@ -348,6 +353,8 @@ impl<T: fmt::Display> fmt::Display for Envelope<T> {
 #[cfg(test)]
 mod tests {
     use primus_core::Delay;
+
+    use primus_core::Token;
 
     use super::*;
 
@@ -384,6 +391,8 @@ mod tests {
         type Command = Say;
         type Timer = u8;
         type Record = Vote;
+        type Token = Token;
+        type Barrier = Token;
         type Notice = Say;
 
         fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {

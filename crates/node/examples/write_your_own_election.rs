@@ -11,8 +11,8 @@ use std::fmt;
 use std::net::TcpListener;
 
 use primus_core::NodeId;
-use primus_core::election::{Command, Election, MessageKind, NoRecord, Notice, Timer};
-use primus_core::machine::{Delay, Input, Machine, Moment, Outbox};
+use primus_core::election::{Command, Election, MessageKind, Notice, Timer};
+use primus_core::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use primus_lab::chance::Chance;
 use primus_lab::invariants::{Evidence, Property, judge};
 use primus_lab::simulate::{self, Happening, Network, Setup};
@@ -66,7 +66,9 @@ impl Machine for ByName {
     type Message = Leads;
     type Command = Command;
     type Timer = Timer;
-    type Record = NoRecord;
+    type Record = Never;
+    type Token = Never;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {

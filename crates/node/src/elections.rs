@@ -181,7 +181,6 @@ impl Running {
             Output::Notify(notice) => self.on_notice(notice),
             Output::Ignore(ABSURD) => self.history.refused(format!("what a peer says of a group: {ABSURD}")),
             Output::Ignore(_) => {}
-            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("groups keep nothing on disk"),
         }
     }
 

@@ -332,13 +332,12 @@ impl<C: Carrier> Member<C> {
         let mut out = Outbox::new();
         self.machine.step(clock::now(), input.clone(), &mut out);
         let outputs: Vec<Output<Ring>> = out.drain().collect();
-        for output in &outputs {
-            match *output {
+        for output in outputs.iter().cloned() {
+            match output {
                 Output::Send { to, message } => self.unsent.push_back((to, message)),
                 Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
                 Output::Cancel(timer) => self.timers.cancel(timer),
                 Output::Notify(_) | Output::Ignore(_) => {}
-                Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("a ring writes nothing down"),
             }
         }
         // The oldest are of the least use: the machine repeats what it knows when its timers run out.

@@ -440,7 +440,6 @@ impl Running {
             Output::Notify(Notice::Stop) => self.service_away().into_iter().for_each(Service::abandon_all),
             Output::Notify(Notice::ComeHome) => self.come_home(),
             Output::Ignore(_) => {}
-            Output::SendAfter { .. } => unreachable!("an allegiance waits for its disk itself"),
         }
     }
 

@@ -1,14 +1,22 @@
 //! What a server expects of its replicated log, whoever keeps it: the engine, or the model that explorations use.
 
 use primus_core::NodeId;
-use primus_core::machine::Machine;
+use primus_core::machine::{Machine, Token};
 
 use crate::message::{Message, Record};
 use crate::replica::{Command, Notice, Role, Term, Tick};
 
 /// A replicated log as a machine, and what can be seen of it from outside.
 pub trait Consensus:
-    Machine<Message = Message, Command = Command, Timer = Tick, Record = Record, Notice = Notice>
+    Machine<
+        Message = Message,
+        Command = Command,
+        Timer = Tick,
+        Record = Record,
+        Token = Token,
+        Barrier = Token,
+        Notice = Notice,
+    >
 {
     /// Its role, whom it takes for the leader, and the term.
     fn view(&self) -> (Role, Option<NodeId>, Term);

@@ -533,6 +533,8 @@ impl Machine for Replica {
     type Command = Command;
     type Timer = Tick;
     type Record = Record;
+    type Token = Token;
+    type Barrier = Token;
     type Notice = Notice;
 
     fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {

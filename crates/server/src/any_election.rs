@@ -4,8 +4,8 @@ use std::fmt;
 
 use primus_core::election::bully::{self, Bully};
 use primus_core::election::ring::{self, Ring};
-use primus_core::election::{Command, Election, MessageKind, NoRecord, Notice, Timer};
-use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
+use primus_core::election::{Command, Election, MessageKind, Notice, Timer};
+use primus_core::machine::{Input, Machine, Moment, Never, Outbox, Output};
 use primus_core::{NodeId, Round};
 
 use crate::own_election::{self, OwnElection};
@@ -48,36 +48,52 @@ impl Machine for AnyElection {
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
-    type Record = NoRecord;
+    type Record = Never;
+    type Token = Never;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
-        match (self, input) {
-            (Self::Bully(bully), Input::Message { from, message: Message::Bully(message) }) => {
-                drive(bully, now, Input::Message { from, message }, Message::Bully, out);
-            }
-            (Self::Ring(ring), Input::Message { from, message: Message::Ring(message) }) => {
-                drive(ring, now, Input::Message { from, message }, Message::Ring, out);
-            }
-            (Self::Own(own), input @ Input::Message { message: Message::Own(_), .. }) => own.step(now, input, out),
-            (_, Input::Message { .. }) => out.ignore("a message of another algorithm"),
-            (Self::Bully(bully), input) => drive(bully, now, without_message(input), Message::Bully, out),
-            (Self::Ring(ring), input) => drive(ring, now, without_message(input), Message::Ring, out),
-            (Self::Own(own), input) => own.step(now, input, out),
+        match self {
+            Self::Bully(bully) => drive(bully, now, input, (in_bully, Message::Bully), out),
+            Self::Ring(ring) => drive(ring, now, input, (in_ring, Message::Ring), out),
+            Self::Own(own) => own.step(now, input, out),
         }
     }
 }
 
-/// Steps the inner machine and hands out what it wants, its messages wrapped.
-pub(crate) fn drive<M>(
-    machine: &mut M,
+fn in_bully(message: Message) -> Option<bully::Message> {
+    match message {
+        Message::Bully(message) => Some(message),
+        Message::Ring(_) | Message::Own(_) => None,
+    }
+}
+
+fn in_ring(message: Message) -> Option<ring::Message> {
+    match message {
+        Message::Ring(message) => Some(message),
+        Message::Bully(_) | Message::Own(_) => None,
+    }
+}
+
+/// Steps the inner machine and hands out what it wants. Its messages are unwrapped on their way in, and wrapped on their way out.
+pub(crate) fn drive<E: Election>(
+    machine: &mut E,
     now: Moment,
-    input: Input<M>,
-    wrap: impl Fn(M::Message) -> Message,
+    input: Input<AnyElection>,
+    (unwrap, wrap): (impl Fn(Message) -> Option<E::Message>, impl Fn(E::Message) -> Message),
     out: &mut Outbox<AnyElection>,
-) where
-    M: Machine<Command = Command, Timer = Timer, Notice = Notice, Record = NoRecord>,
-{
+) {
+    let input = match input {
+        Input::Message { from, message } => match unwrap(message) {
+            Some(message) => Input::Message { from, message },
+            None => return out.ignore("a message of another algorithm"),
+        },
+        Input::Timer(timer) => Input::Timer(timer),
+        Input::Command(command) => Input::Command(command),
+        Input::LinkUp(peer) => Input::LinkUp(peer),
+        Input::LinkDown(peer) => Input::LinkDown(peer),
+    };
     let mut inner = Outbox::new();
     machine.step(now, input, &mut inner);
     for output in inner.drain() {
@@ -87,23 +103,7 @@ pub(crate) fn drive<M>(
             Output::Cancel(timer) => out.cancel(timer),
             Output::Notify(notice) => out.notify(notice),
             Output::Ignore(reason) => out.ignore(reason),
-            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("elections keep nothing on disk"),
         }
-    }
-}
-
-/// The same input for the inner machine; messages have been taken care of.
-pub(crate) fn without_message<M>(input: Input<AnyElection>) -> Input<M>
-where
-    M: Machine<Command = Command, Timer = Timer>,
-{
-    match input {
-        Input::Timer(timer) => Input::Timer(timer),
-        Input::Command(command) => Input::Command(command),
-        Input::LinkUp(peer) => Input::LinkUp(peer),
-        Input::LinkDown(peer) => Input::LinkDown(peer),
-        Input::Persisted(token) => Input::Persisted(token),
-        Input::Message { .. } => unreachable!("messages are unwrapped before"),
     }
 }
 

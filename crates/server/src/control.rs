@@ -21,7 +21,7 @@ use primus_core::detector::{self, Detector, Verdict};
 use primus_core::election::{self, Election, MessageKind};
 use primus_core::handover::{self, Handover};
 use primus_core::load::Load;
-use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
+use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output, Token};
 use primus_replica::bounds::{self, Extent, Objection};
 use primus_replica::consensus::Consensus;
 use primus_replica::message::{Kind, Record};
@@ -514,7 +514,6 @@ impl<E: Election, R: Consensus> Control<E, R> {
                 Output::Cancel(timer) => out.cancel(Timer::Election(timer)),
                 Output::Notify(notice) => self.on_election_notice(notice, out),
                 Output::Ignore(reason) => out.ignore(reason),
-                Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("elections keep nothing on disk"),
             }
         }
         self.for_election = Scratch(outbox);
@@ -636,6 +635,8 @@ impl<E: Election, R: Consensus> Machine for Control<E, R> {
     type Command = Command;
     type Timer = Timer;
     type Record = Record;
+    type Token = Token;
+    type Barrier = Token;
     type Notice = Notice;
 
     fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use primus_core::election::bully::Asking;
 use primus_core::election::{self, Algorithm};
 use primus_core::load::Score;
-use primus_core::machine::{Delay, Input, Machine, Moment, Outbox};
+use primus_core::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use primus_core::rank::RankBy;
 use primus_core::{NodeId, Round, detector};
 
@@ -63,7 +63,9 @@ impl Machine for Groups {
     type Message = Said;
     type Command = Command;
     type Timer = Timer;
-    type Record = election::NoRecord;
+    type Record = Never;
+    type Token = Never;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
@@ -78,7 +80,7 @@ impl Machine for Groups {
             Input::Command(Command::Slower(us)) => self.on_slower(us, out),
             Input::Command(Command::Elect(group)) => self.on_elect(&group, out),
             Input::LinkUp(peer) => out.send(peer, self.here(peer, true)),
-            Input::LinkDown(_) | Input::Persisted(_) => out.ignore("what no group needs"),
+            Input::LinkDown(_) => out.ignore("what no group needs"),
         }
         self.watch_leaders();
     }

@@ -10,18 +10,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use primus_core::NodeId;
-use primus_core::election::{Election, MessageKind, NoRecord};
-use primus_core::machine::{Input, Machine, Moment, Outbox};
+use primus_core::election::{Election, MessageKind};
+use primus_core::machine::{Input, Moment, Outbox};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::any_election::{self, AnyElection, drive, without_message};
+use crate::any_election::{self, AnyElection, drive};
 use crate::plan::Plan;
 
 /// What servers can elect with.
-pub trait OwnMachine: Election + Machine<Record = NoRecord> + Send + Sync + 'static {}
+pub trait OwnMachine: Election + Send + Sync + 'static {}
 
-impl<E: Election + Machine<Record = NoRecord> + Send + Sync + 'static> OwnMachine for E {}
+impl<E: Election + Send + Sync + 'static> OwnMachine for E {}
 
 /// Somebody's own election, of whatever type.
 pub struct OwnElection(Box<dyn Own>);
@@ -89,14 +89,7 @@ where
     E::Message: Serialize + DeserializeOwned,
 {
     fn take(&mut self, now: Moment, input: Input<AnyElection>, out: &mut Outbox<AnyElection>) {
-        let input = match input {
-            Input::Message { from, message: any_election::Message::Own(Message { body, .. }) } => {
-                let Ok(message) = postcard::from_bytes(&body) else { return out.ignore("strange words") };
-                Input::Message { from, message }
-            }
-            input => without_message(input),
-        };
-        drive(self, now, input, written::<E>, out);
+        drive(self, now, input, (read::<E>, written::<E>), out);
     }
 
     fn who(&self) -> NodeId {
@@ -141,6 +134,17 @@ where
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+/// What another server's election of the same type said; nothing if it was of another one.
+fn read<E: Election>(message: any_election::Message) -> Option<E::Message>
+where
+    E::Message: DeserializeOwned,
+{
+    match message {
+        any_election::Message::Own(Message { body, .. }) => postcard::from_bytes(&body).ok(),
+        any_election::Message::Bully(_) | any_election::Message::Ring(_) => None,
     }
 }
 

@@ -19,11 +19,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::fmt;
 
-use super::{Armed, Command, Election, MessageKind, NoRecord, Notice, Reminders, Timer};
+use super::{Armed, Command, Election, MessageKind, Notice, Reminders, Timer};
 use crate::bounds;
 use crate::ids::{NodeId, Round};
 use crate::load::Score;
-use crate::machine::{Delay, Input, Machine, Moment, Outbox};
+use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
 use crate::rank::{Address, Rank, RankBy, Standing};
 
@@ -137,7 +137,9 @@ impl Machine for Bully {
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
-    type Record = NoRecord;
+    type Record = Never;
+    type Token = Never;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
@@ -145,7 +147,7 @@ impl Machine for Bully {
             Input::Message { from, message } => self.on_message(from, message, out),
             Input::Timer(timer) => self.on_timer(timer, out),
             Input::Command(command) => self.on_command(command, out),
-            Input::LinkUp(_) | Input::LinkDown(_) | Input::Persisted(_) => out.ignore("what no election needs"),
+            Input::LinkUp(_) | Input::LinkDown(_) => out.ignore("what no election needs"),
         }
     }
 }

@@ -13,10 +13,17 @@ use core::hash::Hash;
 
 use crate::ids::NodeId;
 use crate::load::Score;
-use crate::machine::{Delay, Machine};
+use crate::machine::{Delay, Machine, Never};
 
 /// An election algorithm, as laboratories and servers drive it.
-pub trait Election: Machine<Command = Command, Notice = Notice, Timer = Timer> + Clone + Eq + Hash {
+/// Nothing that an election does must survive a crash: a node that forgets starts as undefined, and rounds are learned from
+/// the nodes that answer.
+pub trait Election:
+    Machine<Command = Command, Notice = Notice, Timer = Timer, Record = Never, Token = Never, Barrier = Never>
+    + Clone
+    + Eq
+    + Hash
+{
     /// Who this is.
     fn id(&self) -> NodeId;
 
@@ -239,16 +246,5 @@ impl MessageKind {
             Self::Coordinator => "coordinator",
             Self::Elected => "elected",
         }
-    }
-}
-
-/// Nothing that an election does must survive a crash: a node that forgets starts as undefined, and rounds are
-/// learned from whoever answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NoRecord {}
-
-impl fmt::Display for NoRecord {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {}
     }
 }

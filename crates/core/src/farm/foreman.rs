@@ -20,13 +20,12 @@ use super::assign::Rule;
 use super::desk::{Desk, Phase, Worker};
 use super::{Assignment, Hello, Message, SLOTS_MAX};
 use crate::NodeId;
-use crate::election::NoRecord;
 use crate::ledger::loans::home_of;
 use crate::ledger::{
     Attempt, Batch, Effect, Entry, Held, Job, Ledger, LoanId, Outcome, Report, Start, State, Tail, TaskId, Verdict,
 };
 use crate::load::{Load, Weights};
-use crate::machine::{Delay, Input, Machine, Moment, Outbox};
+use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
 
 /// The foreman of one server.
@@ -565,7 +564,9 @@ impl Machine for Foreman {
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
-    type Record = NoRecord;
+    type Record = Never;
+    type Token = Never;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
@@ -574,7 +575,7 @@ impl Machine for Foreman {
             Input::Timer(timer) => self.on_timer(timer, out),
             Input::Command(command) => self.on_command(command, out),
             Input::LinkDown(worker) => self.on_link_down(worker, out),
-            Input::LinkUp(_) | Input::Persisted(_) => out.ignore("what no foreman needs"),
+            Input::LinkUp(_) => out.ignore("what no foreman needs"),
         }
         self.schedule(out);
     }

@@ -13,7 +13,7 @@ use super::{Assignment, Hello, Message};
 use crate::NodeId;
 use crate::ledger::{Held, LoanId, Report};
 use crate::load::Load;
-use crate::machine::{Delay, Input, Machine, Moment, Outbox, Token};
+use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox, Token};
 
 /// One worker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -497,6 +497,8 @@ impl Machine for Worker {
     type Command = Command;
     type Timer = Timer;
     type Record = Record;
+    type Token = Token;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {

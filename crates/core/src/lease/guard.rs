@@ -11,10 +11,9 @@ use core::fmt;
 
 use super::{Answer, Candidacy, Claim, Message, Objection, Poll, Promise};
 use crate::NodeId;
-use crate::election::NoRecord;
 use crate::ledger::Session;
 use crate::load::Score;
-use crate::machine::{Delay, Input, Machine, Moment, Outbox};
+use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
 
 /// How long it waits before it asks again after a question that came to nothing: at first hardly, because leaders change fast,
@@ -345,7 +344,9 @@ impl Machine for Guard {
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
-    type Record = NoRecord;
+    type Record = Never;
+    type Token = Never;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
@@ -356,7 +357,7 @@ impl Machine for Guard {
             Input::Timer(Timer::Ask) => self.on_ask(out),
             Input::Timer(Timer::Expiry) => self.on_expiry(out),
             Input::Command(command) => self.on_command(command, out),
-            Input::LinkUp(_) | Input::LinkDown(_) | Input::Persisted(_) => {}
+            Input::LinkUp(_) | Input::LinkDown(_) => {}
         }
     }
 }

@@ -11,11 +11,10 @@ use core::fmt;
 
 use super::{Answer, Candidacy, Claim, Message, Objection, Poll, Promise, Standing, preference, stretched};
 use crate::NodeId;
-use crate::election::NoRecord;
 use crate::ledger::groups::{GROUPS_MAX, Grant, Group, GroupRank, GroupRules, Groups, Release, Session};
 use crate::ledger::{Effect, Entry};
 use crate::load::Score;
-use crate::machine::{Delay, Input, Machine, Moment, Outbox};
+use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
 
 /// No more sessions are known at once.
@@ -648,7 +647,9 @@ impl Machine for Lessor {
     type Message = Message;
     type Command = Command;
     type Timer = Tick;
-    type Record = NoRecord;
+    type Record = Never;
+    type Token = Never;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
@@ -658,7 +659,7 @@ impl Machine for Lessor {
             Input::Message { .. } => out.ignore("what only lessors say"),
             Input::Timer(Tick) => self.on_tick(out),
             Input::Command(command) => self.on_command(command, out),
-            Input::LinkUp(_) | Input::LinkDown(_) | Input::Persisted(_) => {}
+            Input::LinkUp(_) | Input::LinkDown(_) => {}
         }
     }
 }

@@ -12,7 +12,7 @@ use alloc::string::String;
 use super::Word;
 use crate::NodeId;
 use crate::ledger::LoanId;
-use crate::machine::{Delay, Input, Machine, Moment, Outbox, Token};
+use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox, Token};
 use crate::planted::{Bug, Planted};
 
 /// While its own farm cannot be reached, a worker whose time is over stays for so long and tries again.
@@ -273,6 +273,8 @@ impl Machine for Allegiance {
     type Command = Command;
     type Timer = Timer;
     type Record = Record;
+    type Token = Token;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {

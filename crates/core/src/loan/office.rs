@@ -16,9 +16,8 @@ use core::fmt;
 use super::{Beat, Content, Lending, Message, Objection, Word};
 use crate::NodeId;
 use crate::bounds;
-use crate::election::NoRecord;
 use crate::ledger::{Entry, LoanId, Loans};
-use crate::machine::{Delay, Input, Machine, Moment, Outbox};
+use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
 
 /// How often an office looks around.
@@ -608,7 +607,9 @@ impl Machine for Office {
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
-    type Record = NoRecord;
+    type Record = Never;
+    type Token = Never;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
@@ -624,7 +625,7 @@ impl Machine for Office {
             Input::Command(Command::Situation(situation)) => self.on_situation(situation, out),
             Input::Command(Command::Arrived(worker, loan)) => self.on_arrived(worker, loan, out),
             Input::Command(Command::Said(worker, word)) => self.on_said(worker, &word, out),
-            Input::Timer(Timer::Look) | Input::LinkUp(_) | Input::LinkDown(_) | Input::Persisted(_) => {
+            Input::Timer(Timer::Look) | Input::LinkUp(_) | Input::LinkDown(_) => {
                 out.ignore("what no office needs");
             }
         }

@@ -72,7 +72,6 @@ impl<O: Observer<Foreman> + Observer<Worker>> Run<'_, O> {
             Output::Notify(Notice::Start(assignment)) => self.start(id, assignment.held),
             Output::Notify(Notice::Kill(held)) => _ = self.worker(id).running.remove(&held),
             Output::Ignore(_) => {}
-            Output::SendAfter { .. } => unreachable!("a worker waits for its disk itself"),
         }
     }
 

@@ -361,9 +361,6 @@ impl<'a, O: Observer<Foreman> + Observer<Worker>> Run<'a, O> {
                 Output::Notify(Notice::Propose(entries)) => self.propose(id, entries),
                 Output::Notify(Notice::Applied(_) | Notice::Arrived(..) | Notice::Beside(_))
                 | Output::Ignore(_) => {}
-                Output::Persist { .. } | Output::SendAfter { .. } => {
-                    unreachable!("a foreman keeps nothing on disk")
-                }
             }
         }
     }

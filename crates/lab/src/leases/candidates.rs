@@ -65,7 +65,6 @@ impl<O: Observer<Lessor> + Observer<Guard>> Run<'_, O> {
             Output::Cancel(timer) => _ = self.guard(id).timers.remove(&timer),
             Output::Notify(notice) => self.on_guard_notice(id, notice),
             Output::Send { .. } | Output::Ignore(_) => {}
-            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("a guard keeps nothing on disk"),
         }
     }
 

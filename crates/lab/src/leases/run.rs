@@ -454,7 +454,6 @@ impl<'a, O: Observer<Lessor> + Observer<Guard>> Run<'a, O> {
                 Output::Cancel(Tick) => self.server(id).tick = None,
                 Output::Notify(notice) => self.on_lessor_notice(id, notice),
                 Output::Ignore(_) => {}
-                Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("a lessor keeps nothing on disk"),
             }
         }
     }

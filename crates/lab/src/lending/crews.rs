@@ -56,7 +56,6 @@ impl Run<'_> {
                 Output::Cancel(timer) => _ = self.workers[worker].timers.remove(&timer),
                 Output::Notify(notice) => self.obey(worker, notice),
                 Output::Ignore(_) => {}
-                Output::SendAfter { .. } => unreachable!("a worker waits for its disk itself"),
             }
         }
     }

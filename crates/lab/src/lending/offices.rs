@@ -43,9 +43,6 @@ impl Run<'_> {
                 Output::Set { delay, .. } => self.after(delay.min_us, Event::Look(farm)),
                 Output::Notify(notice) => self.on_office_notice(farm, notice),
                 Output::Cancel(_) | Output::Ignore(_) => {}
-                Output::Persist { .. } | Output::SendAfter { .. } => {
-                    unreachable!("an office keeps nothing on disk")
-                }
             }
         }
     }

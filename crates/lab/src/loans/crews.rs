@@ -90,7 +90,6 @@ impl<O: Audience> Run<'_, O> {
                 self.duty(member).into_iter().for_each(|duty| _ = duty.running.remove(&held));
             }
             Output::Ignore(_) => {}
-            Output::SendAfter { .. } => unreachable!("a worker waits for its disk itself"),
         }
     }
 
@@ -188,7 +187,6 @@ impl<O: Audience> Run<'_, O> {
             Output::Cancel(timer) => _ = self.worker(id).timers.remove(&timer),
             Output::Notify(notice) => self.on_allegiance_notice(id, notice),
             Output::Ignore(_) => {}
-            Output::SendAfter { .. } => unreachable!("a worker waits for its disk itself"),
         }
     }
 

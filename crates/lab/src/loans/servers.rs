@@ -174,9 +174,6 @@ impl<O: Audience> Run<'_, O> {
                     self.step_office(id, Input::Command(office::Command::Arrived(worker, loan)));
                 }
                 Output::Notify(foreman::Notice::Beside(_)) | Output::Ignore(_) => {}
-                Output::Persist { .. } | Output::SendAfter { .. } => {
-                    unreachable!("a foreman keeps nothing on disk")
-                }
             }
         }
     }
@@ -215,9 +212,6 @@ impl<O: Audience> Run<'_, O> {
                 Output::Cancel(timer) => _ = self.server(id).timers.remove(&ServerTimer::Office(timer)),
                 Output::Notify(notice) => self.on_office_notice(id, notice),
                 Output::Ignore(_) => {}
-                Output::Persist { .. } | Output::SendAfter { .. } => {
-                    unreachable!("an office keeps nothing on disk")
-                }
             }
         }
     }

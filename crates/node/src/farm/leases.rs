@@ -158,7 +158,6 @@ impl Leases {
             }
             Output::Notify(Notice::OldToken) => self.meters.old_terms.add(1),
             Output::Send { .. } | Output::Ignore(_) => {}
-            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("a lessor keeps nothing on disk"),
         }
     }
 

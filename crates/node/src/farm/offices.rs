@@ -206,7 +206,6 @@ impl Offices {
             Output::Notify(Notice::Happened(happening)) => self.tell_happening(happening),
             Output::Ignore(ABSURD) => self.history.refused(format!("what a neighbour says: {ABSURD}")),
             Output::Ignore(_) => {}
-            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("an office keeps nothing on disk"),
         }
     }
 }

@@ -523,7 +523,6 @@ impl Farm {
             Output::Notify(Notice::Arrived(worker, loan)) => self.offices.on_arrived(worker, loan),
             Output::Notify(Notice::Beside(tasks)) => self.wish(Wish::Tasks(tasks)),
             Output::Ignore(_) => {}
-            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("a foreman keeps nothing on disk"),
         }
     }
 

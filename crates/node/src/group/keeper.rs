@@ -150,7 +150,6 @@ impl Keeper {
             Output::Cancel(timer) => self.timers.cancel(timer),
             Output::Notify(notice) => self.on_notice(notice),
             Output::Send { .. } | Output::Ignore(_) => {}
-            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("a guard keeps nothing on disk"),
         }
     }
 

@@ -377,7 +377,6 @@ impl Service {
             Output::Notify(Notice::Start(assignment)) => self.executor.run(assignment),
             Output::Notify(Notice::Kill(held)) => self.executor.kill(held),
             Output::Ignore(_) => {}
-            Output::SendAfter { .. } => unreachable!("a worker waits for its disk itself"),
         }
     }
 

@@ -237,7 +237,6 @@ impl Group {
             Output::Ignore(reason) => out.ignore(reason),
             // Who leads is told in this group's own words.
             Output::Notify(_) => {}
-            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("elections keep nothing on disk"),
         }
     }
 

@@ -6,7 +6,7 @@ use primus_core::farm::foreman::{self, Foreman};
 use primus_core::farm::worker::{self, Record, Worker};
 use primus_core::farm::{Hello, Message};
 use primus_core::ledger::{Ending, Entry, Held, Report, Target, Verdict};
-use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output};
+use primus_core::{Input, Machine, Moment, Never, NodeId, Outbox, Output, Token};
 
 use crate::world::Taken;
 
@@ -50,6 +50,8 @@ impl Machine for Member {
     type Command = Command;
     type Timer = Timer;
     type Record = Record;
+    type Token = Token;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
@@ -62,14 +64,14 @@ impl Machine for Member {
                     if let Output::Notify(foreman::Notice::Propose(entries)) = &output {
                         proposed.push(entries.clone());
                     }
-                    pass_on(output, out, Timer::Server, Notice::Server, |_| None);
+                    pass_on(output, out, Timer::Server, Notice::Server, |token, _| match token {});
                 });
             }
             Self::Worker(worker) => {
                 let Some(input) = for_worker(input) else { return out.ignore("what is for servers") };
                 let mut inner = Outbox::new();
                 worker.step(now, input, &mut inner);
-                inner.drain().for_each(|output| pass_on(output, out, Timer::Worker, Notice::Worker, Some));
+                inner.drain().for_each(|output| pass_on(output, out, Timer::Worker, Notice::Worker, |token, records| (token, records)));
             }
         }
     }
@@ -82,8 +84,7 @@ fn for_server(input: Input<Member>) -> Option<Input<Foreman>> {
         Input::Command(Command::Server(command)) => Input::Command(command),
         Input::LinkUp(peer) => Input::LinkUp(peer),
         Input::LinkDown(peer) => Input::LinkDown(peer),
-        Input::Persisted(token) => Input::Persisted(token),
-        Input::Timer(Timer::Worker(_)) | Input::Command(Command::Worker(_)) => return None,
+        Input::Timer(Timer::Worker(_)) | Input::Command(Command::Worker(_)) | Input::Persisted(_) => return None,
     })
 }
 
@@ -100,19 +101,19 @@ fn for_worker(input: Input<Member>) -> Option<Input<Worker>> {
 }
 
 /// What one of the two asks for, the member asks for.
-fn pass_on<M: Machine<Message = Message>>(
+fn pass_on<M: Machine<Message = Message, Barrier = Never>>(
     output: Output<M>,
     out: &mut Outbox<Member>,
     timer_of: impl Fn(M::Timer) -> Timer,
     notice_of: impl Fn(M::Notice) -> Notice,
-    record_of: impl Fn(M::Record) -> Option<Record>,
+    written: impl Fn(M::Token, Vec<M::Record>) -> (Token, Vec<Record>),
 ) {
     match output {
         Output::Send { to, message } => out.send(to, message),
         Output::Persist { token, records } => {
-            out.persist(token, records.into_iter().filter_map(record_of).collect());
+            let (token, records) = written(token, records);
+            out.persist(token, records);
         }
-        Output::SendAfter { token, to, message } => out.send_after(token, to, message),
         Output::Set { timer, delay } => out.set(timer_of(timer), delay),
         Output::Cancel(timer) => out.cancel(timer_of(timer)),
         Output::Notify(notice) => out.notify(notice_of(notice)),

@@ -55,7 +55,6 @@ impl Hand {
             Output::Cancel(timer) => out.cancel(Timer::Worker(timer)),
             Output::Notify(notice) => self.obey(notice, out),
             Output::Ignore(reason) => out.ignore(reason),
-            Output::SendAfter { .. } => unreachable!("a worker waits for its disk itself"),
         }
     }
 

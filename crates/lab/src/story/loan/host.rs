@@ -113,7 +113,6 @@ impl Host {
             Output::Set { timer, delay } => out.set(Timer::Farm(timer), delay),
             Output::Cancel(timer) => out.cancel(Timer::Farm(timer)),
             Output::Ignore(reason) => out.ignore(reason),
-            Output::Persist { .. } | Output::SendAfter { .. } => unreachable!("an office has no disk"),
         }
     }
 

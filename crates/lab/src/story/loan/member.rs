@@ -5,7 +5,7 @@ use std::fmt;
 use primus_core::ledger::{Entry, LoanId};
 use primus_core::loan::allegiance::{self, Record};
 use primus_core::loan::{Content, Word, office};
-use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output, loan};
+use primus_core::{Input, Machine, Moment, Never, NodeId, Outbox, Output, Token, loan};
 
 use super::hand::Hand;
 use super::host::Host;
@@ -65,6 +65,8 @@ impl Machine for Member {
     type Command = Command;
     type Timer = Timer;
     type Record = Record;
+    type Token = Token;
+    type Barrier = Never;
     type Notice = Notice;
 
     fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
