@@ -28,5 +28,5 @@ pub mod rank;
 pub mod text;
 pub mod trace;
 
-pub use ids::{NodeId, Round};
+pub use ids::{FarmId, Fence, Round, ServerId, SessionId, Term, WorkerId};
 pub use machine::{Delay, Input, Machine, Moment, Never, Outbox, Output, Token, WriteName};

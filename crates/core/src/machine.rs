@@ -10,11 +10,11 @@ use alloc::vec::Vec;
 use core::fmt::{self, Debug, Display};
 use core::hash::Hash;
 
-use crate::ids::NodeId;
-
 /// A protocol as a value: same inputs, same outputs.
 pub trait Machine: Sized + Debug {
-    /// What nodes say to each other.
+    /// Whom it talks with: servers, workers, farms or sessions, never two kinds under one number.
+    type Peer: Copy + Eq + Ord + Hash + Debug + Display;
+    /// What they say to each other.
     type Message: Clone + Eq + Ord + Hash + Debug + Display;
     /// What the owner of the machine tells it to do.
     type Command: Clone + Eq + Ord + Hash + Debug + Display;
@@ -49,7 +49,7 @@ pub enum Input<M: Machine> {
     /// A peer's message arrived.
     Message {
         /// Who sent it.
-        from: NodeId,
+        from: M::Peer,
         /// What it says.
         message: M::Message,
     },
@@ -58,9 +58,9 @@ pub enum Input<M: Machine> {
     /// The owner wants something.
     Command(M::Command),
     /// A link to a peer came up.
-    LinkUp(NodeId),
+    LinkUp(M::Peer),
     /// A link to a peer was lost.
-    LinkDown(NodeId),
+    LinkDown(M::Peer),
     /// All records up to this token are durable.
     Persisted(M::Token),
 }
@@ -85,7 +85,7 @@ pub enum Output<M: Machine> {
     /// Send a message now.
     Send {
         /// To whom.
-        to: NodeId,
+        to: M::Peer,
         /// What.
         message: M::Message,
     },
@@ -102,7 +102,7 @@ pub enum Output<M: Machine> {
         /// The write that must come first.
         token: M::Barrier,
         /// To whom.
-        to: NodeId,
+        to: M::Peer,
         /// What.
         message: M::Message,
     },
@@ -216,7 +216,7 @@ impl<M: Machine> Outbox<M> {
     }
 
     /// Sends a message now.
-    pub fn send(&mut self, to: NodeId, message: M::Message) {
+    pub fn send(&mut self, to: M::Peer, message: M::Message) {
         self.outputs.push(Output::Send { to, message });
     }
 
@@ -226,7 +226,7 @@ impl<M: Machine> Outbox<M> {
     }
 
     /// Sends a message once `token` is durable.
-    pub fn send_after(&mut self, token: M::Barrier, to: NodeId, message: M::Message) {
+    pub fn send_after(&mut self, token: M::Barrier, to: M::Peer, message: M::Message) {
         self.outputs.push(Output::SendAfter { token, to, message });
     }
 

@@ -8,7 +8,7 @@ use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::str::FromStr;
 
-use crate::ids::NodeId;
+use crate::ids::ServerId;
 use crate::load::Score;
 
 /// Scores are compared in buckets this wide (in hundredths), so that noise decides nothing.
@@ -31,7 +31,7 @@ pub struct Rank {
     /// What is compared first.
     pub standing: Standing,
     /// Settles ties; also says whose rank this is.
-    pub id: NodeId,
+    pub id: ServerId,
 }
 
 /// The part of a rank that is compared first. The derived order serves collections only: elections compare ranks.
@@ -59,7 +59,7 @@ pub struct Address {
 impl Rank {
     /// The rank of a node by its id alone.
     #[must_use]
-    pub const fn by_id(id: NodeId) -> Self {
+    pub const fn by_id(id: ServerId) -> Self {
         Self { standing: Standing::Id, id }
     }
 }
@@ -166,11 +166,11 @@ mod tests {
     use super::*;
 
     fn by_address(text: &str) -> Rank {
-        Rank { standing: Standing::Address(text.parse().unwrap()), id: NodeId(1) }
+        Rank { standing: Standing::Address(text.parse().unwrap()), id: ServerId(1) }
     }
 
     fn by_load(hundredths: u32, id: u64) -> Rank {
-        Rank { standing: Standing::Load(Score::from_hundredths(hundredths)), id: NodeId(id) }
+        Rank { standing: Standing::Load(Score::from_hundredths(hundredths)), id: ServerId(id) }
     }
 
     #[test]
@@ -209,8 +209,8 @@ mod tests {
 
     #[test]
     fn a_resigned_node_is_worse_than_everybody() {
-        let resigned = Rank { standing: Standing::Resigned, id: NodeId(9) };
-        assert!(resigned < Rank::by_id(NodeId(1)));
+        let resigned = Rank { standing: Standing::Resigned, id: ServerId(9) };
+        assert!(resigned < Rank::by_id(ServerId(1)));
         assert!(resigned < by_load(10_000, 1));
     }
 
@@ -222,7 +222,7 @@ mod tests {
             any::<(u32, Option<u16>)>()
                 .prop_map(|(ip, port)| Standing::Address(Address::new(IpAddr::V4(ip.into()), port))),
         ];
-        (standing, 0u64..5).prop_map(|(standing, id)| Rank { standing, id: NodeId(id) })
+        (standing, 0u64..5).prop_map(|(standing, id)| Rank { standing, id: ServerId(id) })
     }
 
     proptest! {

@@ -5,21 +5,20 @@
 
 use core::fmt;
 
-use crate::ids::NodeId;
 use crate::machine::{Input, Machine, Output, WriteName};
 
 /// One step of one node, as a line of text.
 #[derive(Debug)]
-pub struct Step<'a, M: Machine> {
+pub struct Step<'a, M: Machine, N> {
     /// Who took the step.
-    pub node: NodeId,
+    pub node: N,
     /// What happened to it.
     pub input: &'a Input<M>,
     /// What followed.
     pub outputs: &'a [Output<M>],
 }
 
-impl<M: Machine> fmt::Display for Step<'_, M> {
+impl<M: Machine, N: fmt::Display> fmt::Display for Step<'_, M, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} -> ", self.node, self.input)?;
         if self.outputs.is_empty() {

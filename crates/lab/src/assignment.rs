@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use primus_core::NodeId;
+use primus_core::WorkerId;
 use primus_core::farm::assign::{self, Candidate, Rule};
 use primus_core::farm::foreman::Rules;
 use primus_core::load::{Load, Score, Usage};
@@ -99,7 +99,7 @@ impl<'a> Run<'a> {
         let ahead = assign::ahead(setup.slots, Some(setup.task_us), rules.ahead_us, rules.ahead_max);
         let worker = |id| {
             let (busy, tasks, load) = (0, 0, Load::IDLE);
-            let known = Candidate { worker: NodeId(id), busy, slots: setup.slots, ahead, tasks, load };
+            let known = Candidate { worker: WorkerId(id), busy, slots: setup.slots, ahead, tasks, load };
             Worker { running: 0, waiting: VecDeque::new(), known }
         };
         Self {
@@ -154,7 +154,7 @@ impl<'a> Run<'a> {
         while let Some(task) = self.waiting.front().copied() {
             let known = self.workers.iter().map(|worker| worker.known);
             let Rules { assignment, weights, .. } = self.rules;
-            let Some(NodeId(chosen)) = assignment.choose(weights, 1, known, self.handed_out + 1) else { return };
+            let Some(WorkerId(chosen)) = assignment.choose(weights, 1, known, self.handed_out + 1) else { return };
             self.waiting.pop_front();
             self.handed_out += 1;
             let worker = usize::try_from(chosen).expect("an index fits");

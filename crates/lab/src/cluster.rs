@@ -15,7 +15,7 @@ mod run;
 
 use std::collections::BTreeMap;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::planted::Planted;
 use primus_server::Server;
@@ -104,7 +104,7 @@ pub struct Report {
     /// The properties that apply, and whether they hold.
     pub properties: BTreeMap<Property, bool>,
     /// What every live server takes for the leader.
-    pub table: BTreeMap<NodeId, Option<NodeId>>,
+    pub table: BTreeMap<ServerId, Option<ServerId>>,
     /// Leaders during the run. Two at once are two terms: one of them does not know yet that it is deposed.
     pub leaders: Leaders,
     /// Messages sent.
@@ -156,7 +156,7 @@ impl Cluster {
 impl Report {
     /// The one server that all take for the leader, itself included.
     #[must_use]
-    pub fn agreed_leader(&self) -> Option<NodeId> {
+    pub fn agreed_leader(&self) -> Option<ServerId> {
         let leader = (*self.table.values().next()?)?;
         let agree = self.table.contains_key(&leader) && self.table.values().all(|view| *view == Some(leader));
         agree.then_some(leader)

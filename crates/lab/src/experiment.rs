@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::bully::{self, Asking, Bully};
 use primus_core::election::ring::{self, Ring};
 use primus_core::election::{Command, Election, Reminders};
@@ -33,7 +33,7 @@ pub struct Experiment {
     /// Who starts.
     pub starts: Starts,
     /// Who dies when. In a Bully election the first of them leads until then.
-    pub crashes: Vec<(NodeId, u64)>,
+    pub crashes: Vec<(ServerId, u64)>,
     /// Does no node notice a death by itself? Those who start then ask the dead in vain (Bully by address).
     pub unnoticed: bool,
     /// Who cannot talk to whom when.
@@ -54,12 +54,12 @@ pub enum Contest {
         /// What they agreed on.
         rules: Arc<bully::Rules>,
         /// Their loads; drawn from the seed where none is given.
-        scores: BTreeMap<NodeId, Score>,
+        scores: BTreeMap<ServerId, Score>,
     },
     /// The lowest or the highest id wins.
     Ring {
         /// Ids in ring order.
-        members: Arc<[NodeId]>,
+        members: Arc<[ServerId]>,
         /// What they agreed on.
         rules: Arc<ring::Rules>,
     },
@@ -71,14 +71,14 @@ pub enum Starts {
     /// All nodes are started at random moments.
     Cold,
     /// These, at the beginning; after a crash, these notice it first.
-    These(Vec<NodeId>),
+    These(Vec<ServerId>),
 }
 
 /// Groups of nodes that cannot talk to each other. A node in no group can talk to all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
     /// The groups.
-    pub groups: Vec<Vec<NodeId>>,
+    pub groups: Vec<Vec<ServerId>>,
     /// From when.
     pub from_us: u64,
     /// Until when; for ever if nobody says.
@@ -155,19 +155,19 @@ impl Experiment {
     fn run_bully<O: Observer<Bully>>(
         &self,
         rules: &Arc<bully::Rules>,
-        given: &BTreeMap<NodeId, Score>,
+        given: &BTreeMap<ServerId, Score>,
         seed: u64,
         observer: &mut O,
     ) -> Report {
         let mut chance = Chance::new(seed);
-        let scores: BTreeMap<NodeId, Score> =
+        let scores: BTreeMap<ServerId, Score> =
             rules.ids().map(|id| (id, given.get(&id).copied().unwrap_or_else(|| any_score(&mut chance)))).collect();
         let nodes = rules.ids().map(|id| with_score(Bully::new(id, Arc::clone(rules)), scores[&id])).collect();
         let leader = self.crashes.first().map(|(leader, _)| *leader);
         let prepared = self.prepare(nodes, leader, chance, seed);
         let mut watch = fixed_rank::Watch::default();
         let outcome = simulate::run(prepared.setup, &mut (observer, &mut watch));
-        let live: Vec<NodeId> = outcome.table.iter().map(|(node, _)| *node).collect();
+        let live: Vec<ServerId> = outcome.table.iter().map(|(node, _)| *node).collect();
         let may_stay = !rules.preempt || rules.rank_by() == RankBy::Load;
         let properties = invariants::judge(&Evidence {
             outcome: &outcome,
@@ -182,7 +182,7 @@ impl Experiment {
 
     fn run_ring<O: Observer<Ring>>(
         &self,
-        members: &Arc<[NodeId]>,
+        members: &Arc<[ServerId]>,
         rules: &Arc<ring::Rules>,
         seed: u64,
         observer: &mut O,
@@ -191,7 +191,7 @@ impl Experiment {
         let nodes = (0..members.len()).map(member).collect();
         let prepared = self.prepare(nodes, None, Chance::new(seed), seed);
         let outcome = simulate::run(prepared.setup, observer);
-        let live: Vec<NodeId> = outcome.table.iter().map(|(node, _)| *node).collect();
+        let live: Vec<ServerId> = outcome.table.iter().map(|(node, _)| *node).collect();
         let is_single = matches!(&self.starts, Starts::These(nodes) if nodes.len() == 1);
         let properties = invariants::judge(&Evidence {
             outcome: &outcome,
@@ -209,8 +209,8 @@ impl Experiment {
         self.crashes.is_empty() && self.partitions.is_empty() && self.loss_ppm == 0 && !self.all_faults
     }
 
-    fn bully_bound(&self, rules: &bully::Rules, scores: &BTreeMap<NodeId, Score>) -> Bound {
-        let ids: Vec<NodeId> = rules.ids().collect();
+    fn bully_bound(&self, rules: &bully::Rules, scores: &BTreeMap<ServerId, Score>) -> Bound {
+        let ids: Vec<ServerId> = rules.ids().collect();
         let best = oracle::best_by_rank(rules, scores, &ids);
         Bound::Bully {
             n: ids.len() as u64,
@@ -223,13 +223,13 @@ impl Experiment {
     fn prepare<M: Election>(
         &self,
         nodes: Vec<M>,
-        leader: Option<NodeId>,
+        leader: Option<ServerId>,
         mut chance: Chance,
         seed: u64,
     ) -> Prepared<M> {
-        let ids: Vec<NodeId> = nodes.iter().map(Election::id).collect();
+        let ids: Vec<ServerId> = nodes.iter().map(Election::id).collect();
         let mut schedule = self.beginnings(&ids);
-        schedule.extend(self.crashes.iter().map(|(node, at_us)| (*at_us, Happening::Crash(*node))));
+        schedule.extend(self.crashes.iter().map(|(node, at_us)| (*at_us, Happening::Crash((*node).into()))));
         schedule.extend(self.partitions.iter().flat_map(Partition::happenings));
         let faulty_until_us = LOSS_ENDS_US.max(10 * self.silence_us());
         let mut network = Network { loss_ppm: self.loss_ppm, faulty_until_us, ..Network::reliable(self.delay) };
@@ -251,8 +251,9 @@ impl Experiment {
     }
 
     /// How the election begins: cold, by command, or because the leader is missed.
-    fn beginnings(&self, ids: &[NodeId]) -> Vec<(u64, Happening)> {
-        let command = |at_us, node: &NodeId, command: Command| (at_us, Happening::Command(*node, command));
+    fn beginnings(&self, ids: &[ServerId]) -> Vec<(u64, Happening)> {
+        let command =
+            |at_us, node: &ServerId, command: Command| (at_us, Happening::Command((*node).into(), command));
         match (&self.starts, self.crashes.first(), &self.contest) {
             (Starts::Cold, Some(_), Contest::Bully { .. }) => Vec::new(),
             (Starts::Cold, ..) => ids.iter().map(|id| command(0, id, Command::Boot)).collect(),
@@ -302,13 +303,13 @@ impl Partition {
     fn happenings(&self) -> Vec<(u64, Happening)> {
         let mut all = Vec::new();
         for (from, to) in self.pairs() {
-            all.push((self.from_us, Happening::Cut(from, to)));
-            all.extend(self.until_us.map(|until_us| (until_us, Happening::Mend(from, to))));
+            all.push((self.from_us, Happening::Cut(from.into(), to.into())));
+            all.extend(self.until_us.map(|until_us| (until_us, Happening::Mend(from.into(), to.into()))));
         }
         all
     }
 
-    fn pairs(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
+    fn pairs(&self) -> impl Iterator<Item = (ServerId, ServerId)> + '_ {
         let groups = self.groups.iter().enumerate();
         groups.clone().flat_map(move |(mine, group)| {
             let others = groups.clone().filter(move |(theirs, _)| *theirs != mine).flat_map(|(_, other)| other);

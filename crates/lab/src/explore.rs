@@ -19,7 +19,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use primus_core::election::{Command, Election, MessageKind, Timer};
 use primus_core::load::Score;
-use primus_core::{Delay, Machine, NodeId, Output};
+use primus_core::{Delay, Machine, Output, ServerId};
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 
 use crate::invariants::message_bound::Bound;
@@ -107,11 +107,11 @@ pub struct Scene<M: Machine> {
     world: World<M>,
     left: Budget,
     /// Who has yet to notice whose death, and the ticks within which that happens.
-    to_suspect: BTreeMap<(NodeId, NodeId), u8>,
+    to_suspect: BTreeMap<(ServerId, ServerId), u8>,
     /// Who has yet to notice whose return, and the ticks within which that happens.
-    to_trust: BTreeMap<(NodeId, NodeId), u8>,
+    to_trust: BTreeMap<(ServerId, ServerId), u8>,
     /// When the timers of elections are due; empty in asynchronous time.
-    due: BTreeMap<(NodeId, Timer), Due>,
+    due: BTreeMap<(ServerId, Timer), Due>,
     sent: BTreeMap<MessageKind, usize>,
     passed: Passed,
 }
@@ -131,7 +131,7 @@ struct Due {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action<T> {
     /// A node starts an election.
-    Start(NodeId),
+    Start(ServerId),
     /// A message arrives.
     Deliver(Envelope<T>),
     /// A message will arrive once more.
@@ -139,21 +139,21 @@ pub enum Action<T> {
     /// A message is lost.
     Lose(Envelope<T>),
     /// A timer runs out.
-    Fire(NodeId, Timer),
+    Fire(ServerId, Timer),
     /// A tick passes.
     Pass,
     /// A node dies.
-    Crash(NodeId),
+    Crash(ServerId),
     /// A node comes back, knowing nothing.
-    Restart(NodeId),
+    Restart(ServerId),
     /// A node takes another one for dead, rightly or not.
-    Suspect(NodeId, NodeId),
+    Suspect(ServerId, ServerId),
     /// A node notices that another one came back.
-    Trust(NodeId, NodeId),
+    Trust(ServerId, ServerId),
     /// A leader steps down.
-    Resign(NodeId),
+    Resign(ServerId),
     /// A node's load changes.
-    Load(NodeId, Score),
+    Load(ServerId, Score),
 }
 
 /// A property that does not hold.
@@ -333,7 +333,7 @@ impl<R: Recipe> Exploration<R> {
         }
     }
 
-    fn may_start(&self, scene: &Scene<R::Machine>, node: NodeId) -> bool {
+    fn may_start(&self, scene: &Scene<R::Machine>, node: ServerId) -> bool {
         self.bound.is_none() || scene.world.machine(node).is_some_and(|machine| !takes_part(machine))
     }
 
@@ -374,7 +374,7 @@ impl<R: Recipe> Exploration<R> {
         }
     }
 
-    fn start(&self, scene: &mut Scene<R::Machine>, node: NodeId) {
+    fn start(&self, scene: &mut Scene<R::Machine>, node: ServerId) {
         scene.left.starts -= 1;
         if !scene.is_quiet() {
             self.pass_by(scene, Milestone::SecondStart);
@@ -382,7 +382,7 @@ impl<R: Recipe> Exploration<R> {
         self.command(scene, node, Command::Start);
     }
 
-    fn command(&self, scene: &mut Scene<R::Machine>, node: NodeId, command: Command) {
+    fn command(&self, scene: &mut Scene<R::Machine>, node: ServerId, command: Command) {
         let taken = scene.world.command(node, command);
         self.note(scene, taken.as_ref());
     }
@@ -394,7 +394,7 @@ impl<R: Recipe> Exploration<R> {
         }
     }
 
-    fn fire(&self, scene: &mut Scene<R::Machine>, node: NodeId, timer: Timer) {
+    fn fire(&self, scene: &mut Scene<R::Machine>, node: ServerId, timer: Timer) {
         if matches!(timer, Timer::Victory | Timer::Round) {
             self.pass_by(scene, Milestone::GaveUp);
         }
@@ -403,7 +403,7 @@ impl<R: Recipe> Exploration<R> {
         self.note(scene, taken.as_ref());
     }
 
-    fn crash(&self, scene: &mut Scene<R::Machine>, node: NodeId) {
+    fn crash(&self, scene: &mut Scene<R::Machine>, node: ServerId) {
         scene.left.crashes -= 1;
         if !scene.is_quiet() {
             self.pass_by(scene, Milestone::DeathInElection);
@@ -417,7 +417,7 @@ impl<R: Recipe> Exploration<R> {
     }
 
     /// Whoever returns finds out about the dead, and the others about it.
-    fn restart(&self, scene: &mut Scene<R::Machine>, node: NodeId) {
+    fn restart(&self, scene: &mut Scene<R::Machine>, node: ServerId) {
         scene.left.restarts -= 1;
         self.pass_by(scene, Milestone::Return);
         let within = self.notice_ticks();
@@ -499,7 +499,7 @@ impl<R: Recipe> Exploration<R> {
         property(&Evidence { outcome: &outcome, faults_ended: true, best, bound, changed_ranks }) != Some(false)
     }
 
-    fn best(&self, scene: &Scene<R::Machine>) -> Option<NodeId> {
+    fn best(&self, scene: &Scene<R::Machine>) -> Option<ServerId> {
         let alive = scene.world.alive().map(|(node, _)| node);
         alive.reduce(|best, node| if self.recipe.is_better(node, best) { node } else { best })
     }
@@ -573,17 +573,17 @@ impl<M: Election> Scene<M> {
     }
 
     /// The timers of elections under way.
-    fn timers(&self) -> impl Iterator<Item = (NodeId, Timer)> + '_ {
+    fn timers(&self) -> impl Iterator<Item = (ServerId, Timer)> + '_ {
         self.world.timers().filter(|(_, timer)| is_of_election(*timer))
     }
 
     /// Nothing that this node has sent is in flight.
-    fn is_silent(&self, node: NodeId) -> bool {
+    fn is_silent(&self, node: ServerId) -> bool {
         self.world.in_flight().iter().all(|envelope| envelope.from != node)
     }
 
     /// A process that comes back is noticed as a death first, because its links were reset.
-    fn can_restart(&self, node: NodeId) -> bool {
+    fn can_restart(&self, node: ServerId) -> bool {
         let is_crashed = self.world.machine(node).is_none();
         is_crashed && self.is_silent(node) && self.to_suspect.keys().all(|(_, dead)| *dead != node)
     }

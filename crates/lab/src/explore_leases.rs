@@ -17,9 +17,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::SessionId;
+use primus_core::lease::guard::Leader;
 use primus_core::lease::{Candidacy, Guard, Lessor, Message, Poll, guard, lessor};
-use primus_core::ledger::{Batch, Entry, GroupRank, GroupRules, Ledger, Session};
+use primus_core::ledger::{Batch, Entry, GroupRank, GroupRules, Ledger};
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::Planted;
 use stateright::{Checker, HasDiscoveries, Model, Property};
@@ -252,7 +254,7 @@ impl LeaseExploration {
 
     fn server(&self, place: usize) -> Server {
         let rules = lessor::Rules { lease_us: LEASE_US, planted: self.planted };
-        let lessor = Arc::new(Lessor::new(NodeId(1 + place as u64), rules));
+        let lessor = Arc::new(Lessor::new(ServerId(1 + place as u64), rules));
         Server { lessor, drift: 0, tick_us: None, confirmed: None }
     }
 
@@ -275,8 +277,8 @@ impl LeaseExploration {
 const FIRST_TICK: u64 = 1;
 const FIRST_SESSION: u64 = 11;
 
-fn session(place: usize) -> Session {
-    Session(FIRST_SESSION + place as u64)
+fn session(place: usize) -> SessionId {
+    SessionId(FIRST_SESSION + place as u64)
 }
 
 impl Scene {
@@ -537,7 +539,7 @@ impl Scene {
 
     fn deliver_poll(&mut self, place: usize, server: usize, poll: Option<Arc<Poll>>) {
         let Some(poll) = poll else { return };
-        let (from, message) = (NodeId(session(place).0), Message::Poll(Arc::unwrap_or_clone(poll)));
+        let (from, message) = (session(place), Message::Poll(Arc::unwrap_or_clone(poll)));
         self.step_lessor(server, Input::Message { from, message });
     }
 
@@ -545,7 +547,7 @@ impl Scene {
         let Some(answer) = answer else { return };
         let (server, message) = Arc::unwrap_or_clone(answer);
         self.candidates[place].heard = server;
-        self.step_guard(place, Input::Message { from: NodeId(0), message });
+        self.step_guard(place, Input::Message { from: Leader, message });
     }
 
     /// What the lessor proposes is in the log at once, if this server leads, and the lessor hears of it.
@@ -558,7 +560,7 @@ impl Scene {
             lessor.step(Moment(local_us), input, &mut out);
             for output in out.drain() {
                 match output {
-                    Output::Send { to, message } => self.send_answer(place, Session(to.0), message),
+                    Output::Send { to, message } => self.send_answer(place, to, message),
                     Output::Set { delay, .. } => self.servers[place].tick_us = Some(local_us + delay.min_us),
                     Output::Cancel(_) => self.servers[place].tick_us = None,
                     Output::Notify(lessor::Notice::Propose(entries)) => inputs.extend(self.commit(place, entries)),
@@ -583,7 +585,7 @@ impl Scene {
         Some(Input::Command(lessor::Command::Applied(effects)))
     }
 
-    fn send_answer(&mut self, server: usize, to: Session, message: Message) {
+    fn send_answer(&mut self, server: usize, to: SessionId, message: Message) {
         let place = usize::try_from(to.0 - FIRST_SESSION).expect("there are two of them");
         let Message::Answer(answer) = &message else { return };
         if server != self.leader && !answer.promises.is_empty() {

@@ -13,14 +13,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use primus_core::Term;
 use primus_core::detector;
 use primus_core::election;
 use primus_core::election::bully::{self, Bully};
 use primus_core::planted::Planted;
-use primus_core::{Delay, Machine, NodeId, Output};
+use primus_core::{Delay, Machine, Output, ServerId};
 use primus_replica::consensus::Consensus;
 use primus_replica::message::{Entry, HardState, Kind, Record};
-use primus_replica::{ModelReplica, Role, Term};
+use primus_replica::{ModelReplica, Role};
 use primus_server::Reason;
 use primus_server::control::{Command, Control, Message, Notice, Timer, Times};
 use stateright::{Checker, HasDiscoveries, Model, Property};
@@ -105,12 +106,12 @@ pub struct Scene {
     world: World<ModelServer>,
     left: Budget,
     /// Who has yet to notice whose death.
-    to_notice: BTreeSet<(NodeId, NodeId)>,
-    stalled: BTreeSet<NodeId>,
-    leaders: BTreeMap<u64, NodeId>,
+    to_notice: BTreeSet<(ServerId, ServerId)>,
+    stalled: BTreeSet<ServerId>,
+    leaders: BTreeMap<u64, ServerId>,
     committed: BTreeMap<u64, Entry>,
     violation: Option<&'static str>,
-    jumping: Option<NodeId>,
+    jumping: Option<ServerId>,
     correcting: bool,
     passed: u8,
 }
@@ -123,19 +124,19 @@ pub enum Action {
     /// A message is lost.
     Lose(Envelope<Words>),
     /// A timer runs out.
-    Fire(NodeId, Timer),
+    Fire(ServerId, Timer),
     /// A server finds that another one's process is gone, rightly or not.
-    Gone(NodeId, NodeId),
+    Gone(ServerId, ServerId),
     /// A process dies, with what was not durable.
-    Crash(NodeId),
+    Crash(ServerId),
     /// It starts again, with what is on its disk.
-    Restart(NodeId),
+    Restart(ServerId),
     /// A client asks a leader to write something.
-    Propose(NodeId),
+    Propose(ServerId),
     /// A disk stalls.
-    Stall(NodeId),
+    Stall(ServerId),
     /// It is done with one write.
-    Sync(NodeId),
+    Sync(ServerId),
 }
 
 const TWO_LEADERS: &str = "at most one leader in a term";
@@ -191,7 +192,7 @@ impl ServerExploration {
     }
 
     fn open(&self) -> Scene {
-        let nodes = || (1..=SERVERS).map(NodeId);
+        let nodes = || (1..=SERVERS).map(ServerId);
         let world = World::new(nodes().map(|node| (node, self.make(node, self.opening.disk(node)))));
         let world = nodes().fold(world, |world, node| world.with_disk(node, self.opening.disk(node)));
         let mut scene = Scene::new(world, self.budget);
@@ -199,13 +200,13 @@ impl ServerExploration {
         match self.opening {
             Opening::Calm => {
                 self.settle(&mut scene);
-                assert!(scene.leads(NodeId(3)), "server 3 leads before anything goes wrong");
+                assert!(scene.leads(ServerId(3)), "server 3 leads before anything goes wrong");
             }
             Opening::BestKnowsLess => self.bury(&mut scene),
             Opening::Figure8 => {
                 self.bury(&mut scene);
                 self.crown(&mut scene);
-                assert!(scene.leads(NodeId(2)), "server 2 has just won");
+                assert!(scene.leads(ServerId(2)), "server 2 has just won");
             }
         }
         scene.committed.extend(self.opening.committed());
@@ -215,17 +216,17 @@ impl ServerExploration {
 
     /// Server 3 is dead, and everybody knows.
     fn bury(&self, scene: &mut Scene) {
-        scene.world.crash(NodeId(3));
-        [1, 2].into_iter().for_each(|node| self.command(scene, NodeId(node), Command::Gone(NodeId(3))));
+        scene.world.crash(ServerId(3));
+        [1, 2].into_iter().for_each(|node| self.command(scene, ServerId(node), Command::Gone(ServerId(3))));
     }
 
     /// Server 2 starts first and wins 1's vote; nothing else has arrived yet.
     fn crown(&self, scene: &mut Scene) {
-        self.fire(scene, NodeId(2), STARTUP);
+        self.fire(scene, ServerId(2), STARTUP);
         let is_vote = |envelope: &Envelope<Words>| {
             use Kind::{RequestPreVote, RequestPreVoteResponse, RequestVote, RequestVoteResponse};
             let kinds = [RequestPreVote, RequestPreVoteResponse, RequestVote, RequestVoteResponse];
-            envelope.to != NodeId(3)
+            envelope.to != ServerId(3)
                 && matches!(&envelope.message, Message::Replica(message) if kinds.contains(&message.kind))
         };
         while let Some(place) = scene.world.in_flight().iter().position(is_vote) {
@@ -242,7 +243,7 @@ impl ServerExploration {
 
     /// Server 3 starts first, nobody is better, and everything arrives in order.
     fn settle(&self, scene: &mut Scene) {
-        self.fire(scene, NodeId(3), STARTUP);
+        self.fire(scene, ServerId(3), STARTUP);
         while !scene.world.in_flight().is_empty() {
             if let Delivery::Arrived(taken) = scene.world.deliver(0) {
                 self.follow(scene, &taken);
@@ -250,8 +251,8 @@ impl ServerExploration {
         }
     }
 
-    fn make(&self, node: NodeId, disk: Vec<Record>) -> ModelServer {
-        let voters: Arc<[NodeId]> = (1..=SERVERS).map(NodeId).collect();
+    fn make(&self, node: ServerId, disk: Vec<Record>) -> ModelServer {
+        let voters: Arc<[ServerId]> = (1..=SERVERS).map(ServerId).collect();
         let election = Bully::new(node, Arc::new(bully::Rules::by_id(voters.iter().copied())));
         let times = Times {
             silence: detector::Rules::DEFAULT,
@@ -268,7 +269,7 @@ impl ServerExploration {
     /// Silence is left out, because the clock stands still; and ticks of those who do not lead change nothing.
     fn timers(&self, scene: &Scene, actions: &mut Vec<Action>) {
         let is_early = !scene.world.in_flight().is_empty() || !scene.to_notice.is_empty();
-        let counts = |&(node, timer): &(NodeId, Timer)| match timer {
+        let counts = |&(node, timer): &(ServerId, Timer)| match timer {
             Timer::Silence => false,
             timer if is_early && !self.early.contains(&timer) => false,
             Timer::Tick => scene.left.ticks > 0 && scene.leads(node),
@@ -298,7 +299,7 @@ impl ServerExploration {
             actions.extend(alive().filter(|node| !scene.stalled.contains(node)).map(Action::Stall));
         }
         if left.doubts > 0 {
-            let believer = |(node, server): (NodeId, &ModelServer)| Some((node, server.leader()?));
+            let believer = |(node, server): (ServerId, &ModelServer)| Some((node, server.leader()?));
             let pairs = scene.world.alive().filter_map(believer).filter(|(node, leader)| node != leader);
             actions.extend(pairs.map(|(node, leader)| Action::Gone(node, leader)));
         }
@@ -340,13 +341,13 @@ impl ServerExploration {
         }
     }
 
-    fn command(&self, scene: &mut Scene, node: NodeId, command: Command) {
+    fn command(&self, scene: &mut Scene, node: ServerId, command: Command) {
         if let Some(taken) = scene.world.command(node, command) {
             self.follow(scene, &taken);
         }
     }
 
-    fn fire(&self, scene: &mut Scene, node: NodeId, timer: Timer) {
+    fn fire(&self, scene: &mut Scene, node: ServerId, timer: Timer) {
         if let Some(taken) = scene.world.fire(node, timer) {
             if timer == Timer::JumpIn && taken.outputs.iter().any(asks_for_votes) {
                 scene.jumping = Some(node);
@@ -355,13 +356,13 @@ impl ServerExploration {
         }
     }
 
-    fn sync(&self, scene: &mut Scene, node: NodeId) {
+    fn sync(&self, scene: &mut Scene, node: ServerId) {
         if let Some(taken) = scene.world.persisted(node) {
             self.follow(scene, &taken);
         }
     }
 
-    fn crash(&self, scene: &mut Scene, node: NodeId) {
+    fn crash(&self, scene: &mut Scene, node: ServerId) {
         scene.left.crashes -= 1;
         if scene.world.is_writing(node) {
             scene.pass(Milestone::LostWrites);
@@ -372,7 +373,7 @@ impl ServerExploration {
         scene.to_notice.extend(scene.world.alive().map(|(observer, _)| (observer, node)));
     }
 
-    fn restart(&self, scene: &mut Scene, node: NodeId) {
+    fn restart(&self, scene: &mut Scene, node: ServerId) {
         scene.left.restarts -= 1;
         scene.to_notice.retain(|(_, dead)| *dead != node);
         let disk = scene.world.disk(node).to_vec();
@@ -416,7 +417,7 @@ fn asks_for_votes(output: &Output<ModelServer>) -> bool {
 
 impl Opening {
     /// What a server has on its disk when everybody starts.
-    fn disk(self, node: NodeId) -> Vec<Record> {
+    fn disk(self, node: ServerId) -> Vec<Record> {
         let entries: &[(u64, u64, &'static [u8])] = match (self, node.0) {
             (Self::Calm, _) => return Vec::new(),
             (Self::BestKnowsLess, 2) => &[(1, 1, b"")],
@@ -460,7 +461,7 @@ impl Scene {
         }
     }
 
-    fn judge_leader(&mut self, node: NodeId) {
+    fn judge_leader(&mut self, node: ServerId) {
         let Some(server) = self.world.machine(node) else { return };
         let (role, _, Term(term)) = server.replica().view();
         if role != Role::Leader || self.leaders.get(&term) == Some(&node) {
@@ -494,7 +495,7 @@ impl Scene {
         }
     }
 
-    fn leads(&self, node: NodeId) -> bool {
+    fn leads(&self, node: ServerId) -> bool {
         self.world.machine(node).is_some_and(|server| server.replica().view().0 == Role::Leader)
     }
 

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::Command;
 use primus_core::load::Score;
 use primus_core::machine::Delay;
@@ -101,7 +101,7 @@ pub struct Plan {
 /// Draws the faults of a run among these nodes. A partition may last only if the election can live with it: a ring needs
 /// every member to reach the next.
 #[must_use]
-pub fn plan(nodes: &[NodeId], delay: Delay, may_last: bool, chance: &mut Chance) -> Plan {
+pub fn plan(nodes: &[ServerId], delay: Delay, may_last: bool, chance: &mut Chance) -> Plan {
     let mut draw = Draw { nodes, kinds: &Kinds::All, chance, schedule: Vec::new() };
     let network = draw.network(delay);
     let clock_skew_ppm = draw.clock_skew();
@@ -118,7 +118,7 @@ pub fn plan(nodes: &[NodeId], delay: Delay, may_last: bool, chance: &mut Chance)
 
 /// Faults as they are drawn, one by one.
 pub(crate) struct Draw<'a> {
-    pub(crate) nodes: &'a [NodeId],
+    pub(crate) nodes: &'a [ServerId],
     pub(crate) kinds: &'a Kinds,
     pub(crate) chance: &'a mut Chance,
     pub(crate) schedule: Vec<(u64, Happening)>,
@@ -139,7 +139,7 @@ impl Draw<'_> {
         if self.is_on(kind) { self.chance.between(1, budget) } else { 0 }
     }
 
-    pub(crate) fn node(&mut self) -> NodeId {
+    pub(crate) fn node(&mut self) -> ServerId {
         self.chance.pick(self.nodes)
     }
 
@@ -177,17 +177,17 @@ impl Draw<'_> {
     pub(crate) fn crash(&mut self) {
         let node = self.node();
         let (down_us, up_us) = self.span();
-        self.schedule.push((down_us, Happening::Crash(node)));
+        self.schedule.push((down_us, Happening::Crash(node.into())));
         if self.chance.happens(700_000) {
-            self.schedule.push((up_us, Happening::Restart(node)));
+            self.schedule.push((up_us, Happening::Restart(node.into())));
         }
     }
 
     pub(crate) fn pause(&mut self) {
         let node = self.node();
         let (from_us, until_us) = self.span();
-        self.schedule.push((from_us, Happening::Pause(node)));
-        self.schedule.push((until_us, Happening::Resume(node)));
+        self.schedule.push((from_us, Happening::Pause(node.into())));
+        self.schedule.push((until_us, Happening::Resume(node.into())));
     }
 
     /// Whole (two sides), one-way (one side hears the other), or partial (some pairs only).
@@ -206,9 +206,9 @@ impl Draw<'_> {
     }
 
     /// What the first says does not reach the second meanwhile.
-    pub(crate) fn cut(&mut self, (from, to): (NodeId, NodeId), (from_us, until_us): (u64, u64)) {
-        self.schedule.push((from_us, Happening::Cut(from, to)));
-        self.schedule.push((until_us, Happening::Mend(from, to)));
+    pub(crate) fn cut(&mut self, (from, to): (ServerId, ServerId), (from_us, until_us): (u64, u64)) {
+        self.schedule.push((from_us, Happening::Cut(from.into(), to.into())));
+        self.schedule.push((until_us, Happening::Mend(from.into(), to.into())));
     }
 
     /// One node can be heard by one other node only, for ever: the partial partition in which Bully elections have been
@@ -222,8 +222,8 @@ impl Draw<'_> {
         let (hidden, others) = (shuffled[0], &shuffled[2..]);
         for other in others {
             // After everything else has been mended.
-            self.schedule.push((FAULTS_END_US + 1, Happening::Cut(hidden, *other)));
-            self.schedule.push((FAULTS_END_US + 1, Happening::Cut(*other, hidden)));
+            self.schedule.push((FAULTS_END_US + 1, Happening::Cut(hidden.into(), (*other).into())));
+            self.schedule.push((FAULTS_END_US + 1, Happening::Cut((*other).into(), hidden.into())));
         }
         true
     }
@@ -231,13 +231,13 @@ impl Draw<'_> {
     fn command(&mut self) {
         let (at_us, node) = (self.moment(), self.node());
         let command = if self.chance.happens(500_000) { Command::Start } else { Command::Resign };
-        self.schedule.push((at_us, Happening::Command(node, command)));
+        self.schedule.push((at_us, Happening::Command(node.into(), command)));
     }
 
     fn score_change(&mut self) {
         let (at_us, node) = (self.moment(), self.node());
         let score = Score::from_hundredths(self.chance.between(0, 10_000) as u32);
-        self.schedule.push((at_us, Happening::Command(node, Command::Score(score))));
+        self.schedule.push((at_us, Happening::Command(node.into(), Command::Score(score))));
     }
 
     fn pairs(&self) -> Vec<(usize, usize)> {
@@ -247,9 +247,9 @@ impl Draw<'_> {
 }
 
 /// An election among the dead proves nothing: the first node always comes back.
-fn keep_one_alive(schedule: &mut Vec<(u64, Happening)>, nodes: &[NodeId]) {
+fn keep_one_alive(schedule: &mut Vec<(u64, Happening)>, nodes: &[ServerId]) {
     if let Some(first) = nodes.first() {
-        schedule.push((FAULTS_END_US, Happening::Restart(*first)));
+        schedule.push((FAULTS_END_US, Happening::Restart((*first).into())));
     }
     schedule.sort_by_key(|(at_us, _)| *at_us);
 }
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     fn plans() -> impl Iterator<Item = Plan> {
-        let nodes: Vec<NodeId> = (1..=5).map(NodeId).collect();
+        let nodes: Vec<ServerId> = (1..=5).map(ServerId).collect();
         (0..300).map(move |seed| plan(&nodes, Delay::between_ms(1, 20), true, &mut Chance::new(seed)))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 
 /// Which slot a node is in: by a table where ids are dense, as in a ring of a million, else by search.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub enum Index {
     /// The slot of each id, or `Self::NOBODY`.
     Dense(Vec<u32>),
     /// The same for ids far apart.
-    Sparse(BTreeMap<NodeId, u32>),
+    Sparse(BTreeMap<ServerId, u32>),
 }
 
 impl Index {
@@ -18,7 +18,7 @@ impl Index {
 
     /// An index of these nodes, the first in slot 0.
     #[must_use]
-    pub fn new(ids: &[NodeId]) -> Self {
+    pub fn new(ids: &[ServerId]) -> Self {
         let slots = (0u32..).zip(ids).map(|(slot, id)| (*id, slot));
         let largest = ids.iter().map(|id| id.0).max().unwrap_or(0);
         if largest > 4 * ids.len() as u64 + 64 {
@@ -31,7 +31,7 @@ impl Index {
 
     /// The slot of this node, if there is such a node.
     #[must_use]
-    pub fn slot(&self, id: NodeId) -> Option<u32> {
+    pub fn slot(&self, id: ServerId) -> Option<u32> {
         match self {
             Self::Sparse(map) => map.get(&id).copied(),
             Self::Dense(table) => {
@@ -49,13 +49,13 @@ mod tests {
     #[test]
     fn finds_nodes_whether_their_ids_are_dense_or_not() {
         for ids in [vec![3, 1, 2], vec![7, 1_000_000_000_000, 0]] {
-            let ids: Vec<NodeId> = ids.into_iter().map(NodeId).collect();
+            let ids: Vec<ServerId> = ids.into_iter().map(ServerId).collect();
             let index = Index::new(&ids);
             for (slot, id) in (0..).zip(&ids) {
                 assert_eq!(index.slot(*id), Some(slot));
             }
-            assert_eq!(index.slot(NodeId(4)), None);
-            assert_eq!(index.slot(NodeId(u64::MAX)), None);
+            assert_eq!(index.slot(ServerId(4)), None);
+            assert_eq!(index.slot(ServerId(u64::MAX)), None);
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod leases;
 pub mod lending;
 pub mod loans;
 mod log;
+pub mod node;
 pub mod observer;
 pub mod oracle;
 pub mod outcome;

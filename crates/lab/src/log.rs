@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 
-use primus_core::NodeId;
 use primus_core::ledger::Batch;
 
 use crate::chance::Chance;
+use crate::node::NodeId;
 
 /// The log of a cluster.
 #[derive(Debug, Default)]

@@ -1,8 +1,9 @@
 //! Whoever wants to see a run as it goes on: narrators, diagrams, checks.
 
+use primus_core::Machine;
 use primus_core::machine::{Input, Output};
-use primus_core::{Machine, NodeId};
 
+use crate::node::NodeId;
 use crate::simulate::Happening;
 
 /// Sees a run as it goes on.

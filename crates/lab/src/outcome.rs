@@ -1,6 +1,6 @@
 //! What a run came to: who leads, what it took.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::MessageKind;
 
 /// What a run came to.
@@ -9,7 +9,7 @@ pub struct Outcome {
     /// Did the election settle before the patience ran out?
     pub settled: bool,
     /// What every live node takes for the leader, in the order of the nodes.
-    pub table: Vec<(NodeId, Option<NodeId>)>,
+    pub table: Vec<(ServerId, Option<ServerId>)>,
     /// How long the longest of those who know no leader has known none.
     pub undefined_us: u64,
     /// Messages sent, by kind.
@@ -42,7 +42,7 @@ pub struct Leaders {
 impl Outcome {
     /// The one node that all take for the leader and that itself leads, if there is one.
     #[must_use]
-    pub fn agreed_leader(&self) -> Option<NodeId> {
+    pub fn agreed_leader(&self) -> Option<ServerId> {
         let leader = self.table.first()?.1?;
         let all_agree = self.table.iter().all(|(_, view)| *view == Some(leader));
         let leads_itself = self.table.iter().any(|(node, _)| *node == leader);
@@ -50,7 +50,7 @@ impl Outcome {
     }
 
     /// Who leads at the end, by their own belief.
-    pub fn leaders_at_end(&self) -> impl Iterator<Item = NodeId> + '_ {
+    pub fn leaders_at_end(&self) -> impl Iterator<Item = ServerId> + '_ {
         self.table.iter().filter(|(node, view)| *view == Some(*node)).map(|(node, _)| *node)
     }
 }

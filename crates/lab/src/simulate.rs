@@ -10,10 +10,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use primus_core::election::{Command, Election, Timer};
 use primus_core::machine::{Delay, Input, Moment, Outbox, Output};
-use primus_core::{Machine, NodeId};
+use primus_core::{Machine, ServerId};
 
 use crate::chance::Chance;
 use crate::index::Index;
+use crate::node::NodeId;
 pub use crate::observer::Observer;
 pub use crate::outcome::{Counts, Leaders, Outcome};
 use crate::queue::Queue;
@@ -25,7 +26,7 @@ pub struct Setup<M> {
     pub nodes: Vec<M>,
     /// Who leads before the run starts. Nodes that outrank it would take over again at once if they may preempt; the
     /// caller sees to it that none does.
-    pub leader: Option<NodeId>,
+    pub leader: Option<ServerId>,
     /// How messages travel.
     pub network: Network,
     /// What happens when, in microseconds.
@@ -90,7 +91,7 @@ struct Simulation<'a, M: Election, O> {
     setup: Setup<M>,
     observer: &'a mut O,
     /// Who is in which slot, also while it is dead.
-    ids: Vec<NodeId>,
+    ids: Vec<ServerId>,
     slots: Vec<Slot<M>>,
     /// What restarts; empty in a run without restarts, so that a million nodes are not kept twice.
     fresh: Vec<M>,
@@ -101,7 +102,7 @@ struct Simulation<'a, M: Election, O> {
     now_us: u64,
     /// Timers are numbered: one that was set again or cancelled is known by its old number.
     next_number: u32,
-    cut: BTreeSet<(NodeId, NodeId)>,
+    cut: BTreeSet<(ServerId, ServerId)>,
     messages_under_way: u64,
     happenings_to_come: u64,
     electing: usize,
@@ -110,7 +111,7 @@ struct Simulation<'a, M: Election, O> {
     /// Is a leader just repeating itself? That is no part of the election and is counted apart.
     is_reminding: bool,
     /// Messages of the time before the run, unseen and uncounted.
-    prologue: Option<VecDeque<(NodeId, u32, M::Message)>>,
+    prologue: Option<VecDeque<(ServerId, u32, M::Message)>>,
     outcome: Outcome,
 }
 
@@ -127,7 +128,7 @@ struct Slot<M: Election> {
 }
 
 enum Event<M: Machine> {
-    Deliver { from: NodeId, to: u32, message: M::Message },
+    Deliver { from: ServerId, to: u32, message: M::Message },
     Timer { slot: u32, timer: Timer, number: u32 },
     Happening(Happening),
     Look { watcher: u32, peer: u32 },
@@ -142,7 +143,7 @@ impl<M: Election> Slot<M> {
 impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
     fn new(mut setup: Setup<M>, observer: &'a mut O) -> Self {
         let nodes = std::mem::take(&mut setup.nodes);
-        let ids: Vec<NodeId> = nodes.iter().map(Election::id).collect();
+        let ids: Vec<ServerId> = nodes.iter().map(Election::id).collect();
         let restarts = setup.schedule.iter().any(|(_, happening)| matches!(happening, Happening::Restart(_)));
         let mut simulation = Self {
             index: Index::new(&ids),
@@ -183,7 +184,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
     fn inaugurate(&mut self, slot: u32) {
         self.prologue = Some(VecDeque::new());
         let leader = self.id(slot);
-        let peers: Vec<NodeId> = self.ids.iter().copied().filter(|id| *id != leader).collect();
+        let peers: Vec<ServerId> = self.ids.iter().copied().filter(|id| *id != leader).collect();
         peers.iter().for_each(|peer| self.command(slot, Command::Suspect(*peer)));
         self.command(slot, Command::Start);
         peers.iter().for_each(|peer| self.command(slot, Command::Trust(*peer)));
@@ -194,7 +195,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         self.outcome = Outcome::default();
     }
 
-    fn id(&self, slot: u32) -> NodeId {
+    fn id(&self, slot: u32) -> ServerId {
         self.ids[slot as usize]
     }
 
@@ -246,7 +247,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         true
     }
 
-    fn on_deliver(&mut self, from: NodeId, to: u32, message: M::Message) {
+    fn on_deliver(&mut self, from: ServerId, to: u32, message: M::Message) {
         let is_cut = !self.cut.is_empty() && self.cut.contains(&(from, self.id(to)));
         if is_cut || self.slot(to).machine.is_none() {
             return self.lose(from, to, &message);
@@ -259,8 +260,8 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
 
     /// The cut, the crash or the bad luck behind it is the disturbance, not each message that it swallows: reminders to
     /// a node that stays dead are lost for ever.
-    fn lose(&mut self, from: NodeId, to: u32, message: &M::Message) {
-        self.observer.on_loss(self.now_us, from, self.ids[to as usize], message);
+    fn lose(&mut self, from: ServerId, to: u32, message: &M::Message) {
+        self.observer.on_loss(self.now_us, from.into(), self.ids[to as usize].into(), message);
     }
 
     fn on_timer(&mut self, slot: u32, timer: Timer, number: u32) {
@@ -279,18 +280,18 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         self.observer.on_happening(self.now_us, &happening);
         match happening {
             Happening::Command(node, command) => {
-                self.on_slot(node, |simulation, slot| simulation.command(slot, command));
+                self.on_slot(node.server(), |simulation, slot| simulation.command(slot, command));
             }
-            Happening::Crash(node) => self.on_slot(node, Self::crash),
-            Happening::Restart(node) => self.on_slot(node, Self::restart),
-            Happening::Pause(node) => self.on_slot(node, Self::pause),
-            Happening::Resume(node) => self.on_slot(node, Self::resume),
-            Happening::Cut(from, to) => self.on_link(from, to, true),
-            Happening::Mend(from, to) => self.on_link(from, to, false),
+            Happening::Crash(node) => self.on_slot(node.server(), Self::crash),
+            Happening::Restart(node) => self.on_slot(node.server(), Self::restart),
+            Happening::Pause(node) => self.on_slot(node.server(), Self::pause),
+            Happening::Resume(node) => self.on_slot(node.server(), Self::resume),
+            Happening::Cut(from, to) => self.on_link(from.server(), to.server(), true),
+            Happening::Mend(from, to) => self.on_link(from.server(), to.server(), false),
         }
     }
 
-    fn on_slot(&mut self, node: NodeId, action: impl FnOnce(&mut Self, u32)) {
+    fn on_slot(&mut self, node: ServerId, action: impl FnOnce(&mut Self, u32)) {
         if let Some(slot) = self.index.slot(node) {
             action(self, slot);
         }
@@ -344,7 +345,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         self.let_all_look(slot);
     }
 
-    fn on_link(&mut self, from: NodeId, to: NodeId, is_cut: bool) {
+    fn on_link(&mut self, from: ServerId, to: ServerId, is_cut: bool) {
         self.disturb();
         if is_cut {
             self.cut.insert((from, to));
@@ -392,7 +393,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
             *last_defined_us = self.now_us;
         }
         if self.prologue.is_none() {
-            self.observer.on_step(self.now_us, machine.id(), &input, outbox.as_slice());
+            self.observer.on_step(self.now_us, machine.id().into(), &input, outbox.as_slice());
         }
         self.note(before, after);
         for output in outbox.drain() {
@@ -424,7 +425,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         }
     }
 
-    fn send(&mut self, from: u32, to: NodeId, message: M::Message) {
+    fn send(&mut self, from: u32, to: ServerId, message: M::Message) {
         // In a ring nearly every message goes to the next node: looking there first spares a search through memory.
         let next = from + 1;
         let to = if self.ids.get(next as usize) == Some(&to) { Some(next) } else { self.index.slot(to) };
@@ -451,7 +452,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         self.dispatch(from, to, message);
     }
 
-    fn dispatch(&mut self, from: NodeId, to: u32, message: M::Message) {
+    fn dispatch(&mut self, from: ServerId, to: u32, message: M::Message) {
         let network = self.setup.network;
         let mut delay_us = self.chance.between(network.delay.min_us, network.delay.max_us);
         if self.now_us < network.faulty_until_us && self.chance.happens(network.lateness_ppm) {

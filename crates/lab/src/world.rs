@@ -10,36 +10,39 @@ use std::fmt;
 
 use primus_core::election::Election;
 use primus_core::trace::Step;
-use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output, WriteName};
+use primus_core::{Input, Machine, Moment, Outbox, Output, ServerId, WriteName};
 
 /// Nodes and what is between them. A plain value: copy it to remember it, compare it to recognise it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World<M: Machine> {
     /// By id. A vector, because explorations copy worlds all the time.
-    nodes: Vec<(NodeId, Node<M>)>,
+    nodes: Vec<(M::Peer, Node<M>)>,
     /// In the order in which they were sent, until [`World::forget_order`].
-    in_flight: Vec<Envelope<M::Message>>,
+    in_flight: Vec<Sent<M>>,
     /// From whom to whom nothing arrives.
-    cut: BTreeSet<(NodeId, NodeId)>,
+    cut: BTreeSet<(M::Peer, M::Peer)>,
     now: Moment,
 }
 
 /// A message on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Envelope<T> {
+pub struct Envelope<T, P = ServerId> {
     /// Who sent it.
-    pub from: NodeId,
+    pub from: P,
     /// Who is to get it.
-    pub to: NodeId,
+    pub to: P,
     /// What it says.
     pub message: T,
 }
+
+/// What a machine has sent.
+type Sent<M> = Envelope<<M as Machine>::Message, <M as Machine>::Peer>;
 
 /// One step that a machine took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken<M: Machine> {
     /// Whose machine.
-    pub node: NodeId,
+    pub node: M::Peer,
     /// What happened to it.
     pub input: Input<M>,
     /// What followed.
@@ -52,9 +55,9 @@ pub enum Delivery<M: Machine> {
     /// It arrived.
     Arrived(Taken<M>),
     /// Nobody was there.
-    ToCrashed(Envelope<M::Message>),
+    ToCrashed(Sent<M>),
     /// The link was cut.
-    Cut(Envelope<M::Message>),
+    Cut(Sent<M>),
 }
 
 /// One node: a machine while it lives, and a disk that outlives it.
@@ -70,7 +73,7 @@ struct Node<M: Machine> {
     /// The last durable write of the machine that runs.
     durable: Option<M::Token>,
     /// Messages that wait for a write.
-    waiting: Vec<(M::Barrier, Envelope<M::Message>)>,
+    waiting: Vec<(M::Barrier, Sent<M>)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -82,7 +85,7 @@ struct Write<M: Machine> {
 impl<M: Machine> World<M> {
     /// These nodes, alive, with nothing between them.
     #[must_use]
-    pub fn new(machines: impl IntoIterator<Item = (NodeId, M)>) -> Self {
+    pub fn new(machines: impl IntoIterator<Item = (M::Peer, M)>) -> Self {
         let mut nodes: Vec<_> = machines.into_iter().map(|(id, machine)| (id, Node::new(machine))).collect();
         nodes.sort_by_key(|(id, _)| *id);
         Self { nodes, in_flight: Vec::new(), cut: BTreeSet::new(), now: Moment::START }
@@ -90,7 +93,7 @@ impl<M: Machine> World<M> {
 
     /// The same nodes with something on a disk, as if it had been written long ago.
     #[must_use]
-    pub fn with_disk(mut self, node: NodeId, records: Vec<M::Record>) -> Self {
+    pub fn with_disk(mut self, node: M::Peer, records: Vec<M::Record>) -> Self {
         if let Some(home) = self.node_mut(node) {
             home.disk = records;
         }
@@ -103,17 +106,17 @@ impl<M: Machine> World<M> {
     }
 
     /// The owner of a node tells it something. `None` if the node is crashed or unknown.
-    pub fn command(&mut self, node: NodeId, command: M::Command) -> Option<Taken<M>> {
+    pub fn command(&mut self, node: M::Peer, command: M::Command) -> Option<Taken<M>> {
         self.step(node, Input::Command(command))
     }
 
     /// The link to a peer came up again. `None` if the node is crashed or unknown.
-    pub fn link_up(&mut self, node: NodeId, peer: NodeId) -> Option<Taken<M>> {
+    pub fn link_up(&mut self, node: M::Peer, peer: M::Peer) -> Option<Taken<M>> {
         self.step(node, Input::LinkUp(peer))
     }
 
     /// The link to a peer was lost. `None` if the node is crashed or unknown.
-    pub fn link_down(&mut self, node: NodeId, peer: NodeId) -> Option<Taken<M>> {
+    pub fn link_down(&mut self, node: M::Peer, peer: M::Peer) -> Option<Taken<M>> {
         self.step(node, Input::LinkDown(peer))
     }
 
@@ -134,7 +137,7 @@ impl<M: Machine> World<M> {
     ///
     /// # Panics
     /// If there is no such place.
-    pub fn drop(&mut self, index: usize) -> Envelope<M::Message> {
+    pub fn drop(&mut self, index: usize) -> Sent<M> {
         self.in_flight.remove(index)
     }
 
@@ -142,26 +145,26 @@ impl<M: Machine> World<M> {
     ///
     /// # Panics
     /// If there is no such place.
-    pub fn duplicate(&mut self, index: usize) -> Envelope<M::Message> {
+    pub fn duplicate(&mut self, index: usize) -> Sent<M> {
         let copy = self.in_flight[index].clone();
         self.in_flight.push(copy.clone());
         copy
     }
 
     /// Puts a message on its way that no machine here has sent, such as one of a foreign node.
-    pub fn inject(&mut self, envelope: Envelope<M::Message>) {
+    pub fn inject(&mut self, envelope: Sent<M>) {
         self.in_flight.push(envelope);
     }
 
     /// A timer runs out. `None` if it is not set.
-    pub fn fire(&mut self, node: NodeId, timer: M::Timer) -> Option<Taken<M>> {
+    pub fn fire(&mut self, node: M::Peer, timer: M::Timer) -> Option<Taken<M>> {
         let was_set = self.node_mut(node)?.timers.remove(&timer);
         if was_set { self.step(node, Input::Timer(timer)) } else { None }
     }
 
     /// The oldest write of a node reaches its disk, and the messages that waited for it leave. `None` if there is
     /// no such write.
-    pub fn persisted(&mut self, node: NodeId) -> Option<Taken<M>> {
+    pub fn persisted(&mut self, node: M::Peer) -> Option<Taken<M>> {
         let writer = self.node_mut(node)?;
         if writer.pending.is_empty() {
             return None;
@@ -178,7 +181,7 @@ impl<M: Machine> World<M> {
 
     /// The process dies: its state, its timers and what was not durable are gone. What it has sent stays on its
     /// way. False if it was not alive.
-    pub fn crash(&mut self, node: NodeId) -> bool {
+    pub fn crash(&mut self, node: M::Peer) -> bool {
         let Some(victim) = self.node_mut(node) else { return false };
         let was_alive = victim.machine.is_some();
         *victim = Node { machine: None, disk: std::mem::take(&mut victim.disk), ..Node::empty() };
@@ -190,7 +193,7 @@ impl<M: Machine> World<M> {
     ///
     /// # Panics
     /// If the node is alive.
-    pub fn restart(&mut self, node: NodeId, machine: M) {
+    pub fn restart(&mut self, node: M::Peer, machine: M) {
         let place = self.place_of(node).unwrap_or_else(|place| {
             self.nodes.insert(place, (node, Node::empty()));
             place
@@ -201,7 +204,7 @@ impl<M: Machine> World<M> {
     }
 
     /// From now on nothing that `from` sends reaches `to`; the other way stays open.
-    pub fn cut(&mut self, from: NodeId, to: NodeId) {
+    pub fn cut(&mut self, from: M::Peer, to: M::Peer) {
         self.cut.insert((from, to));
     }
 
@@ -217,7 +220,7 @@ impl<M: Machine> World<M> {
     }
 
     /// Hands one input to a machine and carries out what it asks for.
-    fn step(&mut self, node: NodeId, input: Input<M>) -> Option<Taken<M>> {
+    fn step(&mut self, node: M::Peer, input: Input<M>) -> Option<Taken<M>> {
         let place = self.place_of(node).ok()?;
         let actor = &mut self.nodes[place].1;
         let mut outbox = Outbox::new();
@@ -230,72 +233,72 @@ impl<M: Machine> World<M> {
     }
 
     /// All nodes that ever were, in order.
-    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+    pub fn nodes(&self) -> impl Iterator<Item = M::Peer> + '_ {
         self.nodes.iter().map(|(id, _)| *id)
     }
 
     /// The machines of the nodes that are alive, in order.
-    pub fn alive(&self) -> impl Iterator<Item = (NodeId, &M)> + '_ {
+    pub fn alive(&self) -> impl Iterator<Item = (M::Peer, &M)> + '_ {
         self.nodes.iter().filter_map(|(id, node)| Some((*id, node.machine.as_ref()?)))
     }
 
     /// The machine of a node, if it is alive.
     #[must_use]
-    pub fn machine(&self, node: NodeId) -> Option<&M> {
+    pub fn machine(&self, node: M::Peer) -> Option<&M> {
         self.node(node)?.machine.as_ref()
     }
 
     /// The same, to tell it what no input says: how late it is.
-    pub fn machine_mut(&mut self, node: NodeId) -> Option<&mut M> {
+    pub fn machine_mut(&mut self, node: M::Peer) -> Option<&mut M> {
         self.node_mut(node)?.machine.as_mut()
     }
 
     /// What is on its way.
     #[must_use]
-    pub fn in_flight(&self) -> &[Envelope<M::Message>] {
+    pub fn in_flight(&self) -> &[Sent<M>] {
         &self.in_flight
     }
 
     /// The timers that are set, by node.
-    pub fn timers(&self) -> impl Iterator<Item = (NodeId, M::Timer)> + '_ {
+    pub fn timers(&self) -> impl Iterator<Item = (M::Peer, M::Timer)> + '_ {
         self.nodes.iter().flat_map(|(id, node)| node.timers.iter().map(|timer| (*id, *timer)))
     }
 
     /// Has it handed in a write that is not durable yet?
     #[must_use]
-    pub fn is_writing(&self, node: NodeId) -> bool {
+    pub fn is_writing(&self, node: M::Peer) -> bool {
         self.node(node).is_some_and(|node| !node.pending.is_empty())
     }
 
     /// What a node has on its disk.
     #[must_use]
-    pub fn disk(&self, node: NodeId) -> &[M::Record] {
+    pub fn disk(&self, node: M::Peer) -> &[M::Record] {
         self.node(node).map_or(&[], |node| &node.disk)
     }
 
-    fn node(&self, id: NodeId) -> Option<&Node<M>> {
+    fn node(&self, id: M::Peer) -> Option<&Node<M>> {
         self.place_of(id).ok().map(|place| &self.nodes[place].1)
     }
 
-    fn node_mut(&mut self, id: NodeId) -> Option<&mut Node<M>> {
+    fn node_mut(&mut self, id: M::Peer) -> Option<&mut Node<M>> {
         self.place_of(id).ok().map(|place| &mut self.nodes[place].1)
     }
 
     /// Where a node is, or where it would be.
-    fn place_of(&self, id: NodeId) -> Result<usize, usize> {
+    fn place_of(&self, id: M::Peer) -> Result<usize, usize> {
         self.nodes.binary_search_by_key(&id, |(id, _)| *id)
     }
 
     /// Is the link from one node to another cut?
     #[must_use]
-    pub fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
+    pub fn is_cut(&self, from: M::Peer, to: M::Peer) -> bool {
         self.cut.contains(&(from, to))
     }
 }
 
 impl<M: Election> World<M> {
     /// The nodes that believe that they lead.
-    pub fn leaders(&self) -> impl Iterator<Item = NodeId> + '_ {
+    pub fn leaders(&self) -> impl Iterator<Item = M::Peer> + '_ {
         self.alive().filter(|(_, machine)| machine.leads()).map(|(id, _)| id)
     }
 }
@@ -320,8 +323,9 @@ impl<M: Machine> Node<M> {
         self.durable.is_some_and(|durable| token.number() <= durable.number())
     }
 
-    fn carry_out(&mut self, id: NodeId, output: &Output<M>, in_flight: &mut Vec<Envelope<M::Message>>) {
-        let envelope = |to: &NodeId, message: &M::Message| Envelope { from: id, to: *to, message: message.clone() };
+    fn carry_out(&mut self, id: M::Peer, output: &Output<M>, in_flight: &mut Vec<Sent<M>>) {
+        let envelope =
+            |to: &M::Peer, message: &M::Message| Envelope { from: id, to: *to, message: message.clone() };
         match output {
             Output::Send { to, message } => in_flight.push(envelope(to, message)),
             Output::SendAfter { token, to, message } if !self.is_durable(*token) => {
@@ -344,7 +348,7 @@ impl<M: Machine> fmt::Display for Taken<M> {
     }
 }
 
-impl<T: fmt::Display> fmt::Display for Envelope<T> {
+impl<T: fmt::Display, P: fmt::Display> fmt::Display for Envelope<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} -> {} {}", self.from, self.to, self.message)
     }
@@ -352,21 +356,19 @@ impl<T: fmt::Display> fmt::Display for Envelope<T> {
 
 #[cfg(test)]
 mod tests {
-    use primus_core::Delay;
-
-    use primus_core::Token;
+    use primus_core::{Delay, Token};
 
     use super::*;
 
     /// Votes for whoever asks first, once and for ever: a second vote would elect two.
     #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
     struct Voter {
-        vote: Option<NodeId>,
+        vote: Option<ServerId>,
         writes: u64,
     }
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-    struct Vote(NodeId);
+    struct Vote(ServerId);
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     enum Say {
@@ -387,6 +389,7 @@ mod tests {
     }
 
     impl Machine for Voter {
+        type Peer = ServerId;
         type Message = Say;
         type Command = Say;
         type Timer = u8;
@@ -408,7 +411,7 @@ mod tests {
                     }
                 }
                 Input::Command(Say::Ask) => {
-                    out.send(NodeId(3), Say::Ask);
+                    out.send(ServerId(3), Say::Ask);
                     out.set(1, Delay::exactly_ms(5));
                 }
                 _ => {}
@@ -418,14 +421,14 @@ mod tests {
 
     /// Nodes 1 and 2 ask for votes, node 3 votes.
     fn world() -> World<Voter> {
-        World::new([1, 2, 3].map(|id| (NodeId(id), Voter::default())))
+        World::new([1, 2, 3].map(|id| (ServerId(id), Voter::default())))
     }
 
     fn in_flight(world: &World<Voter>) -> Vec<String> {
         world.in_flight().iter().map(ToString::to_string).collect()
     }
 
-    fn restart_from_disk(world: &mut World<Voter>, node: NodeId) {
+    fn restart_from_disk(world: &mut World<Voter>, node: ServerId) {
         let vote = world.disk(node).last().map(|vote| vote.0);
         world.restart(node, Voter { vote, writes: 0 });
     }
@@ -433,28 +436,28 @@ mod tests {
     #[test]
     fn a_vote_leaves_only_once_it_is_durable() {
         let mut world = world();
-        world.command(NodeId(1), Say::Ask);
+        world.command(ServerId(1), Say::Ask);
         let Delivery::Arrived(taken) = world.deliver(0) else { panic!("node 3 is alive") };
         assert_eq!(taken.to_string(), "3: from 1 ask -> persist 1 vote for 1, after 1 send 1 grant");
         assert_eq!(in_flight(&world), Vec::<String>::new());
 
-        let taken = world.persisted(NodeId(3)).unwrap();
+        let taken = world.persisted(ServerId(3)).unwrap();
         assert_eq!(taken.to_string(), "3: persisted 1 -> nothing");
         assert_eq!(in_flight(&world), ["3 -> 1 grant"]);
-        assert_eq!(world.persisted(NodeId(3)), None);
+        assert_eq!(world.persisted(ServerId(3)), None);
     }
 
     #[test]
     fn a_restarted_voter_keeps_its_vote() {
         let mut world = world();
-        world.command(NodeId(1), Say::Ask);
+        world.command(ServerId(1), Say::Ask);
         world.deliver(0);
-        world.persisted(NodeId(3));
-        world.crash(NodeId(3));
+        world.persisted(ServerId(3));
+        world.crash(ServerId(3));
         assert_eq!(in_flight(&world), ["3 -> 1 grant"], "what was sent before the crash still arrives");
 
-        restart_from_disk(&mut world, NodeId(3));
-        world.command(NodeId(2), Say::Ask);
+        restart_from_disk(&mut world, ServerId(3));
+        world.command(ServerId(2), Say::Ask);
         world.deliver(1);
         assert_eq!(in_flight(&world), ["3 -> 1 grant"], "the vote is given already");
     }
@@ -462,26 +465,26 @@ mod tests {
     #[test]
     fn a_crash_loses_what_was_not_durable() {
         let mut world = world();
-        world.command(NodeId(1), Say::Ask);
+        world.command(ServerId(1), Say::Ask);
         world.deliver(0);
-        world.crash(NodeId(3));
-        assert_eq!(world.disk(NodeId(3)), []);
+        world.crash(ServerId(3));
+        assert_eq!(world.disk(ServerId(3)), []);
 
-        restart_from_disk(&mut world, NodeId(3));
-        assert_eq!(world.persisted(NodeId(3)), None, "the write died with the process");
-        world.command(NodeId(2), Say::Ask);
+        restart_from_disk(&mut world, ServerId(3));
+        assert_eq!(world.persisted(ServerId(3)), None, "the write died with the process");
+        world.command(ServerId(2), Say::Ask);
         world.deliver(0);
-        world.persisted(NodeId(3));
+        world.persisted(ServerId(3));
         assert_eq!(in_flight(&world), ["3 -> 2 grant"], "nobody had seen the first vote");
     }
 
     #[test]
     fn a_message_that_waits_for_a_durable_write_leaves_at_once() {
         let mut world = world();
-        world.command(NodeId(1), Say::Ask);
+        world.command(ServerId(1), Say::Ask);
         world.duplicate(0);
         world.deliver(0);
-        world.persisted(NodeId(3));
+        world.persisted(ServerId(3));
         world.deliver(0);
         assert_eq!(in_flight(&world), ["3 -> 1 grant", "3 -> 1 grant"]);
     }
@@ -489,24 +492,24 @@ mod tests {
     #[test]
     fn a_timer_fires_once_and_dies_with_its_node() {
         let mut world = world();
-        for node in [1, 2].map(NodeId) {
+        for node in [1, 2].map(ServerId) {
             world.command(node, Say::Ask);
         }
-        assert!(world.fire(NodeId(1), 1).is_some());
-        assert!(world.fire(NodeId(1), 1).is_none());
-        world.crash(NodeId(2));
+        assert!(world.fire(ServerId(1), 1).is_some());
+        assert!(world.fire(ServerId(1), 1).is_none());
+        world.crash(ServerId(2));
         assert_eq!(world.timers().count(), 0);
     }
 
     #[test]
     fn a_cut_is_one_way_and_takes_what_arrives_while_it_lasts() {
         let mut world = world();
-        world.cut(NodeId(1), NodeId(3));
-        world.command(NodeId(1), Say::Ask);
-        world.command(NodeId(2), Say::Ask);
+        world.cut(ServerId(1), ServerId(3));
+        world.command(ServerId(1), Say::Ask);
+        world.command(ServerId(2), Say::Ask);
         assert!(matches!(world.deliver(0), Delivery::Cut(_)));
         assert!(matches!(world.deliver(0), Delivery::Arrived(_)));
-        world.command(NodeId(1), Say::Ask);
+        world.command(ServerId(1), Say::Ask);
         world.mend();
         assert!(matches!(world.deliver(0), Delivery::Arrived(_)));
     }
@@ -515,7 +518,7 @@ mod tests {
     fn worlds_that_differ_in_the_order_of_sending_alone_can_be_made_equal() {
         let [mut one, mut other] = [[1, 2], [2, 1]].map(|order| {
             let mut world = world();
-            for node in order.map(NodeId) {
+            for node in order.map(ServerId) {
                 world.command(node, Say::Ask);
             }
             world

@@ -1,5 +1,6 @@
 //! How many commands per second the executor and its companion run, beside xargs: `command_rate [COUNT] [AT_ONCE]`.
 
+use primus_core::Term;
 use std::process::Command;
 use std::time::Instant;
 
@@ -55,7 +56,7 @@ fn executor(count: u64, at_once: u64) -> f64 {
 fn assignment(index: u64) -> Assignment {
     let task = TaskId { job: JobId(1), index: index + 1 };
     let command = CommandLine { arguments: vec!["true".to_owned()], ..CommandLine::default() };
-    let held = Held { task, attempt: Attempt { term: 1, sequence: index } };
+    let held = Held { task, attempt: Attempt { term: Term(1), sequence: index } };
     Assignment {
         held,
         work: Work::Command(command),

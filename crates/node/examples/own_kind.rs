@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::load::Weights;
 use primus_node::companion;
 use primus_node::executor::{Answer, Call, Kinds, Settings};
@@ -61,7 +61,7 @@ fn config(words: &[String], companion: Companion) -> Result<Config, Box<dyn Erro
     let mut known = BTreeMap::new();
     for server in servers {
         let (id, address) = server.split_once('@').ok_or("a server is ID@ADDRESS, such as 1@127.0.0.1:7460")?;
-        known.insert(NodeId(id.parse()?), address.parse::<SocketAddr>()?);
+        known.insert(ServerId(id.parse()?), address.parse::<SocketAddr>()?);
     }
     std::fs::create_dir_all(folder)?;
     let executor = Settings::new(name, std::fs::canonicalize(folder)?, companion);

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::fmt;
 use std::net::TcpListener;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::{Command, Election, MessageKind, Notice, Timer};
 use primus_core::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use primus_lab::chance::Chance;
@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 /// Everybody knows all names, and is told by its owner who seems to be dead.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct ByName {
-    id: NodeId,
+    id: ServerId,
     /// In the order in which they come.
-    names: BTreeMap<String, NodeId>,
-    suspected: BTreeSet<NodeId>,
-    leader: Option<NodeId>,
+    names: BTreeMap<String, ServerId>,
+    suspected: BTreeSet<ServerId>,
+    leader: Option<ServerId>,
     is_starting: bool,
 }
 
@@ -35,11 +35,11 @@ struct ByName {
 struct Leads;
 
 impl ByName {
-    fn new(id: NodeId, names: BTreeMap<String, NodeId>) -> Self {
+    fn new(id: ServerId, names: BTreeMap<String, ServerId>) -> Self {
         Self { id, names, suspected: BTreeSet::new(), leader: None, is_starting: false }
     }
 
-    fn live(&self) -> impl Iterator<Item = NodeId> + '_ {
+    fn live(&self) -> impl Iterator<Item = ServerId> + '_ {
         self.names.values().copied().filter(|id| !self.suspected.contains(id))
     }
 
@@ -52,7 +52,7 @@ impl ByName {
         self.follow(first, out);
     }
 
-    fn follow(&mut self, leader: Option<NodeId>, out: &mut Outbox<Self>) {
+    fn follow(&mut self, leader: Option<ServerId>, out: &mut Outbox<Self>) {
         (self.leader, self.is_starting) = (leader, false);
         out.notify(match leader {
             Some(leader) if leader == self.id => Notice::Lead,
@@ -63,6 +63,7 @@ impl ByName {
 }
 
 impl Machine for ByName {
+    type Peer = ServerId;
     type Message = Leads;
     type Command = Command;
     type Timer = Timer;
@@ -102,11 +103,11 @@ impl Machine for ByName {
 }
 
 impl Election for ByName {
-    fn id(&self) -> NodeId {
+    fn id(&self) -> ServerId {
         self.id
     }
 
-    fn leader(&self) -> Option<NodeId> {
+    fn leader(&self) -> Option<ServerId> {
         self.leader
     }
 
@@ -114,7 +115,7 @@ impl Election for ByName {
         self.is_starting
     }
 
-    fn better(&self) -> Option<NodeId> {
+    fn better(&self) -> Option<ServerId> {
         self.live().take_while(|id| *id != self.id).next()
     }
 
@@ -149,19 +150,20 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     lead_a_cluster().await
 }
 
-fn names() -> BTreeMap<String, NodeId> {
-    ["dora", "berta", "anton", "emil", "caesar"].into_iter().map(str::to_owned).zip((1..).map(NodeId)).collect()
+fn names() -> BTreeMap<String, ServerId> {
+    ["dora", "berta", "anton", "emil", "caesar"].into_iter().map(str::to_owned).zip((1..).map(ServerId)).collect()
 }
 
 /// Five nodes; the two that come first die, and one is cut off for a while. All chance comes from the seed.
 fn try_in_the_laboratory(seed: u64) {
     let mut chance = Chance::new(seed);
-    let [anton, berta, dora] = [NodeId(3), NodeId(2), NodeId(1)];
-    let mut schedule: Vec<_> = names().into_values().map(|id| (0, Happening::Command(id, Command::Boot))).collect();
-    schedule.extend([anton, berta].map(|id| (chance.below(2_000_000), Happening::Crash(id))));
+    let [anton, berta, dora] = [ServerId(3), ServerId(2), ServerId(1)];
+    let mut schedule: Vec<_> =
+        names().into_values().map(|id| (0, Happening::Command(id.into(), Command::Boot))).collect();
+    schedule.extend([anton, berta].map(|id| (chance.below(2_000_000), Happening::Crash(id.into()))));
     let (from_us, until_us) = (chance.below(1_000_000), 1_000_000 + chance.below(2_000_000));
     for peer in names().into_values().filter(|id| *id != dora) {
-        for (one, other) in [(dora, peer), (peer, dora)] {
+        for (one, other) in [(dora, peer), (peer, dora)].map(|(one, other)| (one.into(), other.into())) {
             schedule.extend([(from_us, Happening::Cut(one, other)), (until_us, Happening::Mend(one, other))]);
         }
     }
@@ -178,7 +180,7 @@ fn try_in_the_laboratory(seed: u64) {
     };
     let outcome = simulate::run(setup, &mut ());
     // Of those who live, caesar comes first.
-    let best = Some(NodeId(5));
+    let best = Some(ServerId(5));
     let evidence = Evidence { outcome: &outcome, faults_ended: true, best, bound: None, changed_ranks: None };
     let properties = judge(&evidence);
     assert!(properties.values().all(|holds| *holds), "seed {seed}: {properties:?} {outcome:?}");
@@ -197,7 +199,7 @@ async fn lead_a_cluster() -> Result<(), Box<dyn Error>> {
     for (id, _) in &addresses {
         let mut settings = Settings::new("names", *id, addresses.clone(), dir.join(id.to_string()));
         settings.plan.elect_with(|plan| ByName::new(plan.id, names()));
-        servers.insert(NodeId(*id), Server::start(settings).await?);
+        servers.insert(ServerId(*id), Server::start(settings).await?);
     }
     for expected in ["anton", "berta"] {
         let leader = names()[expected];
@@ -209,9 +211,9 @@ async fn lead_a_cluster() -> Result<(), Box<dyn Error>> {
         servers.remove(&leader);
     }
     let caesar = names()["caesar"];
-    servers[&NodeId(1)].leadership().wait_for(|now| now.leader == Some(caesar)).await?;
+    servers[&ServerId(1)].leadership().wait_for(|now| now.leader == Some(caesar)).await?;
     println!("caesar leads");
-    servers[&NodeId(4)].put("still", "works").await?;
+    servers[&ServerId(4)].put("still", "works").await?;
     drop(servers);
     Ok(std::fs::remove_dir_all(&dir)?)
 }

@@ -11,14 +11,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use tokio::sync::watch;
 
 /// Whom a server does not talk to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cuts {
     /// Nothing is sent to or taken from these peers. The links stay.
-    pub peers: BTreeSet<NodeId>,
+    pub peers: BTreeSet<ServerId>,
     /// On the links of these workers everything waits.
     pub held: BTreeSet<String>,
     /// The links of these workers are closed, and are not opened again.
@@ -26,7 +26,7 @@ pub struct Cuts {
     /// Nothing is said to the servers of these farms, nor heard of them. The links stay, and so do those of their workers.
     pub farms: BTreeSet<String>,
     /// What these peers say arrives this much later. Those that are not named are as fast as the network is.
-    pub delays: BTreeMap<NodeId, Duration>,
+    pub delays: BTreeMap<ServerId, Duration>,
 }
 
 /// No link is slower on purpose.
@@ -34,7 +34,7 @@ pub const DELAY_MAX: Duration = Duration::from_secs(5);
 
 impl Cuts {
     /// How long a message from or to this peer is held back.
-    pub(crate) fn delay(&self, peer: NodeId) -> Duration {
+    pub(crate) fn delay(&self, peer: ServerId) -> Duration {
         self.delays.get(&peer).copied().unwrap_or_default()
     }
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::machine::Token;
 use primus_replica::message::Record;
 use tokio::sync::mpsc;
@@ -169,7 +169,7 @@ impl Durable for Store {
 
 impl Disk<Store> {
     /// Keeps a peer's disk in mind for ever.
-    pub fn remember(&self, peer: NodeId, id: StoreId) {
+    pub fn remember(&self, peer: ServerId, id: StoreId) {
         _ = self.work.send(Work::Other(Box::new(move |store| store.remember_peer(peer, id).map(|_| ()))));
     }
 }

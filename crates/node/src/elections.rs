@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use primus_core::bounds::ABSURD;
 use primus_core::machine::{Input, Machine, Outbox, Output};
-use primus_core::{NodeId, Round};
+use primus_core::{Round, ServerId};
 use primus_server::groups::{Command, GroupPlan, Groups, Notice, Said, Timer};
 use primus_server::words::Words;
 use primus_server::{Plan, Reason};
@@ -37,7 +37,7 @@ pub type ElectedGroups = BTreeMap<String, Elected>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Elected {
     /// Who leads it.
-    pub leader: Option<NodeId>,
+    pub leader: Option<ServerId>,
     /// In which round of its elections that was decided. A round is no term: nobody ratifies it.
     pub round: Round,
     /// Since when.
@@ -45,7 +45,7 @@ pub struct Elected {
     /// Why.
     pub reason: Reason,
     /// Who takes part.
-    pub members: BTreeSet<NodeId>,
+    pub members: BTreeSet<ServerId>,
 }
 
 /// How others talk to this thread.
@@ -120,8 +120,8 @@ struct Running {
     timers: Timers<Timer>,
     links: Arc<Links<Words>>,
     /// Nothing is said to these: by the time that they are back it would be old.
-    down: BTreeSet<NodeId>,
-    id: NodeId,
+    down: BTreeSet<ServerId>,
+    id: ServerId,
     elected: watch::Sender<ElectedGroups>,
     history: Arc<History>,
     steps: Arc<Steps>,
@@ -184,7 +184,7 @@ impl Running {
         }
     }
 
-    fn send(&self, to: NodeId, said: Said) {
+    fn send(&self, to: ServerId, said: Said) {
         if !self.down.contains(&to) {
             self.meters.sent.add(1);
             self.links.send(to, Words::Groups(said));
@@ -217,7 +217,7 @@ impl Elected {
         Self { leader: None, round: Round::UNKNOWN, since, reason: Reason::Start, members }
     }
 
-    fn learn(&mut self, leader: Option<NodeId>, round: Round, reason: Reason) {
+    fn learn(&mut self, leader: Option<ServerId>, round: Round, reason: Reason) {
         if self.leader != leader {
             self.since = SystemTime::now();
             self.reason = reason;

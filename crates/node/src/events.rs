@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::load::Score;
 use primus_core::text::escape;
 use serde::Serialize;
@@ -224,7 +224,7 @@ pub struct ServerScore {
 }
 
 impl ServerScore {
-    pub(crate) fn new(id: NodeId, score: Score) -> Self {
+    pub(crate) fn new(id: ServerId, score: Score) -> Self {
         Self { id: id.0, score: f64::from(score.hundredths()) / 100.0 }
     }
 }

@@ -17,11 +17,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::SessionId;
 use primus_core::farm::foreman::Foreman;
 use primus_core::lease::{Answer, Lessor, Poll};
-use primus_core::ledger::{Attempt, Effect, Entry, Held, Session};
+use primus_core::ledger::{Attempt, Effect, Entry, Held};
 use primus_core::loan::Office;
+use primus_core::{ServerId, Term};
 use primus_server::Reason;
 use primus_server::record::{BATCH_LEN_MAX, Draft};
 use primus_wire::work::Part;
@@ -60,7 +61,7 @@ enum Ask {
     LookHere(LookHere),
     Ended(Vec<Awaited>, Reply<()>),
     Output(String, Part, Reply<Option<Bytes>>),
-    Poll(Session, Poll, Reply<Answer>),
+    Poll(SessionId, Poll, Reply<Answer>),
     LookAtLeases(LookAtLeases),
     LookAtLoans(LookAtLoans),
     Vacate(Reply<()>),
@@ -73,32 +74,32 @@ pub(crate) enum Told {
     /// A record of the log that holds a batch, or a piece of one.
     Committed(Bytes),
     /// This one leads, as far as this server knows. If it is this server itself, it has to wait for [`Told::Lead`].
-    Leader(Option<NodeId>),
+    Leader(Option<ServerId>),
     /// This server leads in this term, and has applied everything that was agreed on before.
-    Lead(u64),
+    Lead(Term),
     /// The log can be cut here: add the ledger to this front of the whole state.
     Snapshot(u64, Bytes),
     /// The whole ledger came from elsewhere.
     Restored(Bytes),
     /// This server wants to hand over to that one, for this reason, once nothing is guarded beside it.
-    HandOver(NodeId, Reason),
+    HandOver(ServerId, Reason),
     /// Nobody has taken over.
     Stay,
     /// The clock of this server shows this time, in milliseconds since 1970.
-    Clock(NodeId, u64),
+    Clock(ServerId, u64),
 }
 
 /// What the farm wants of the control thread.
 #[derive(Debug)]
 pub(crate) enum Wish {
     /// Append these records, if this server still leads in this term.
-    Enter(u64, Vec<Bytes>),
+    Enter(Term, Vec<Bytes>),
     /// This is the whole state up to this index.
     Compact(u64, Bytes),
     /// Something is guarded beside this server, or not any more.
     Guarded(bool),
     /// Nothing is, so that one can take over, for this reason.
-    Transfer(NodeId, Reason),
+    Transfer(ServerId, Reason),
     /// So many tasks run beside this server.
     Tasks(u32),
 }
@@ -191,7 +192,7 @@ impl FarmHandle {
     ///
     /// # Errors
     /// If this server does not lead, or does not any more: then the next leader must be asked.
-    pub async fn poll(&self, session: Session, poll: Poll) -> Result<Answer, Unable> {
+    pub async fn poll(&self, session: SessionId, poll: Poll) -> Result<Answer, Unable> {
         self.ask(|reply| Ask::Poll(session, poll, reply)).await
     }
 

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use primus_core::SessionId;
 use primus_core::lease::{Candidacy, Objection};
 use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, HOLDER_NAME_LEN_MAX, HOLDERS_MAX, objection_to_group};
-use primus_core::ledger::{GroupRank, GroupRules, Session};
+use primus_core::ledger::{GroupRank, GroupRules};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -136,11 +137,11 @@ impl Group {
     }
 }
 
-fn new_session() -> Session {
+fn new_session() -> SessionId {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).expect("the system has randomness");
     // Zero is nobody's.
-    Session(u64::from_be_bytes(bytes) | 1)
+    SessionId(u64::from_be_bytes(bytes) | 1)
 }
 
 /// A candidate's place. Dropping it gives back what it holds.

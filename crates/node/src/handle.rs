@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_core::load::{Load, Score, Usage};
 use primus_core::machine::Input;
-use primus_replica::{Role, Term};
+use primus_replica::Role;
 use primus_server::control::{Outlook, Reason};
 use primus_server::groups;
 use primus_server::peers::{State, Why};
@@ -37,11 +38,11 @@ pub type Values = Vec<(String, Bytes, u64)>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     /// This server.
-    pub id: NodeId,
+    pub id: ServerId,
     /// What it is.
     pub role: Role,
     /// Who leads, as far as it knows.
-    pub leader: Option<NodeId>,
+    pub leader: Option<ServerId>,
     /// In which term.
     pub term: Term,
     /// Since when.
@@ -55,9 +56,9 @@ pub struct View {
     /// Its own load.
     pub load: Load,
     /// Who can be written to, and, at the leader, how far each is behind.
-    pub peers: BTreeMap<NodeId, PeerView>,
+    pub peers: BTreeMap<ServerId, PeerView>,
     /// Who gave way, each with the leader that it gave way to.
-    pub gave_way: BTreeMap<NodeId, NodeId>,
+    pub gave_way: BTreeMap<ServerId, ServerId>,
     /// How often somebody was suspected.
     pub suspicions: u64,
     /// T as it is now: how long the leader may be silent.
@@ -116,17 +117,17 @@ pub struct Election {
     /// What happened.
     pub outcome: Outcome,
     /// Who leads.
-    pub leader: NodeId,
+    pub leader: ServerId,
     /// In which term.
     pub term: Term,
     /// Who led before, if anybody did.
-    pub previous: Option<NodeId>,
+    pub previous: Option<ServerId>,
     /// The server that was asked for it.
-    pub asked: NodeId,
+    pub asked: ServerId,
     /// The server that held it.
-    pub held_by: NodeId,
+    pub held_by: ServerId,
     /// How loaded everybody is, as far as the latter knows.
-    pub scores: Vec<(NodeId, Score)>,
+    pub scores: Vec<(ServerId, Score)>,
 }
 
 /// What can come of an election.
@@ -164,17 +165,17 @@ pub enum Request {
     /// Say when everything that was acknowledged before has been applied here, and that this server leads.
     Confirm(Reply<()>),
     /// Let another server lead: that one, or the best. The answer comes when somebody does.
-    Transfer(Option<NodeId>, Reason, Reply<()>),
+    Transfer(Option<ServerId>, Reason, Reply<()>),
     /// Say what would change that this server leads.
     Outlook(Reply<Outlook>),
     /// Let another server lead, because this process is about to end. The answer comes when somebody does.
     Leave(Reply<()>),
     /// Hold an election, for which that server was asked.
-    Elect(NodeId, Reply<Election>),
+    Elect(ServerId, Reply<Election>),
     /// Cut these links, and no others.
     Cut(Cuts),
     /// Delay what these peers say by this much; with nothing, not any more.
-    Delay(BTreeMap<NodeId, Duration>),
+    Delay(BTreeMap<ServerId, Duration>),
     /// The load has been measured.
     Load(Usage),
     /// Whatever is measured, this is the load; with nothing, what is measured counts again.
@@ -195,7 +196,7 @@ pub struct Proposals {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leadership {
     /// Who leads; nobody between two leaders.
-    pub leader: Option<NodeId>,
+    pub leader: Option<ServerId>,
     /// In which term.
     pub term: Term,
     /// Why it changed.
@@ -209,7 +210,7 @@ pub struct Leadership {
 pub enum Unable {
     /// Another server leads.
     #[error("server {0} leads, not this one")]
-    NotLeading(NodeId),
+    NotLeading(ServerId),
     /// Nobody leads.
     #[error("no server leads at the moment")]
     NoLeader,

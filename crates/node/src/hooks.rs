@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::io::AsyncReadExt;
@@ -51,7 +51,7 @@ pub struct Hook {
 ///
 /// # Panics
 /// If the system gives no thread.
-pub fn start(hook: Hook, farm: String, server: NodeId, history: Arc<History>, meters: Arc<Meters>) {
+pub fn start(hook: Hook, farm: String, server: ServerId, history: Arc<History>, meters: Arc<Meters>) {
     let runner = Runner { hook, farm, server, history, meters };
     let running = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -100,7 +100,7 @@ impl Ending {
 struct Runner {
     hook: Hook,
     farm: String,
-    server: NodeId,
+    server: ServerId,
     history: Arc<History>,
     meters: Arc<Meters>,
 }
@@ -327,7 +327,7 @@ mod tests {
         let command = command.iter().map(|word| (*word).to_owned()).collect();
         history.add(change(8));
         let hook = Hook { command, timeout: time };
-        start(hook, "north".to_owned(), NodeId(1), Arc::clone(&history), Arc::clone(&meters));
+        start(hook, "north".to_owned(), ServerId(1), Arc::clone(&history), Arc::clone(&meters));
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(event) = history.after(1).pop() {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_wire::native::{
     self, Answer, CARGO_LEN_MAX, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, WorkerHello,
 };
@@ -63,7 +63,7 @@ pub struct Identity {
     /// The cluster's name.
     pub cluster: String,
     /// This server.
-    pub server: NodeId,
+    pub server: ServerId,
     /// Its disk.
     pub store: [u8; 16],
     /// Its process.
@@ -74,26 +74,26 @@ pub struct Identity {
 #[derive(Debug)]
 pub enum LinkEvent<T> {
     /// A peer said who it is. Nothing else of its process is heard before this.
-    Met(NodeId, Peer),
+    Met(ServerId, Peer),
     /// A peer can be written to.
-    Up(NodeId),
+    Up(ServerId),
     /// The link to a peer is lost; it may be back soon.
-    Down(NodeId),
+    Down(ServerId),
     /// A peer's process is dead, or another one has taken its place.
-    Gone(NodeId),
+    Gone(ServerId),
     /// A peer sent something.
-    Message(NodeId, T),
+    Message(ServerId, T),
     /// This peer cannot be linked to, because one of the two refuses the other's hello, with this sentence.
-    Barred(NodeId, String),
+    Barred(ServerId, String),
 }
 
 /// What a server knows of its peers when it starts.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Where they are.
-    pub peers: BTreeMap<NodeId, SocketAddr>,
+    pub peers: BTreeMap<ServerId, SocketAddr>,
     /// Their disks, as far as they are known.
-    pub stores: BTreeMap<NodeId, [u8; 16]>,
+    pub stores: BTreeMap<ServerId, [u8; 16]>,
 }
 
 /// What a peer said of itself.
@@ -108,7 +108,7 @@ pub struct Peer {
 /// The links of a server.
 #[derive(Debug)]
 pub struct Links<T> {
-    outgoing: BTreeMap<NodeId, mpsc::Sender<T>>,
+    outgoing: BTreeMap<ServerId, mpsc::Sender<T>>,
     cuts: watch::Sender<Cuts>,
 }
 
@@ -118,7 +118,7 @@ pub struct Doors {
     pub(crate) workers: mpsc::Sender<Caller>,
     pub(crate) envoys: mpsc::Sender<Envoy>,
     /// The servers of the neighbours.
-    pub(crate) neighbours: BTreeMap<String, BTreeSet<NodeId>>,
+    pub(crate) neighbours: BTreeMap<String, BTreeSet<ServerId>>,
 }
 
 /// What all tasks of a server's links share.
@@ -128,13 +128,13 @@ struct Shared<T> {
     events: mpsc::Sender<LinkEvent<T>>,
     cuts: watch::Receiver<Cuts>,
     /// A peer that dials us is there: time to dial it.
-    wake: BTreeMap<NodeId, Notify>,
+    wake: BTreeMap<ServerId, Notify>,
     /// The disks of the peers, as far as they are known.
-    stores: RwLock<BTreeMap<NodeId, [u8; 16]>>,
+    stores: RwLock<BTreeMap<ServerId, [u8; 16]>>,
     strangers: Strangers,
     doors: Doors,
     /// The task that reads the link of each peer.
-    accepted: Mutex<BTreeMap<NodeId, AbortHandle>>,
+    accepted: Mutex<BTreeMap<ServerId, AbortHandle>>,
     /// Where refusals are told.
     history: Arc<History>,
 }
@@ -171,7 +171,7 @@ impl<T: Words> Links<T> {
             history,
         });
         tokio::spawn(accept(listener, Arc::clone(&shared)));
-        let dial = |(peer, address): (&NodeId, &SocketAddr)| {
+        let dial = |(peer, address): (&ServerId, &SocketAddr)| {
             let (sender, queue) = mpsc::channel(QUEUE_LEN_MAX);
             tokio::spawn(
                 Dialler {
@@ -190,7 +190,7 @@ impl<T: Words> Links<T> {
     }
 
     /// Sends, or drops what does not fit: whoever needs it will ask again.
-    pub fn send(&self, to: NodeId, message: T) {
+    pub fn send(&self, to: ServerId, message: T) {
         if let Some(queue) = self.outgoing.get(&to) {
             _ = queue.try_send(message);
         }
@@ -205,7 +205,7 @@ impl<T: Words> Links<T> {
     }
 
     /// From now on what these peers say takes this long, each way; the others are as they were.
-    pub fn delay(&self, delays: &BTreeMap<NodeId, Duration>) {
+    pub fn delay(&self, delays: &BTreeMap<ServerId, Duration>) {
         self.cuts.send_modify(|now| {
             now.delays.extend(delays);
             now.delays.retain(|_, delay| !delay.is_zero());
@@ -214,7 +214,7 @@ impl<T: Words> Links<T> {
 
     /// By how much each peer's words are delayed on purpose.
     #[must_use]
-    pub fn delays(&self) -> BTreeMap<NodeId, Duration> {
+    pub fn delays(&self) -> BTreeMap<ServerId, Duration> {
         self.cuts.borrow().delays.clone()
     }
 }
@@ -226,19 +226,19 @@ impl<T> Shared<T> {
     }
 
     /// From now on this task reads what the peer says. One that did so before ends.
-    fn accept(&self, peer: NodeId, reading: AbortHandle) {
+    fn accept(&self, peer: ServerId, reading: AbortHandle) {
         let mut accepted = self.accepted.lock().expect("nobody panics while holding this");
         if let Some(older) = accepted.insert(peer, reading) {
             older.abort();
         }
     }
 
-    fn is_cut(&self, peer: NodeId) -> bool {
+    fn is_cut(&self, peer: ServerId) -> bool {
         self.cuts.borrow().peers.contains(&peer)
     }
 
     /// Waits for as long as this many messages take that travel one after the other, if that link is slow on purpose.
-    async fn travel(&self, peer: NodeId, messages: u32) {
+    async fn travel(&self, peer: ServerId, messages: u32) {
         let delay = self.cuts.borrow().delay(peer);
         if !delay.is_zero() {
             sleep(delay * messages).await;
@@ -246,7 +246,7 @@ impl<T> Shared<T> {
     }
 
     /// A message from this peer, now or later, unless the link is cut.
-    async fn take(&self, peer: NodeId, message: T, late: &mut Late<T>) {
+    async fn take(&self, peer: ServerId, message: T, late: &mut Late<T>) {
         let (is_cut, delay) = {
             let cuts = self.cuts.borrow();
             (cuts.peers.contains(&peer), cuts.delay(peer))
@@ -257,7 +257,7 @@ impl<T> Shared<T> {
     }
 
     /// Why a server with this disk is not who it says it is; nothing if it is, or if it is new.
-    fn other_disk(&self, server: NodeId, store: [u8; 16]) -> Option<String> {
+    fn other_disk(&self, server: ServerId, store: [u8; 16]) -> Option<String> {
         let mut stores = self.stores.write().expect("nobody panics while holding this");
         (*stores.entry(server).or_insert(store) != store).then(|| {
             format!(
@@ -267,7 +267,7 @@ impl<T> Shared<T> {
         })
     }
 
-    fn hello(&self, to: NodeId) -> Hello {
+    fn hello(&self, to: ServerId) -> Hello {
         let Identity { cluster, server, store, incarnation } = self.identity.clone();
         Hello::new(cluster, server, to, store, incarnation)
     }
@@ -275,7 +275,7 @@ impl<T> Shared<T> {
 
 /// Keeps the link to one peer.
 struct Dialler<T> {
-    peer: NodeId,
+    peer: ServerId,
     address: SocketAddr,
     queue: mpsc::Receiver<T>,
     shared: Arc<Shared<T>>,
@@ -468,7 +468,7 @@ async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
 }
 
 /// Reads the link of a peer until its end.
-async fn read<T: Words>(mut stream: TcpStream, mut arrived: BytesMut, peer: NodeId, shared: Arc<Shared<T>>) {
+async fn read<T: Words>(mut stream: TcpStream, mut arrived: BytesMut, peer: ServerId, shared: Arc<Shared<T>>) {
     let (mut hold, mut late) = (BytesMut::new(), Late::default());
     loop {
         let heard = tokio::select! {
@@ -534,7 +534,7 @@ async fn greeted<T>(stream: &mut TcpStream, arrived: &mut BytesMut, shared: &Sha
 }
 
 /// Answers a server; nothing if it is nobody to talk to.
-async fn welcome<T>(stream: &mut TcpStream, hello: Hello, shared: &Shared<T>) -> Option<NodeId> {
+async fn welcome<T>(stream: &mut TcpStream, hello: Hello, shared: &Shared<T>) -> Option<ServerId> {
     let me = shared.identity.server;
     let objection = hello.objection(&shared.identity.cluster, me);
     let unknown = || format!("server {} is not among the peers of server {me}", hello.server);

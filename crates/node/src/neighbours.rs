@@ -8,8 +8,8 @@ use std::io;
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
-use primus_core::NodeId;
 use primus_core::loan::{Content, Message};
+use primus_core::{FarmId, ServerId};
 use primus_server::plan::Neighbour;
 use primus_wire::native::{self, Answer, FarmHello};
 use primus_wire::work::{self, FARM_WORD_LEN_MAX, Reader};
@@ -44,13 +44,13 @@ pub(crate) enum NeighbourEvent {
     /// It cannot any more.
     Down(Place),
     /// A neighbour said something.
-    Word(NodeId, Message),
+    Word(FarmId, Message),
     /// A link was refused or closed, and this is why.
     Refused(String),
 }
 
 /// Which server of which neighbour. Neighbours are numbered in the order of the configuration, from 1.
-pub(crate) type Place = (NodeId, NodeId);
+pub(crate) type Place = (FarmId, ServerId);
 
 /// All links of other farms, and to them.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(crate) struct Neighbours {
     dialled: BTreeMap<Place, Task>,
     up: BTreeMap<Place, Outgoing>,
     /// What each was last told of how things are: whoever can be written to from now on hears it at once.
-    beats: BTreeMap<NodeId, Bytes>,
+    beats: BTreeMap<FarmId, Bytes>,
     /// From them.
     accepted: BTreeMap<Place, ([u8; 16], Task)>,
     events: mpsc::Sender<NeighbourEvent>,
@@ -90,12 +90,12 @@ impl Neighbours {
     }
 
     /// Who they are, with their numbers.
-    pub(crate) fn known(&self) -> impl Iterator<Item = (NodeId, &Neighbour)> {
-        (1..).map(NodeId).zip(&self.known)
+    pub(crate) fn known(&self) -> impl Iterator<Item = (FarmId, &Neighbour)> {
+        (1..).map(FarmId).zip(&self.known)
     }
 
     /// Where the servers of this farm are.
-    pub(crate) fn servers_of(&self, name: &str) -> BTreeMap<NodeId, SocketAddr> {
+    pub(crate) fn servers_of(&self, name: &str) -> BTreeMap<ServerId, SocketAddr> {
         let found = self.known.iter().find(|neighbour| neighbour.name == name);
         found.map(|neighbour| neighbour.servers.clone()).unwrap_or_default()
     }
@@ -110,7 +110,7 @@ impl Neighbours {
         }
     }
 
-    fn diallers(&self, (number, neighbour): (NodeId, &Neighbour)) -> impl Iterator<Item = Dialler> {
+    fn diallers(&self, (number, neighbour): (FarmId, &Neighbour)) -> impl Iterator<Item = Dialler> {
         neighbour.servers.iter().map(move |(server, address)| {
             let Identity { cluster, server: own, store, .. } = self.identity.clone();
             let hello = FarmHello::new(cluster, neighbour.name.clone(), own, store);
@@ -136,7 +136,7 @@ impl Neighbours {
     }
 
     /// Are the links of this neighbour cut on purpose?
-    pub(crate) fn is_cut(&self, neighbour: NodeId) -> bool {
+    pub(crate) fn is_cut(&self, neighbour: FarmId) -> bool {
         let cuts = self.cuts.borrow();
         self.known().any(|(number, known)| number == neighbour && cuts.farms.contains(&known.name))
     }
@@ -146,7 +146,7 @@ impl Neighbours {
     }
 
     /// Says something to all servers of a neighbour.
-    pub(crate) fn say(&mut self, to: NodeId, message: &Message) {
+    pub(crate) fn say(&mut self, to: FarmId, message: &Message) {
         let mut buffer = BytesMut::new();
         work::put(&mut buffer, message);
         let bytes = buffer.freeze();
@@ -248,7 +248,7 @@ async fn answer(mut stream: TcpStream, answer: Answer) -> Option<TcpStream> {
 async fn listen(
     stream: TcpStream,
     mut arrived: BytesMut,
-    (number, farm): (NodeId, String),
+    (number, farm): (FarmId, String),
     events: mpsc::Sender<NeighbourEvent>,
 ) {
     let Some(mut stream) = answer(stream, Answer::Admitted).await else { return };

@@ -12,12 +12,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_core::load::{Load, Score, Usage};
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
 use primus_replica::message::{Entry, Record, Snapshot};
 use primus_replica::replica::Refusal;
-use primus_replica::{Consensus, Role, Term};
+use primus_replica::{Consensus, Role};
 use primus_server::control::{Command, Message, Notice, Reason, Timer};
 use primus_server::peers::Sign;
 use primus_server::record::{self, Content};
@@ -92,7 +93,7 @@ pub enum EndError {
     )]
     Forgotten {
         /// Who leads.
-        leader: NodeId,
+        leader: ServerId,
         /// What was acknowledged.
         index: u64,
         /// What there is.
@@ -193,7 +194,7 @@ struct Running {
     unwritten: Vec<Record>,
     unwritten_token: Option<Token>,
     /// Messages that wait for the disk.
-    waiting: Vec<(Token, NodeId, ControlWords)>,
+    waiting: Vec<(Token, ServerId, ControlWords)>,
     timers: Timers<Timer>,
     register: Register,
     /// How the farm's thread is told what the log says, and what it wants.
@@ -204,9 +205,9 @@ struct Running {
     /// What the farm wants to write.
     entering: Entering,
     /// The term in which this server leads, until it has applied its own first entry of that term.
-    accession: Option<u64>,
+    accession: Option<Term>,
     /// The term of the last entry that was applied, and whether that was in the middle of a batch.
-    applied_term: u64,
+    applied_term: Term,
     is_within_batch: bool,
     snapshot_at: u64,
     /// How many bytes the log has grown since.
@@ -226,7 +227,7 @@ struct Running {
     /// When it was told what the clock shows.
     clock_told: Instant,
     /// Who led last, and since when nobody does.
-    last_leader: Option<NodeId>,
+    last_leader: Option<ServerId>,
     leaderless: Option<Instant>,
     /// Who waits for another server to lead, or for the result of an election.
     transfer: Option<Reply<()>>,
@@ -301,7 +302,7 @@ impl Running {
             elections,
             entering: Entering::default(),
             accession: None,
-            applied_term: 0,
+            applied_term: Term(0),
             is_within_batch: false,
             snapshot_at,
             grown: 0,
@@ -469,7 +470,7 @@ impl Running {
         }
     }
 
-    fn on_words(&mut self, from: NodeId, words: Words) {
+    fn on_words(&mut self, from: ServerId, words: Words) {
         self.meters.received.add(1);
         if let Some(objection) = words.objection() {
             return self.on_strange(from, objection);
@@ -485,12 +486,12 @@ impl Running {
     }
 
     /// A peer said what no server says; it was not heard.
-    fn on_strange(&self, peer: NodeId, what: &str) {
+    fn on_strange(&self, peer: ServerId, what: &str) {
         self.meters.strange.add(1);
         self.history.refused(format!("refused words of server {peer}: {what}"));
     }
 
-    fn mark(&mut self, peer: NodeId, is_up: bool) {
+    fn mark(&mut self, peer: ServerId, is_up: bool) {
         if let Some(view) = self.state.peers.get_mut(&peer) {
             view.is_up = is_up;
         }
@@ -522,7 +523,7 @@ impl Running {
         }
     }
 
-    fn on_delay(&mut self, delays: &BTreeMap<NodeId, Duration>) {
+    fn on_delay(&mut self, delays: &BTreeMap<ServerId, Duration>) {
         self.links.delay(delays);
         let delays = self.links.delays();
         for (peer, view) in &mut self.state.peers {
@@ -553,8 +554,8 @@ impl Running {
         self.state.leader == Some(self.config.plan.id)
     }
 
-    fn leads_in(&self, term: u64) -> bool {
-        self.leads() && self.state.term.0 == term
+    fn leads_in(&self, term: Term) -> bool {
+        self.leads() && self.state.term == term
     }
 
     fn tell_farm(&self, told: Told) {
@@ -591,7 +592,7 @@ impl Running {
         if self.meters.disk_full.get() != self.is_full {
             self.on_load();
         }
-        let has_room = |(peer, view): (&NodeId, &PeerView)| {
+        let has_room = |(peer, view): (&ServerId, &PeerView)| {
             view.is_up && self.server.loads().get(peer).is_none_or(|load| !load.is_disk_full)
         };
         let with_room =
@@ -650,7 +651,7 @@ impl Running {
         }
     }
 
-    fn on_transfer(&mut self, to: Option<NodeId>, reason: Reason, reply: Reply<()>) {
+    fn on_transfer(&mut self, to: Option<ServerId>, reason: Reason, reply: Reply<()>) {
         self.begin_transfer(Command::Transfer(to, reason), reply);
     }
 
@@ -678,7 +679,7 @@ impl Running {
         self.step(Input::Command(Command::Read(number)));
     }
 
-    fn send(&self, to: NodeId, message: ControlWords) {
+    fn send(&self, to: ServerId, message: ControlWords) {
         self.meters.sent.add(1);
         self.links.send(to, Words::Control(message));
     }
@@ -692,7 +693,7 @@ impl Running {
     }
 
     /// What waits already need not wait twice: a full disk keeps everything waiting for long.
-    fn wait(&mut self, message: (Token, NodeId, ControlWords)) {
+    fn wait(&mut self, message: (Token, ServerId, ControlWords)) {
         if self.waiting.len() < WAITING_MAX && self.waiting.last() != Some(&message) {
             self.waiting.push(message);
         }
@@ -771,7 +772,7 @@ impl Running {
         }
     }
 
-    fn on_leader(&mut self, leader: Option<NodeId>, term: Term, reason: Reason) {
+    fn on_leader(&mut self, leader: Option<ServerId>, term: Term, reason: Reason) {
         let was_leading = self.leads();
         self.tell_history(leader, term, reason);
         (self.state.leader, self.state.term, self.state.reason) = (leader, term, reason);
@@ -782,7 +783,7 @@ impl Running {
         self.entering.clear();
         self.tell_farm(Told::Leader(leader));
         self.tell_clock();
-        self.accession = Some(term.0).filter(|term| self.leads_in(*term));
+        self.accession = Some(term).filter(|term| self.leads_in(*term));
         self.accede();
         if let Some(leader) = leader {
             self.end_transfer(Ok(()));
@@ -806,7 +807,7 @@ impl Running {
         }
     }
 
-    fn tell_history(&mut self, leader: Option<NodeId>, term: Term, reason: Reason) {
+    fn tell_history(&mut self, leader: Option<ServerId>, term: Term, reason: Reason) {
         let (term, reason) = (term.0, reason.name());
         let previous = self.last_leader.map(|id| id.0);
         match leader {
@@ -853,8 +854,8 @@ impl Running {
     fn apply(&mut self, entry: &Entry) {
         self.state.applied = entry.index;
         // What a leader that was deposed did not bring to an end never gets one.
-        self.is_within_batch &= self.applied_term == entry.term;
-        self.applied_term = entry.term;
+        self.is_within_batch &= self.applied_term == Term(entry.term);
+        self.applied_term = Term(entry.term);
         self.grown += entry.data.len();
         match Content::of(&entry.data) {
             Content::Register(proposal) => self.apply_to_register(entry.index, proposal),
@@ -892,7 +893,7 @@ impl Running {
         };
         self.register = register;
         self.state.applied = snapshot.index;
-        self.applied_term = snapshot.term;
+        self.applied_term = Term(snapshot.term);
         self.is_within_batch = false;
         self.reads.answer(self.state.applied, &self.register);
     }

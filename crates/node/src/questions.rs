@@ -11,9 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::SessionId;
 use primus_core::lease::{Answer, Poll};
-use primus_core::ledger::{Effect, Entry, JobId, Session, Spec};
+use primus_core::ledger::{Effect, Entry, JobId, Spec};
 use primus_server::Plan;
 use primus_server::register::Change;
 use primus_server::words::Words;
@@ -49,7 +50,7 @@ pub(crate) enum Question {
     /// Take this job; under a key it is taken once.
     Submit(Box<Spec>, Option<String>),
     /// What does this session hold?
-    Poll(Session, Poll),
+    Poll(SessionId, Poll),
 }
 
 /// What it says.
@@ -70,13 +71,13 @@ pub(crate) enum Given {
 /// How this server asks others.
 #[derive(Debug)]
 pub(crate) struct Asker {
-    id: NodeId,
+    id: ServerId,
     /// How long a lease lasts here.
     pub(crate) lease_us: u64,
     /// Not kept alive by those who may ask: links end with the server.
     links: Weak<Links<Words>>,
     last_number: AtomicU64,
-    asked: Mutex<BTreeMap<u64, (NodeId, oneshot::Sender<Bytes>)>>,
+    asked: Mutex<BTreeMap<u64, (ServerId, oneshot::Sender<Bytes>)>>,
     runtime: runtime::Handle,
     /// True once the server is about to end: then what it holds is given back.
     pub(crate) is_ending: watch::Sender<bool>,
@@ -92,7 +93,7 @@ pub(crate) struct Questions {
 }
 
 /// Who asks, under which number, and what.
-type Arrived = (NodeId, u64, Bytes);
+type Arrived = (ServerId, u64, Bytes);
 
 impl Questions {
     /// Nobody answers yet.
@@ -132,11 +133,11 @@ impl Questions {
     }
 
     /// If too many wait, this one is lost as on a link.
-    pub(crate) fn on_question(&self, from: NodeId, number: u64, body: Bytes) {
+    pub(crate) fn on_question(&self, from: ServerId, number: u64, body: Bytes) {
         _ = self.arrived.try_send((from, number, body));
     }
 
-    pub(crate) fn on_answer(&self, from: NodeId, number: u64, body: Bytes) {
+    pub(crate) fn on_answer(&self, from: ServerId, number: u64, body: Bytes) {
         let mut asked = self.asker.asked.lock().expect("nobody panics while holding this");
         if asked.get(&number).is_some_and(|(peer, _)| *peer == from)
             && let Some((_, reply)) = asked.remove(&number)
@@ -154,7 +155,7 @@ impl Asker {
     }
 
     /// Asks a peer, once. Dropping this gives the question up.
-    async fn ask(&self, peer: NodeId, body: Bytes) -> Result<Given, Unable> {
+    async fn ask(&self, peer: ServerId, body: Bytes) -> Result<Given, Unable> {
         let (reply, answer) = oneshot::channel();
         let open = self.open(peer, reply)?;
         let links = self.links.upgrade().ok_or(Unable::NoLeader)?;
@@ -164,7 +165,7 @@ impl Asker {
         postcard::from_bytes(&body).unwrap_or(Err(Unable::Unknown))
     }
 
-    fn open(&self, peer: NodeId, reply: oneshot::Sender<Bytes>) -> Result<Open<'_>, Unable> {
+    fn open(&self, peer: ServerId, reply: oneshot::Sender<Bytes>) -> Result<Open<'_>, Unable> {
         let mut asked = self.asked.lock().expect("nobody panics while holding this");
         if asked.len() >= ASKED_MAX {
             return Err(Unable::Busy);

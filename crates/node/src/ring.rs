@@ -16,7 +16,7 @@ use std::time::Duration;
 use primus_core::election::ring::{Message, Ring, Rules};
 use primus_core::election::{Command, Election, MessageKind, Timer};
 use primus_core::machine::{Input, Machine, Outbox, Output};
-use primus_core::{NodeId, Round};
+use primus_core::{Round, ServerId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until};
 
@@ -41,7 +41,7 @@ pub struct Seat {
     /// From 0.
     pub position: usize,
     /// All ids, in ring order.
-    pub members: Arc<[NodeId]>,
+    pub members: Arc<[ServerId]>,
     /// What they have agreed on.
     pub rules: Arc<Rules>,
 }
@@ -65,14 +65,14 @@ pub struct View {
     /// The latest election.
     pub round: Round,
     /// Whom it takes for the leader.
-    pub leader: Option<NodeId>,
+    pub leader: Option<ServerId>,
 }
 
 /// Something that a member tells its owner.
 #[derive(Debug, Clone)]
 pub struct Told {
     /// Which member.
-    pub node: NodeId,
+    pub node: ServerId,
     /// When.
     pub at: Instant,
     /// What.
@@ -87,7 +87,7 @@ pub enum Event {
     /// Its machine took a step; afterwards it sees things this way.
     Step(Box<Input<Ring>>, Vec<Output<Ring>>, View),
     /// A message of this kind has left, to that member.
-    Sent(MessageKind, NodeId),
+    Sent(MessageKind, ServerId),
     /// Something arrived that is no message for this ring, for this reason.
     Dropped(String),
     /// It cannot be reached any more, for this reason.
@@ -102,7 +102,7 @@ pub struct Cut(pub String);
 #[derive(Debug)]
 pub enum Arrival<R> {
     /// From a member of this ring.
-    Message(NodeId, Message, R),
+    Message(ServerId, Message, R),
     /// No message for this ring, for this reason.
     Garbage(String, R),
 }
@@ -117,9 +117,9 @@ pub trait Carrier {
     /// It has been dealt with, and need not come again.
     fn settle(&mut self, receipt: Self::Receipt) -> impl Future<Output = Result<(), Cut>>;
     /// Can this member be reached?
-    fn is_there(&mut self, peer: NodeId) -> impl Future<Output = Result<bool, Cut>>;
+    fn is_there(&mut self, peer: ServerId) -> impl Future<Output = Result<bool, Cut>>;
     /// Sends, for sure, or says that it could not.
-    fn send(&mut self, to: NodeId, message: &Message) -> impl Future<Output = Result<(), Cut>>;
+    fn send(&mut self, to: ServerId, message: &Message) -> impl Future<Output = Result<(), Cut>>;
     /// Waits until there is a connection again.
     fn mend(&mut self) -> impl Future<Output = ()>;
 }
@@ -127,19 +127,19 @@ pub trait Carrier {
 /// A member that runs.
 #[derive(Debug)]
 struct Member<C> {
-    id: NodeId,
+    id: ServerId,
     seat: Seat,
     machine: Ring,
     carrier: C,
     /// Those whom the machine was told to suspect.
-    suspected: BTreeSet<NodeId>,
+    suspected: BTreeSet<ServerId>,
     timers: Timers<Timer>,
-    unsent: VecDeque<(NodeId, Message)>,
+    unsent: VecDeque<(ServerId, Message)>,
     patient_until: Instant,
     /// Messages heard since anything else was done.
     in_a_row: u32,
     /// The suspect that was looked at last.
-    looked_at: NodeId,
+    looked_at: ServerId,
     told: mpsc::UnboundedSender<Told>,
 }
 
@@ -193,7 +193,7 @@ impl<C: Carrier> Member<C> {
             unsent: VecDeque::new(),
             patient_until: Instant::now(),
             in_a_row: 0,
-            looked_at: NodeId(0),
+            looked_at: ServerId(0),
             told,
         }
     }
@@ -257,7 +257,7 @@ impl<C: Carrier> Member<C> {
     }
 
     /// The next member that is not suspected.
-    fn successor(&self) -> NodeId {
+    fn successor(&self) -> ServerId {
         let (before, after) = self.seat.members.split_at(self.seat.position + 1);
         let mut others = after.iter().chain(before);
         others.find(|member| !self.suspected.contains(member)).copied().unwrap_or(self.id)
@@ -275,7 +275,7 @@ impl<C: Carrier> Member<C> {
     }
 
     /// Is it there, or will it be soon? After a connection was lost, all the others are on their way back, too.
-    async fn awaited(&mut self, peer: NodeId) -> Result<bool, Cut> {
+    async fn awaited(&mut self, peer: ServerId) -> Result<bool, Cut> {
         loop {
             if self.carrier.is_there(peer).await? {
                 return Ok(true);
@@ -287,7 +287,7 @@ impl<C: Carrier> Member<C> {
         }
     }
 
-    async fn suspect(&mut self, peer: NodeId) -> Result<(), Cut> {
+    async fn suspect(&mut self, peer: ServerId) -> Result<(), Cut> {
         self.suspected.insert(peer);
         self.step(Input::Command(Command::Suspect(peer))).await
     }
@@ -315,9 +315,9 @@ impl<C: Carrier> Member<C> {
     }
 
     /// Those whose turn it is: in a large ring of which little is left, looking at all would take too long.
-    fn next_suspects(&mut self) -> BTreeSet<NodeId> {
+    fn next_suspects(&mut self) -> BTreeSet<ServerId> {
         let after = self.suspected.range((Bound::Excluded(self.looked_at), Bound::Unbounded));
-        let peers: Vec<NodeId> = after.chain(&self.suspected).copied().take(SUSPECTS_MAX).collect();
+        let peers: Vec<ServerId> = after.chain(&self.suspected).copied().take(SUSPECTS_MAX).collect();
         self.looked_at = peers.last().copied().unwrap_or(self.looked_at);
         peers.into_iter().collect()
     }

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::ledger::{JobId, Spec};
 use primus_server::Plan;
 use tokio::net::{TcpListener, TcpSocket};
@@ -56,8 +56,9 @@ impl Settings {
         servers: impl IntoIterator<Item = (u64, SocketAddr)>,
         dir: impl Into<PathBuf>,
     ) -> Self {
-        let servers: BTreeMap<NodeId, SocketAddr> = servers.into_iter().map(|(id, at)| (NodeId(id), at)).collect();
-        let plan = Plan::new(NodeId(id), servers);
+        let servers: BTreeMap<ServerId, SocketAddr> =
+            servers.into_iter().map(|(id, at)| (ServerId(id), at)).collect();
+        let plan = Plan::new(ServerId(id), servers);
         Self { farm: farm.into(), dir: dir.into(), load: Source::System, plan }
     }
 }
@@ -67,7 +68,7 @@ impl Settings {
 pub enum StartError {
     /// It is not among the servers.
     #[error("server {0} has no address: name it among the servers")]
-    NotAmongServers(NodeId),
+    NotAmongServers(ServerId),
     /// Its directory cannot be used.
     #[error(transparent)]
     Store(#[from] OpenError),
@@ -170,7 +171,7 @@ impl Deref for Server {
 impl Handle {
     /// Who this server is.
     #[must_use]
-    pub fn id(&self) -> NodeId {
+    pub fn id(&self) -> ServerId {
         self.view.borrow().id
     }
 

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::machine::{Input, Output};
 use primus_server::told::{Telling, Told, Topic};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub struct Step {
 /// The last steps of a server.
 #[derive(Debug)]
 pub struct Steps {
-    server: NodeId,
+    server: ServerId,
     kept: Mutex<Kept>,
     newest: watch::Sender<u64>,
     keeps_heartbeats: AtomicBool,
@@ -55,7 +55,7 @@ struct Kept {
 
 impl Steps {
     /// The steps of this server: none yet.
-    pub(crate) fn new(server: NodeId) -> Self {
+    pub(crate) fn new(server: ServerId) -> Self {
         let (kept, newest) = (Mutex::default(), watch::Sender::new(0));
         Self { server, kept, newest, keeps_heartbeats: AtomicBool::new(false) }
     }
@@ -161,7 +161,7 @@ mod tests {
 
     fn beat(number: u32) -> Input<Groups> {
         Input::Message {
-            from: NodeId(2),
+            from: ServerId(2),
             message: Said::Here { score: Score::from_hundredths(number), leads: None },
         }
     }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn signs_of_life_are_kept_only_if_somebody_reads_them() {
-        let steps = Steps::new(NodeId(1));
+        let steps = Steps::new(ServerId(1));
         let (input, outputs) = boot();
         steps.add(&beat(1), &[]);
         steps.add(&input, &outputs);
@@ -199,14 +199,14 @@ mod tests {
 
     #[test]
     fn what_changes_nothing_is_no_step() {
-        let steps = Steps::new(NodeId(1));
-        steps.add(&Input::<Groups>::Command(Command::Gone(NodeId(2))), &[]);
+        let steps = Steps::new(ServerId(1));
+        steps.add(&Input::<Groups>::Command(Command::Gone(ServerId(2))), &[]);
         assert_eq!(steps.after(0), []);
     }
 
     #[test]
     fn only_the_last_steps_are_kept_and_their_numbers_go_on() {
-        let steps = Steps::new(NodeId(1));
+        let steps = Steps::new(ServerId(1));
         let (input, outputs) = boot();
         for _ in 0..STEPS_MAX + 5 {
             steps.add(&input, &outputs);

@@ -16,7 +16,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_replica::bounds;
 use primus_replica::message::Record;
 use redb::{Database, ReadableDatabase, WriteTransaction};
@@ -66,7 +66,7 @@ pub struct Identity {
     /// The name of the cluster.
     pub cluster: String,
     /// The server in it.
-    pub server: NodeId,
+    pub server: ServerId,
 }
 
 /// Names a store, at random: a server that comes back with another one has lost its disk.
@@ -179,9 +179,9 @@ pub enum OpenError {
         /// The directory of the store.
         dir: PathBuf,
         /// Whose it is.
-        found: NodeId,
+        found: ServerId,
         /// Whose it should be.
-        expected: NodeId,
+        expected: ServerId,
     },
 }
 
@@ -265,8 +265,8 @@ impl Store {
 
     /// The peers' stores, as far as they are known.
     #[must_use]
-    pub fn peers(&self) -> BTreeMap<NodeId, StoreId> {
-        self.peers.iter().map(|(peer, store)| (NodeId(*peer), *store)).collect()
+    pub fn peers(&self) -> BTreeMap<ServerId, StoreId> {
+        self.peers.iter().map(|(peer, store)| (ServerId(*peer), *store)).collect()
     }
 
     /// Compares a peer's store with the one that it had, and remembers the first. Ask only about servers of this cluster:
@@ -274,7 +274,7 @@ impl Store {
     ///
     /// # Errors
     /// See [`WriteError`]. The peer is not remembered then.
-    pub fn remember_peer(&mut self, peer: NodeId, store: StoreId) -> Result<PeerCheck, WriteError> {
+    pub fn remember_peer(&mut self, peer: ServerId, store: StoreId) -> Result<PeerCheck, WriteError> {
         match self.peers.get(&peer.0) {
             Some(known) if *known == store => return Ok(PeerCheck::Known),
             Some(known) => return Ok(PeerCheck::Mismatch(*known)),
@@ -342,7 +342,7 @@ enum Refusal {
     Absurd(String),
     OtherFormat(u32),
     OtherCluster(String, String),
-    OtherServer(NodeId, NodeId),
+    OtherServer(ServerId, ServerId),
 }
 
 /// What can be wrong with a file.
@@ -418,7 +418,7 @@ fn read(database: &Database, identity: &Identity) -> Result<Found, Refusal> {
         return Err(Refusal::OtherCluster(owner.cluster, identity.cluster.clone()));
     }
     if owner.server != identity.server.0 {
-        return Err(Refusal::OtherServer(NodeId(owner.server), identity.server));
+        return Err(Refusal::OtherServer(ServerId(owner.server), identity.server));
     }
     let progress = tables::read_progress(&transaction)?;
     let peers = tables::read_peers(&transaction)?;

@@ -21,7 +21,6 @@ use std::path::PathBuf;
 use std::task::Poll;
 use std::time::Duration;
 
-use primus_core::NodeId;
 use primus_core::farm::worker;
 use primus_core::ledger::LoanId;
 use primus_core::ledger::loans::name_here;
@@ -30,6 +29,7 @@ use primus_core::loan::allegiance::{Command, Notice, Place, Record, Timer};
 use primus_core::loan::{Allegiance, Word};
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
 use primus_core::planted::Planted;
+use primus_core::{ServerId, Term};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
@@ -58,7 +58,7 @@ pub struct Config {
     /// How much it can run at once.
     pub slots: u16,
     /// All servers, and where they listen.
-    pub servers: BTreeMap<NodeId, SocketAddr>,
+    pub servers: BTreeMap<ServerId, SocketAddr>,
     /// How tasks run here. Its folder is where results and outputs are kept.
     pub executor: executor::Settings,
     /// What measures this host; without it only the tasks that run here count in its load.
@@ -66,18 +66,18 @@ pub struct Config {
     /// How much each part of a load counts.
     pub weights: Weights,
     /// The server on the same host, in whose load it counts what runs here.
-    pub beside: Option<NodeId>,
+    pub beside: Option<ServerId>,
 }
 
 /// What happens to a worker, for those who watch it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happening {
     /// It works for this server, in this term.
-    Serves(NodeId, u64),
+    Serves(ServerId, Term),
     /// The server that it worked for is not there any more.
-    LostLeader(NodeId),
+    LostLeader(ServerId),
     /// This server does not want it, for this reason.
-    Refused(NodeId, String),
+    Refused(ServerId, String),
     /// It is lent to this farm, under this loan, and works for it from now on.
     Lent(String, LoanId),
     /// It is with its own farm again, after this loan.
@@ -85,7 +85,7 @@ pub enum Happening {
     /// It cannot work for this farm, for this reason.
     CannotGo(String, String),
     /// This server of another farm does not want it, for this reason.
-    RefusedAbroad(String, NodeId, String),
+    RefusedAbroad(String, ServerId, String),
 }
 
 /// Why a worker ended.
@@ -155,7 +155,7 @@ struct Trade {
     own_farm: Farm,
     name: String,
     slots: u16,
-    beside: Option<NodeId>,
+    beside: Option<ServerId>,
     executor: executor::Settings,
     kinds: Kinds,
     store: [u8; 16],
@@ -228,10 +228,10 @@ struct Running {
     outbox: Outbox<Allegiance>,
     timers: Timers<Alarm>,
     /// What the allegiance was told last.
-    home_leader: Option<NodeId>,
+    home_leader: Option<ServerId>,
     is_idle: bool,
     /// Where the farm is that the worker is being called to.
-    called_to: BTreeMap<NodeId, SocketAddr>,
+    called_to: BTreeMap<ServerId, SocketAddr>,
     /// What is ready for the farm that it goes to; nothing if it serves that farm already.
     prepared: Option<Prepared>,
     /// The loan under which it should work for a farm, and cannot.
@@ -393,7 +393,7 @@ impl Running {
     }
 
     /// Why it cannot even try to work for a farm.
-    fn objection_to(&self, farm: &str, servers: &BTreeMap<NodeId, SocketAddr>) -> Option<String> {
+    fn objection_to(&self, farm: &str, servers: &BTreeMap<ServerId, SocketAddr>) -> Option<String> {
         let is_known = self.abroad.contains_key(farm);
         if servers.is_empty() {
             return Some("nobody has said where its servers are".to_owned());

@@ -1,5 +1,6 @@
 //! A worker's results on disk: what survives, what is dropped, and what is refused.
 
+use primus_core::Term;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl Drop for Scratch {
 }
 
 fn held(index: u64) -> Held {
-    Held { task: TaskId { job: JobId(1), index }, attempt: Attempt { term: 2, sequence: index } }
+    Held { task: TaskId { job: JobId(1), index }, attempt: Attempt { term: Term(2), sequence: index } }
 }
 
 fn ended(index: u64) -> Record {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::rank::RankBy;
 use primus_node::handle::{Handle, Request, Unable};
 use primus_node::node::{self, Config};
@@ -35,9 +35,9 @@ async fn start(config: Config, dir: &Path, listener: TcpListener) -> Server {
 async fn configured(count: u64) -> Vec<(Config, TcpListener)> {
     let mut listeners = BTreeMap::new();
     for id in 1..=count {
-        listeners.insert(NodeId(id), TcpListener::bind("127.0.0.1:0").await.expect("a free port"));
+        listeners.insert(ServerId(id), TcpListener::bind("127.0.0.1:0").await.expect("a free port"));
     }
-    let servers: BTreeMap<NodeId, SocketAddr> =
+    let servers: BTreeMap<ServerId, SocketAddr> =
         listeners.iter().map(|(id, listener)| (*id, listener.local_addr().expect("it is bound"))).collect();
     let configured = |(id, listener)| {
         let mut plan = Plan::new(id, servers.clone());
@@ -138,7 +138,7 @@ async fn a_server_that_was_away_for_long_gets_the_whole_state_in_pieces() {
     tokio::time::timeout(Duration::from_secs(30), arrived).await.expect("it catches up").expect("it runs");
     // It ranks best, so it leads soon; then it must know everything.
     servers.push((servers[0].0.clone(), late));
-    servers[2].0.plan.id = NodeId(3);
+    servers[2].0.plan.id = ServerId(3);
     while leader(&servers).await != 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

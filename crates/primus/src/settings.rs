@@ -17,7 +17,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::machine::Delay;
 use primus_lab::experiment::{self, Contest, Experiment, Partition, Starts};
 
@@ -88,7 +88,7 @@ struct Events<'a> {
 
 struct Happenings {
     starts: Starts,
-    crashes: Vec<(NodeId, u64)>,
+    crashes: Vec<(ServerId, u64)>,
     partitions: Vec<Partition>,
 }
 

@@ -16,7 +16,7 @@ use common::clients::{Clients, Leaders, StopAtEnd, seed};
 use common::eventually;
 use common::http::{ask, dressed, events, exchange};
 use common::place::{Farm, Place};
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_lab::chance::Chance;
 use primus_lab::history::Outcome;
 use primus_wire::native::{self, Answer, Hello};
@@ -102,10 +102,10 @@ fn a_crowd_of_silent_strangers_keeps_no_peer_out() {
 fn strangers_are_told_why_they_are_refused_and_so_is_the_history() {
     let place = Place::new();
     let farm = place.up("");
-    let hello = |server, to| Hello::new("local".to_owned(), NodeId(server), NodeId(to), [1; 16], 7);
+    let hello = |server, to| Hello::new("local".to_owned(), ServerId(server), ServerId(to), [1; 16], 7);
     let mut old = hello(2, 1);
     old.protocol = 99;
-    let south = Hello::new("south".to_owned(), NodeId(2), NodeId(1), [1; 16], 7);
+    let south = Hello::new("south".to_owned(), ServerId(2), ServerId(1), [1; 16], 7);
     for (hello, reason) in [
         (south, "cluster 'local' here, 'south' there"),
         (old, "run the same version on both"),
@@ -242,7 +242,7 @@ fn unnoticed(act: impl FnOnce(&Farm<'_>)) {
 
 fn on_links() -> Vec<Attack> {
     let mut hello = BytesMut::new();
-    native::put(&mut hello, &Hello::new("local".to_owned(), NodeId(2), NodeId(1), [0; 16], 7))
+    native::put(&mut hello, &Hello::new("local".to_owned(), ServerId(2), ServerId(1), [0; 16], 7))
         .expect("it is short");
     let half = hello[..hello.len() / 2].to_vec();
     vec![

@@ -21,10 +21,10 @@ use common::flood::Flood;
 use common::neighbourhood::{Ledgers, Member, text};
 use common::place::Place;
 use common::stranger::Stranger;
-use primus_core::NodeId;
 use primus_core::farm;
 use primus_core::ledger::{LoanId, Why};
 use primus_core::loan::{Beat, Content, Lending, Message, Objection, Request};
+use primus_core::{ServerId, Term};
 use primus_wire::native::{self, Answer, FarmHello, Greeting, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
 use serde_json::Value;
@@ -168,7 +168,7 @@ impl Fake<'_> {
 
     fn call(&self, asked: &Receiver<Request>) -> io::Result<()> {
         let mut stream = TcpStream::connect(self.north)?;
-        say(&mut stream, &FarmHello::new("fake".to_owned(), "north".to_owned(), NodeId(1), STORE))?;
+        say(&mut stream, &FarmHello::new("fake".to_owned(), "north".to_owned(), ServerId(1), STORE))?;
         let mut arrived = BytesMut::new();
         self.await_word(&mut stream, &mut arrived, |arrived| native::take::<Answer>(arrived).ok().flatten())?;
         if self.manner == Manner::Garbage {
@@ -179,7 +179,7 @@ impl Fake<'_> {
             let mut buffer = BytesMut::new();
             let answers = asked.try_iter().filter_map(|request| self.manner.answer(request));
             for content in answers.chain([self.manner.beat()]) {
-                work::put(&mut buffer, &Message { term: TERM, content });
+                work::put(&mut buffer, &Message { term: Term(TERM), content });
             }
             stream.write_all(&buffer)?;
             thread::sleep(PAUSE);
@@ -198,11 +198,11 @@ impl Fake<'_> {
     fn send_one(&self) -> io::Result<()> {
         let mut stream = TcpStream::connect(self.north)?;
         let name = "x@fake".to_owned();
-        say(&mut stream, &WorkerHello::new("north".to_owned(), name.clone(), NodeId(1), STORE))?;
+        say(&mut stream, &WorkerHello::new("north".to_owned(), name.clone(), ServerId(1), STORE))?;
         let mut arrived = BytesMut::new();
         self.await_word(&mut stream, &mut arrived, |arrived| native::take::<Answer>(arrived).ok().flatten())?;
         let (held, ended) = (Vec::new(), Vec::new());
-        let hello = farm::Hello { name, term: 0, slots: 8, loan: Some(LOAN), held, ended };
+        let hello = farm::Hello { name, term: Term(0), slots: 8, loan: Some(LOAN), held, ended };
         let mut buffer = BytesMut::new();
         work::put(&mut buffer, &FromWorker::Farm(farm::Message::Hello(hello)));
         stream.write_all(&buffer)?;
@@ -426,7 +426,7 @@ fn a_farm_that_is_no_neighbour_is_refused_with_a_reason() {
         ("north", "north", "two farms are called 'north'"),
     ] {
         let mut stream = TcpStream::connect(street.north).expect("north listens");
-        say(&mut stream, &FarmHello::new(from.to_owned(), to.to_owned(), NodeId(1), STORE)).expect("north reads");
+        say(&mut stream, &FarmHello::new(from.to_owned(), to.to_owned(), ServerId(1), STORE)).expect("north reads");
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("north answers and closes");
         let answer = native::take::<Answer>(&mut BytesMut::from(&answer[..]));
@@ -455,7 +455,7 @@ fn a_term_that_somebody_made_up_silences_no_neighbour() {
     let terms = [u64::MAX, 1 << 62, 1 << 40, 1 << 31];
     let speak = |term| {
         let mut envoy = envoy(&street);
-        assert!(envoy.say_word(&Message { term, content: Content::Beat(Beat::default()) }));
+        assert!(envoy.say_word(&Message { term: Term(term), content: Content::Beat(Beat::default()) }));
         envoy
     };
     let envoys = terms.map(speak);
@@ -473,7 +473,7 @@ fn a_link_that_speaks_for_two_leaders_is_closed() {
     let street = Street::start(&place, local(free_ports()));
     let mut envoy = envoy(&street);
     for term in [1, 2] {
-        assert!(envoy.say_word(&Message { term, content: Content::Beat(Beat::default()) }));
+        assert!(envoy.say_word(&Message { term: Term(term), content: Content::Beat(Beat::default()) }));
     }
     envoy.await_end();
     eventually_or("south to be heard", || if is_heard(&street) { Ok(()) } else { Err("it is not".to_owned()) });
@@ -486,7 +486,7 @@ fn requests_that_nobody_made_do_not_lend_everybody_again_and_again() {
     let mut envoy = envoy(&street);
     for number in 1..=10_000 {
         let content = Content::Ask(Request { number, count: 3, for_ms: 60_000 });
-        assert!(envoy.say_word(&Message { term: TERM, content }));
+        assert!(envoy.say_word(&Message { term: Term(TERM), content }));
     }
     street.ledgers.await_all_home(&BTreeSet::new());
     let lent = street.told_by("north", "lent");

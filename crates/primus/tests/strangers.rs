@@ -21,7 +21,7 @@ use common::{eventually, eventually_or};
 use primus_core::election::bully;
 use primus_core::ledger::{Attempt, Held, JobId, Outcome, Report, Tail, TaskId, Verdict};
 use primus_core::rank::Standing;
-use primus_core::{NodeId, Round, farm};
+use primus_core::{Round, ServerId, Term, farm};
 use primus_node::store::{Identity, Store};
 use primus_replica::message::{Entry, HardState, Kind, Message as Raft, Record, Snapshot};
 use primus_server::control::Message;
@@ -226,7 +226,7 @@ fn of_each_peer_one_link_is_read_and_a_newer_one_closes_the_older() {
 /// A directory of server 1 of `alone`, with this written into its log.
 fn store_with(place: &Place, name: &str, records: &[Record]) -> PathBuf {
     let dir = place.dir.join(name);
-    let identity = Identity { cluster: "alone".to_owned(), server: NodeId(1) };
+    let identity = Identity { cluster: "alone".to_owned(), server: ServerId(1) };
     let mut opened = Store::open(&dir, &identity).expect("a store can be made");
     opened.store.write(records).expect("the disk works");
     dir
@@ -293,11 +293,11 @@ fn links(farm: &Farm<'_>) -> Vec<SocketAddr> {
 }
 
 fn hello(name: &str, slots: u16, held: Vec<Held>, ended: Vec<Report>) -> farm::Hello {
-    farm::Hello { name: name.to_owned(), term: 0, slots, loan: None, held, ended }
+    farm::Hello { name: name.to_owned(), term: Term(0), slots, loan: None, held, ended }
 }
 
 fn held(job: u64, term: u64, sequence: u64) -> Held {
-    Held { task: TaskId { job: JobId(job), index: 1 }, attempt: Attempt { term, sequence } }
+    Held { task: TaskId { job: JobId(job), index: 1 }, attempt: Attempt { term: Term(term), sequence } }
 }
 
 fn forged(held: Held) -> Report {

@@ -17,4 +17,4 @@ pub mod specification;
 
 pub use consensus::Consensus;
 pub use model::ModelReplica;
-pub use replica::{Command, Notice, Replica, Role, Settings, Term};
+pub use replica::{Command, Notice, Replica, Role, Settings};

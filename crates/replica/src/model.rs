@@ -13,35 +13,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Token};
 use primus_core::planted::{Bug, Planted};
 
 use crate::consensus::Consensus;
 use crate::log::Log;
 use crate::message::{Entry, HardState, Kind, Message, Record};
-use crate::replica::{Command, Notice, Refusal, Role, Term, Tick};
+use crate::replica::{Command, Notice, Refusal, Role, Tick};
+use primus_core::Term;
 
 /// One replica of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ModelReplica {
-    id: NodeId,
+    id: ServerId,
     /// Everybody who votes, this one included.
-    voters: Arc<[NodeId]>,
+    voters: Arc<[ServerId]>,
     planted: Planted,
     term: u64,
-    vote: Option<NodeId>,
+    vote: Option<ServerId>,
     /// Without a gap, from index 1 on.
     log: Vec<Entry>,
     commit: u64,
     /// How far the owner has been told of commits.
     told: u64,
-    leader: Option<NodeId>,
+    leader: Option<ServerId>,
     state: State,
     /// The last write, and the last one that is durable.
     written: Token,
     durable: Token,
-    known: (Role, Option<NodeId>, Term),
+    known: (Role, Option<ServerId>, Term),
 }
 
 /// What it is at the moment, and what belongs to that.
@@ -50,11 +51,11 @@ enum State {
     Follower,
     /// It asks whether a campaign could be won; nobody promises anything.
     PreCandidate {
-        answers: BTreeMap<NodeId, bool>,
+        answers: BTreeMap<ServerId, bool>,
     },
     /// It asks for votes.
     Candidate {
-        answers: BTreeMap<NodeId, bool>,
+        answers: BTreeMap<ServerId, bool>,
     },
     Leader(Leadership),
 }
@@ -63,19 +64,19 @@ enum State {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct Leadership {
     /// How far everybody has the log on disk, this replica included.
-    matched: BTreeMap<NodeId, u64>,
+    matched: BTreeMap<ServerId, u64>,
     /// What each peer is sent next.
-    next: BTreeMap<NodeId, u64>,
-    transferee: Option<NodeId>,
+    next: BTreeMap<ServerId, u64>,
+    transferee: Option<ServerId>,
     /// Reads that wait for a majority: from where on they are linearizable, and who has answered.
-    reads: BTreeMap<u64, (u64, BTreeSet<NodeId>)>,
+    reads: BTreeMap<u64, (u64, BTreeSet<ServerId>)>,
 }
 
 /// What one step writes, and what it says once that is durable.
 #[derive(Debug, Default)]
 struct Turn {
     records: Vec<Record>,
-    promises: Vec<(NodeId, Message)>,
+    promises: Vec<(ServerId, Message)>,
 }
 
 /// How a campaign that is a transfer is marked: voters then need not have forgotten their leader.
@@ -87,7 +88,7 @@ impl ModelReplica {
     /// # Panics
     /// If the replica does not vote.
     #[must_use]
-    pub fn new(id: NodeId, voters: Arc<[NodeId]>, records: impl IntoIterator<Item = Record>) -> Self {
+    pub fn new(id: ServerId, voters: Arc<[ServerId]>, records: impl IntoIterator<Item = Record>) -> Self {
         assert!(voters.contains(&id), "a replica is one of the voters");
         let disk = Log::new(voters.iter().map(|voter| voter.0).collect(), records);
         let HardState { term, vote, commit } = disk.hard_state();
@@ -96,7 +97,7 @@ impl ModelReplica {
             voters,
             planted: Planted::NONE,
             term,
-            vote: Some(NodeId(vote)).filter(|vote| vote.0 != 0),
+            vote: Some(ServerId(vote)).filter(|vote| vote.0 != 0),
             log: disk.entries().collect(),
             commit,
             told: 0,
@@ -232,7 +233,7 @@ impl ModelReplica {
         });
     }
 
-    fn transfer(&mut self, to: NodeId, out: &mut Outbox<Self>) {
+    fn transfer(&mut self, to: ServerId, out: &mut Outbox<Self>) {
         let State::Leader(leadership) = &mut self.state else { return out.ignore("a transfer by nobody") };
         if leadership.matched.contains_key(&to) && to != self.id {
             leadership.transferee = Some(to);
@@ -258,7 +259,7 @@ impl ModelReplica {
     }
 
     /// The next entry for this peer, if there is one.
-    fn send_append(&self, peer: NodeId, context: Bytes, out: &mut Outbox<Self>) {
+    fn send_append(&self, peer: ServerId, context: Bytes, out: &mut Outbox<Self>) {
         let State::Leader(Leadership { next, .. }) = &self.state else { return };
         let next = next[&peer];
         let before = next - 1;
@@ -275,7 +276,7 @@ impl ModelReplica {
         );
     }
 
-    fn on_message(&mut self, from: NodeId, message: Message, turn: &mut Turn, out: &mut Outbox<Self>) {
+    fn on_message(&mut self, from: ServerId, message: Message, turn: &mut Turn, out: &mut Outbox<Self>) {
         let asks_for_vote = matches!(message.kind, Kind::RequestVote | Kind::RequestPreVote);
         if !self.voters.contains(&from) || from == self.id {
             return out.ignore("a message that nobody may send");
@@ -304,7 +305,7 @@ impl ModelReplica {
     }
 
     /// Whoever is behind learns the term from the answer.
-    fn on_old(&self, from: NodeId, message: &Message, turn: &mut Turn, out: &mut Outbox<Self>) {
+    fn on_old(&self, from: ServerId, message: &Message, turn: &mut Turn, out: &mut Outbox<Self>) {
         let kind = match message.kind {
             Kind::Append => Kind::AppendResponse,
             Kind::RequestPreVote => Kind::RequestPreVoteResponse,
@@ -313,7 +314,7 @@ impl ModelReplica {
         turn.promises.push((from, Message { reject: true, ..words(kind, self.term) }));
     }
 
-    fn on_question(&mut self, from: NodeId, message: &Message, turn: &mut Turn) {
+    fn on_question(&mut self, from: ServerId, message: &Message, turn: &mut Turn) {
         let is_real = message.kind == Kind::RequestVote;
         let is_free = self.vote.is_none() && self.leader.is_none() || self.planted.is(Bug::VotesTwice);
         let may_vote = self.vote == Some(from) || is_free || !is_real && message.term > self.term;
@@ -327,7 +328,7 @@ impl ModelReplica {
         turn.promises.push((from, Message { reject: !grants, ..words(kind, term) }));
     }
 
-    fn on_answer(&mut self, from: NodeId, message: &Message, turn: &mut Turn, out: &mut Outbox<Self>) {
+    fn on_answer(&mut self, from: ServerId, message: &Message, turn: &mut Turn, out: &mut Outbox<Self>) {
         let majority = self.majority();
         let answers = match (&mut self.state, message.kind) {
             (State::PreCandidate { answers }, Kind::RequestPreVoteResponse)
@@ -362,7 +363,7 @@ impl ModelReplica {
         self.log.push(entry);
     }
 
-    fn on_append(&mut self, from: NodeId, message: Message, turn: &mut Turn, out: &mut Outbox<Self>) {
+    fn on_append(&mut self, from: ServerId, message: Message, turn: &mut Turn, out: &mut Outbox<Self>) {
         if self.leads() {
             return out.ignore("an append of another leader of this term");
         }
@@ -391,7 +392,7 @@ impl ModelReplica {
         turn.records.push(Record::Append(entry));
     }
 
-    fn on_appended(&mut self, from: NodeId, message: &Message, out: &mut Outbox<Self>) {
+    fn on_appended(&mut self, from: ServerId, message: &Message, out: &mut Outbox<Self>) {
         let last = self.last();
         let State::Leader(leadership) = &mut self.state else {
             return out.ignore("an acknowledgement to one that does not lead");
@@ -528,6 +529,7 @@ const fn words(kind: Kind, term: u64) -> Message {
 }
 
 impl Machine for ModelReplica {
+    type Peer = ServerId;
     type Message = Message;
     type Command = Command;
     type Timer = Tick;
@@ -550,7 +552,7 @@ impl Machine for ModelReplica {
 }
 
 impl Consensus for ModelReplica {
-    fn view(&self) -> (Role, Option<NodeId>, Term) {
+    fn view(&self) -> (Role, Option<ServerId>, Term) {
         self.known
     }
 
@@ -558,7 +560,7 @@ impl Consensus for ModelReplica {
         self.leads() && self.term_at(self.commit) == Some(self.term)
     }
 
-    fn peers(&self) -> Vec<NodeId> {
+    fn peers(&self) -> Vec<ServerId> {
         self.voters.iter().copied().filter(|voter| *voter != self.id).collect()
     }
 
@@ -566,7 +568,7 @@ impl Consensus for ModelReplica {
         matches!(self.state, State::Candidate { .. })
     }
 
-    fn matched(&self, peer: NodeId) -> Option<u64> {
+    fn matched(&self, peer: ServerId) -> Option<u64> {
         let State::Leader(Leadership { matched, .. }) = &self.state else { return None };
         matched.get(&peer).copied()
     }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
-use primus_core::NodeId;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Token};
+use primus_core::{ServerId, Term};
 use raft::eraftpb::MessageType;
 use raft::{Config, ProgressState, RawNode, ReadOnlyOption, Ready, SnapshotStatus, StateRole};
 use slog::{Discard, Logger, o};
@@ -18,19 +18,13 @@ use crate::consensus::Consensus;
 use crate::log::Log;
 use crate::message::{self, Entry, HardState, Kind, Message, Record, Snapshot};
 
-/// The number of a leadership. At most one leader has it.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
-)]
-pub struct Term(pub u64);
-
 /// How a replica behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Who this is.
-    pub id: NodeId,
+    pub id: ServerId,
     /// Everybody who votes, this one included.
-    pub voters: Vec<NodeId>,
+    pub voters: Vec<ServerId>,
     /// How often the engine's clock ticks. A leader that is told to also sends its heartbeats then.
     pub tick: Delay,
     /// After how many ticks without a leader the engine campaigns by itself. It should be different for every replica.
@@ -57,13 +51,13 @@ pub enum Command {
     /// Find out up to where a read must wait to be linearizable.
     Read(u64),
     /// Let another replica lead. Until it does, nothing that is proposed is taken.
-    Transfer(NodeId),
+    Transfer(ServerId),
     /// Lead on: the other one does not take over.
     AbortTransfer,
     /// The owner's state up to this index; what it covers can be forgotten.
     Compact(u64, Bytes),
     /// A message to this peer was lost: send again what it may miss.
-    Unreachable(NodeId),
+    Unreachable(ServerId),
     /// A message to the slowest live peer and back takes this many microseconds longer than on a local network.
     Slower(u64),
 }
@@ -72,7 +66,7 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Notice {
     /// The role, the leader or the term has changed.
-    Changed(Role, Option<NodeId>, Term),
+    Changed(Role, Option<ServerId>, Term),
     /// These entries are committed, in this order.
     Committed(Vec<Entry>),
     /// A read of this number is linearizable once the index has been applied.
@@ -135,7 +129,7 @@ pub struct Replica {
     /// For how many ticks each peer has been sent a whole state without saying that it has it.
     fetching: BTreeMap<u64, u32>,
     /// Votes that came before the own one was durable; at most one of each voter.
-    votes: BTreeMap<NodeId, Message>,
+    votes: BTreeMap<ServerId, Message>,
     /// How many signs of life of the leader have been left unanswered.
     unanswered: u32,
     /// The engine's clock moves at every so many-th tick, more rarely if links are slow.
@@ -145,7 +139,7 @@ pub struct Replica {
     is_slow: bool,
     /// How many more proposals need not wait.
     early: u32,
-    known: (Role, Option<NodeId>, Term),
+    known: (Role, Option<ServerId>, Term),
 }
 
 impl Replica {
@@ -189,7 +183,7 @@ impl Replica {
 
     /// A leader that shows itself moves the clock of the one who hears it, too, which then need not wake by itself; waking
     /// for nothing is most of what an idle replica costs.
-    fn put_off_tick(&self, from: NodeId, kind: Kind, out: &mut Outbox<Self>) {
+    fn put_off_tick(&self, from: ServerId, kind: Kind, out: &mut Outbox<Self>) {
         if matches!(kind, Kind::Heartbeat | Kind::Append) && self.known.1 == Some(from) {
             let Delay { min_us, max_us } = self.settings.tick;
             out.set(Tick, Delay { min_us: min_us + min_us / 4, max_us: max_us + max_us / 4 });
@@ -316,7 +310,7 @@ impl Replica {
         out.persist(Token(self.durable), vec![Record::Snapshot(snapshot)]);
     }
 
-    fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
+    fn on_message(&mut self, from: ServerId, message: Message, out: &mut Outbox<Self>) {
         // The engine obeys anybody who tells it to campaign at once.
         let is_order = message.kind == Kind::TimeoutNow;
         let (_, leader, term) = self.known;
@@ -335,7 +329,7 @@ impl Replica {
         self.step_engine(from, message);
     }
 
-    fn step_engine(&mut self, from: NodeId, message: Message) {
+    fn step_engine(&mut self, from: ServerId, message: Message) {
         // An error means that the message came too late for the role or the log; Raft repairs that by itself.
         _ = self.node.step(message.into_engine(from.0, self.settings.id.0, &self.voters));
     }
@@ -422,8 +416,8 @@ impl Replica {
             return;
         }
         match token {
-            Some(token) => out.send_after(token, NodeId(to), message),
-            None => out.send(NodeId(to), message),
+            Some(token) => out.send_after(token, ServerId(to), message),
+            None => out.send(ServerId(to), message),
         }
     }
 
@@ -484,7 +478,7 @@ impl Replica {
             StateRole::Follower => Role::Follower,
             StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
         };
-        let now = (role, Some(NodeId(raft.leader_id)).filter(|id| id.0 != 0), Term(raft.term));
+        let now = (role, Some(ServerId(raft.leader_id)).filter(|id| id.0 != 0), Term(raft.term));
         if self.known != now {
             if role == Role::Leader && self.known.0 != role {
                 // The tick that was set is a follower's, and comes later.
@@ -498,7 +492,7 @@ impl Replica {
 }
 
 impl Consensus for Replica {
-    fn view(&self) -> (Role, Option<NodeId>, Term) {
+    fn view(&self) -> (Role, Option<ServerId>, Term) {
         self.known
     }
 
@@ -506,7 +500,7 @@ impl Consensus for Replica {
         self.node.raft.state == StateRole::Leader && self.node.raft.commit_to_current_term()
     }
 
-    fn peers(&self) -> Vec<NodeId> {
+    fn peers(&self) -> Vec<ServerId> {
         self.settings.voters.iter().copied().filter(|voter| *voter != self.settings.id).collect()
     }
 
@@ -514,7 +508,7 @@ impl Consensus for Replica {
         self.node.raft.state == StateRole::Candidate
     }
 
-    fn matched(&self, peer: NodeId) -> Option<u64> {
+    fn matched(&self, peer: ServerId) -> Option<u64> {
         let progress = self.node.raft.prs().get(peer.0).filter(|_| self.known.0 == Role::Leader);
         progress.map(|progress| progress.matched)
     }
@@ -529,6 +523,7 @@ impl Consensus for Replica {
 }
 
 impl Machine for Replica {
+    type Peer = ServerId;
     type Message = Message;
     type Command = Command;
     type Timer = Tick;

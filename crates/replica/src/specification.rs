@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::machine::Input;
 use raft::Storage;
 
@@ -23,14 +23,14 @@ use crate::replica::{Command, Replica, Role};
 /// Judges a group of replicas.
 #[derive(Debug, Clone)]
 pub struct Specification {
-    voters: Vec<NodeId>,
-    now: BTreeMap<NodeId, View>,
-    disks: BTreeMap<NodeId, Log>,
+    voters: Vec<ServerId>,
+    now: BTreeMap<ServerId, View>,
+    disks: BTreeMap<ServerId, Log>,
     /// Whose vote left for whom, by term: what a disk forgets before that was never a vote.
-    votes: BTreeMap<(u64, NodeId), NodeId>,
+    votes: BTreeMap<(u64, ServerId), ServerId>,
     /// Which votes have arrived: term, voter, candidate.
-    heard: BTreeSet<(u64, NodeId, NodeId)>,
-    leaders: BTreeMap<u64, NodeId>,
+    heard: BTreeSet<(u64, ServerId, ServerId)>,
+    leaders: BTreeMap<u64, ServerId>,
     committed: BTreeMap<u64, Entry>,
 }
 
@@ -40,11 +40,11 @@ pub struct View {
     /// Follower, candidate or leader.
     pub role: Role,
     /// Whom it takes for the leader.
-    pub leader: Option<NodeId>,
+    pub leader: Option<ServerId>,
     /// The newest term that it knows.
     pub term: u64,
     /// Whom it voted for in that term.
-    pub vote: Option<NodeId>,
+    pub vote: Option<ServerId>,
     /// How far it knows the log to be committed.
     pub commit: u64,
     /// What the entries follow: an index and its term.
@@ -67,7 +67,7 @@ pub enum Event {
     /// These records are on its disk.
     Durable(Vec<Record>),
     /// A message left.
-    Left(NodeId, Message),
+    Left(ServerId, Message),
     /// It started again, and is this.
     Restart(View),
 }
@@ -76,7 +76,7 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
     /// A peer's message.
-    Message(NodeId, Message),
+    Message(ServerId, Message),
     /// The owner.
     Command(Command),
     /// The clock.
@@ -95,7 +95,7 @@ type Verdict = Result<(), Broken>;
 impl Specification {
     /// Replicas that have just begun.
     #[must_use]
-    pub fn new(voters: Vec<NodeId>) -> Self {
+    pub fn new(voters: Vec<ServerId>) -> Self {
         let ids: Vec<u64> = voters.iter().map(|voter| voter.0).collect();
         Self {
             now: voters.iter().map(|voter| (*voter, View::default())).collect(),
@@ -112,7 +112,7 @@ impl Specification {
     ///
     /// # Errors
     /// If a rule was broken.
-    pub fn allow(&mut self, id: NodeId, event: &Event) -> Verdict {
+    pub fn allow(&mut self, id: ServerId, event: &Event) -> Verdict {
         match event {
             Event::Step(cause, after) => {
                 self.hear(id, cause);
@@ -136,13 +136,13 @@ impl Specification {
         Ok(())
     }
 
-    fn hear(&mut self, id: NodeId, cause: &Cause) {
+    fn hear(&mut self, id: ServerId, cause: &Cause) {
         if let Cause::Message(from, Message { kind: Kind::RequestVoteResponse, reject: false, term, .. }) = cause {
             self.heard.insert((*term, *from, id));
         }
     }
 
-    fn note(&mut self, id: NodeId, after: &View) {
+    fn note(&mut self, id: ServerId, after: &View) {
         if after.role == Role::Leader {
             self.leaders.insert(after.term, id);
         }
@@ -151,12 +151,12 @@ impl Specification {
         self.now.insert(id, after.clone());
     }
 
-    fn is_majority(&self, has: impl Fn(NodeId) -> bool) -> bool {
+    fn is_majority(&self, has: impl Fn(ServerId) -> bool) -> bool {
         self.voters.iter().filter(|voter| has(**voter)).count() > self.voters.len() / 2
     }
 
     /// A term of one's own needs a promise of others that it can be won, or the leader's order.
-    fn allows_campaign(&self, id: NodeId, before: &View, cause: &Cause, after: &View) -> Verdict {
+    fn allows_campaign(&self, id: ServerId, before: &View, cause: &Cause, after: &View) -> Verdict {
         if after.term == before.term || after.vote != Some(id) {
             return Ok(());
         }
@@ -174,7 +174,7 @@ impl Specification {
     }
 
     /// A majority's votes left and arrived, one's own is durable, nobody else leads this term, and nothing committed is missing.
-    fn allows_lead(&self, id: NodeId, before: &View, after: &View) -> Verdict {
+    fn allows_lead(&self, id: ServerId, before: &View, after: &View) -> Verdict {
         if after.role != Role::Leader {
             return Ok(());
         }
@@ -205,11 +205,11 @@ impl Specification {
         check(self.is_majority(has), "a commit without a majority's disks")
     }
 
-    fn allows_message(&mut self, id: NodeId, to: NodeId, message: &Message) -> Verdict {
+    fn allows_message(&mut self, id: ServerId, to: ServerId, message: &Message) -> Verdict {
         let (now, disk) = (&self.now[&id], &self.disks[&id]);
         let state = disk.hard_state();
         let has_voted_for =
-            |whom: NodeId| state.term > message.term || (state.term, state.vote) == (message.term, whom.0);
+            |whom: ServerId| state.term > message.term || (state.term, state.vote) == (message.term, whom.0);
         match message.kind {
             // Its own vote counts only once it is durable. But a candidate that forgot entries after it asked, and stands
             // again in the same term, would be elected with votes for the longer log.
@@ -246,7 +246,7 @@ impl Specification {
     }
 
     /// Whoever comes back knows what is on its disk, and nothing else.
-    fn allows_restart(&self, id: NodeId, after: &View) -> Verdict {
+    fn allows_restart(&self, id: ServerId, after: &View) -> Verdict {
         let disk = &self.disks[&id];
         let state = disk.hard_state();
         let same = (after.term, after.vote) == (state.term, some(state.vote)) && after.commit <= state.commit;
@@ -259,7 +259,7 @@ impl Specification {
 }
 
 /// May this replica, by itself, become this?
-fn allows(id: NodeId, before: &View, cause: &Cause, after: &View) -> Verdict {
+fn allows(id: ServerId, before: &View, cause: &Cause, after: &View) -> Verdict {
     allows_term(id, before, cause, after)?;
     allows_vote(id, before, cause, after)?;
     allows_role(id, before, cause, after)?;
@@ -268,7 +268,7 @@ fn allows(id: NodeId, before: &View, cause: &Cause, after: &View) -> Verdict {
 }
 
 /// A term never goes back, and a new one comes from a message or a campaign.
-fn allows_term(id: NodeId, before: &View, cause: &Cause, after: &View) -> Verdict {
+fn allows_term(id: ServerId, before: &View, cause: &Cause, after: &View) -> Verdict {
     check(after.term >= before.term, "a term goes back")?;
     let is_told = matches!(cause, Cause::Message(_, message)
         if message.term == after.term && message.kind != Kind::RequestPreVote);
@@ -277,7 +277,7 @@ fn allows_term(id: NodeId, before: &View, cause: &Cause, after: &View) -> Verdic
 }
 
 /// One vote in a term, for oneself or for one that asks and knows at least as much.
-fn allows_vote(id: NodeId, before: &View, cause: &Cause, after: &View) -> Verdict {
+fn allows_vote(id: ServerId, before: &View, cause: &Cause, after: &View) -> Verdict {
     let earlier = before.vote.filter(|_| before.term == after.term);
     if earlier == after.vote {
         return Ok(());
@@ -294,7 +294,7 @@ fn allows_vote(id: NodeId, before: &View, cause: &Cause, after: &View) -> Verdic
 }
 
 /// Only a vote makes a leader; and whom a replica follows is whoever spoke as the leader of its term.
-fn allows_role(id: NodeId, before: &View, cause: &Cause, after: &View) -> Verdict {
+fn allows_role(id: ServerId, before: &View, cause: &Cause, after: &View) -> Verdict {
     let is_same_term = before.term == after.term;
     if after.role == Role::Leader && !(before.role == Role::Leader && is_same_term) {
         let is_voted = matches!(cause, Cause::Message(_, Message { kind: Kind::RequestVoteResponse, reject: false, term, .. })
@@ -381,8 +381,8 @@ const fn check(is_kept: bool, rule: Broken) -> Verdict {
     if is_kept { Ok(()) } else { Err(rule) }
 }
 
-const fn some(vote: u64) -> Option<NodeId> {
-    if vote == 0 { None } else { Some(NodeId(vote)) }
+const fn some(vote: u64) -> Option<ServerId> {
+    if vote == 0 { None } else { Some(ServerId(vote)) }
 }
 
 impl View {

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::machine::Input;
 use primus_replica::message::{Kind, Message, Record};
 use primus_replica::replica::Tick;
@@ -63,7 +63,7 @@ impl<R: Member> Run<R> {
             915..935 => self.world.step(id, Input::Command(Command::Campaign)),
             935..945 => {
                 let leader = self.leader_or_any();
-                self.world.step(leader, Input::Command(Command::Transfer(NodeId(id))));
+                self.world.step(leader, Input::Command(Command::Transfer(ServerId(id))));
             }
             945..955 => self.world.step(id, Input::Command(Command::Read(dice as u64))),
             _ => self.propose(),
@@ -131,7 +131,7 @@ impl<R: Member> Run<R> {
 }
 
 /// Everything that happened in one schedule.
-fn run<R: Member>(seed: u64) -> Vec<(NodeId, Event)> {
+fn run<R: Member>(seed: u64) -> Vec<(ServerId, Event)> {
     let mut run = Run::<R>::new(seed);
     (0..STEPS).for_each(|_| run.happen());
     run.heal();
@@ -176,8 +176,8 @@ impl Reached {
 }
 
 /// Shows each event with what its replica was before.
-fn walk(trace: &[(NodeId, Event)], mut look: impl FnMut(NodeId, &View, &Event)) {
-    let mut now: BTreeMap<NodeId, View> = BTreeMap::new();
+fn walk(trace: &[(ServerId, Event)], mut look: impl FnMut(ServerId, &View, &Event)) {
+    let mut now: BTreeMap<ServerId, View> = BTreeMap::new();
     for (id, event) in trace {
         look(*id, now.entry(*id).or_default(), event);
         if let Event::Step(_, after) | Event::Restart(after) = event {
@@ -210,7 +210,7 @@ fn the_model_keeps_to_the_specification() {
 }
 
 /// Traces of the engine, each changed at the first place that fits: what the judge says of it.
-fn tamper(change: impl Fn(NodeId, &View, &Event) -> Option<Vec<Event>>) -> &'static str {
+fn tamper(change: impl Fn(ServerId, &View, &Event) -> Option<Vec<Event>>) -> &'static str {
     for seed in 0..SEEDS {
         let mut changed = Vec::new();
         let mut is_done = false;
@@ -220,7 +220,7 @@ fn tamper(change: impl Fn(NodeId, &View, &Event) -> Option<Vec<Event>>) -> &'sta
             changed.extend(instead.unwrap_or_else(|| vec![event.clone()]).into_iter().map(|event| (id, event)));
         });
         let voters = if seed.is_multiple_of(3) { 5 } else { 3 };
-        let mut judge = Specification::new((1..=voters).map(NodeId).collect());
+        let mut judge = Specification::new((1..=voters).map(ServerId).collect());
         let verdict = changed.iter().find_map(|(id, event)| judge.allow(*id, event).err());
         if is_done {
             return verdict.unwrap_or("nothing");
@@ -330,7 +330,7 @@ fn a_campaign_that_another_than_the_leader_ordered_is_noticed() {
     let verdict = tamper(|id, before, event| {
         let Event::Step(Cause::Message(from, message), after) = event else { return None };
         let is_order = message.kind == Kind::TimeoutNow && after.term > before.term;
-        let another = (1..).map(NodeId).find(|other| other != from && *other != id)?;
+        let another = (1..).map(ServerId).find(|other| other != from && *other != id)?;
         is_order.then(|| vec![Event::Step(Cause::Message(another, message.clone()), after.clone())])
     });
     assert_eq!(verdict, "only the leader may order a campaign");

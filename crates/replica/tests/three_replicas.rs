@@ -3,7 +3,7 @@
 mod common;
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::machine::Input;
 use primus_replica::consensus::Consensus;
 use primus_replica::message::{Kind, Message, Record};
@@ -100,7 +100,7 @@ fn a_sign_of_life_waits_for_the_term_that_it_speaks_of() {
     world.command(2, Command::Campaign);
     world.is_disk_fast = false;
     let heartbeat = Message { context: Bytes::from_static(b"a read"), ..words(Kind::Heartbeat, 7) };
-    world.step(1, Input::Message { from: NodeId(3), message: heartbeat });
+    world.step(1, Input::Message { from: ServerId(3), message: heartbeat });
     let answers = |world: &World| world.under_way.iter().filter(|(.., message)| message.term == 7).count();
     assert_eq!(answers(&world), 0, "a restart would forget the term");
     assert!(world.sync(1));
@@ -159,7 +159,7 @@ fn reads_and_transfers_go_through_the_leader() {
     world.command(3, Command::Read(7));
     let readable = world.host(3).notices.iter().any(|notice| matches!(notice, Notice::Readable(7, 1)));
     assert!(readable, "{:?}", world.host(3).notices);
-    world.command(3, Command::Transfer(NodeId(1)));
+    world.command(3, Command::Transfer(ServerId(1)));
     assert_eq!(world.leaders(), [1]);
 }
 
@@ -168,7 +168,7 @@ fn only_the_leader_may_order_a_campaign() {
     let mut world = World::new(3);
     world.command(3, Command::Campaign);
     let order = words(Kind::TimeoutNow, 1);
-    world.step(1, Input::Message { from: NodeId(2), message: order });
+    world.step(1, Input::Message { from: ServerId(2), message: order });
     world.settle();
     assert_eq!(world.leaders(), [3]);
 }

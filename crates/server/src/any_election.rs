@@ -6,7 +6,7 @@ use primus_core::election::bully::{self, Bully};
 use primus_core::election::ring::{self, Ring};
 use primus_core::election::{Command, Election, MessageKind, Notice, Timer};
 use primus_core::machine::{Input, Machine, Moment, Never, Outbox, Output};
-use primus_core::{NodeId, Round};
+use primus_core::{Round, ServerId};
 
 use crate::own_election::{self, OwnElection};
 
@@ -45,6 +45,7 @@ pub enum Message {
 }
 
 impl Machine for AnyElection {
+    type Peer = ServerId;
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
@@ -108,7 +109,7 @@ pub(crate) fn drive<E: Election>(
 }
 
 impl Election for AnyElection {
-    fn id(&self) -> NodeId {
+    fn id(&self) -> ServerId {
         match self {
             Self::Bully(bully) => bully.id(),
             Self::Ring(ring) => ring.id(),
@@ -116,7 +117,7 @@ impl Election for AnyElection {
         }
     }
 
-    fn leader(&self) -> Option<NodeId> {
+    fn leader(&self) -> Option<ServerId> {
         match self {
             Self::Bully(bully) => bully.leader(),
             Self::Ring(ring) => ring.leader(),
@@ -132,7 +133,7 @@ impl Election for AnyElection {
         }
     }
 
-    fn better(&self) -> Option<NodeId> {
+    fn better(&self) -> Option<ServerId> {
         match self {
             Self::Bully(bully) => bully.better(),
             Self::Ring(ring) => ring.better(),
@@ -140,7 +141,7 @@ impl Election for AnyElection {
         }
     }
 
-    fn better_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
+    fn better_among(&self, may_lead: &dyn Fn(ServerId) -> bool) -> Option<ServerId> {
         match self {
             Self::Bully(bully) => bully.better_among(may_lead),
             Self::Ring(ring) => ring.better_among(may_lead),

@@ -15,7 +15,8 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_core::bounds::ABSURD;
 use primus_core::detector::{self, Detector, Verdict};
 use primus_core::election::{self, Election, MessageKind};
@@ -24,9 +25,9 @@ use primus_core::load::Load;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output, Token};
 use primus_replica::bounds::{self, Extent, Objection};
 use primus_replica::consensus::Consensus;
+use primus_replica::message;
 use primus_replica::message::{Kind, Record};
 use primus_replica::replica::{self, Replica, Role, Tick};
-use primus_replica::{Term, message};
 
 use ahead::Ahead;
 use campaign::{Campaign, Move};
@@ -45,7 +46,7 @@ use crate::transfer::{Hearing, Obstacle, TRANSFER};
 /// `E` is the election, `R` the replicated log: the Raft engine, or a model of it that can be explored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Control<E: Election, R: Consensus = Replica> {
-    id: NodeId,
+    id: ServerId,
     times: Times,
     election: E,
     replica: R,
@@ -54,32 +55,32 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     now: Moment,
     pace: Pace,
     handover: Option<Handover>,
-    leader: Option<NodeId>,
+    leader: Option<ServerId>,
     term: Term,
     /// Why there will be another leader.
     reason: Reason,
     /// The loads of all servers, as far as they are known.
-    loads: BTreeMap<NodeId, Load>,
+    loads: BTreeMap<ServerId, Load>,
     /// How many ticks a leader still waits before it gives way to a better one.
     patience: u32,
     campaign: Campaign,
     candidacy: Candidacy,
     hearing: Hearing,
     /// Who is about to take over.
-    successor: Option<NodeId>,
+    successor: Option<ServerId>,
     /// Is something guarded beside this server?
     is_guarded: bool,
     /// Whom the election takes for dead, until a word of theirs arrives.
-    suspected: BTreeSet<NodeId>,
+    suspected: BTreeSet<ServerId>,
     /// Does a leader speak of more than this server has?
     ahead: Ahead,
     /// Who led last, while nobody does.
-    lost: Option<NodeId>,
+    lost: Option<ServerId>,
     yielded: Yielded,
     /// An election that an operator wants is under way.
     held: Option<Held>,
     /// Whom the leader misses, as it said last.
-    missing: Vec<NodeId>,
+    missing: Vec<ServerId>,
     for_election: Scratch<E>,
     for_replica: Scratch<R>,
 }
@@ -173,18 +174,18 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// The loads of all servers, as far as they are known here.
-    pub const fn loads(&self) -> &BTreeMap<NodeId, Load> {
+    pub const fn loads(&self) -> &BTreeMap<ServerId, Load> {
         &self.loads
     }
 
     /// Whom leadership is being handed over to, and why.
-    pub fn successor(&self) -> Option<(NodeId, Reason)> {
+    pub fn successor(&self) -> Option<(ServerId, Reason)> {
         self.successor.map(|peer| (peer, self.reason))
     }
 
     /// Has nothing been heard of this peer for long? A follower goes by what the leader says.
     #[must_use]
-    pub fn is_missing(&self, peer: NodeId) -> bool {
+    pub fn is_missing(&self, peer: ServerId) -> bool {
         match self.leader {
             Some(leader) if leader == self.id => self.hearing.is_missing(peer),
             _ => self.missing.contains(&peer),
@@ -192,7 +193,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// Who leads, as far as this server knows.
-    pub const fn leader(&self) -> Option<NodeId> {
+    pub const fn leader(&self) -> Option<ServerId> {
         self.leader
     }
 
@@ -237,10 +238,10 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
     }
 
-    fn on_loads(&mut self, from: NodeId, loads: Vec<(NodeId, Load)>, out: &mut Outbox<Self>) {
+    fn on_loads(&mut self, from: ServerId, loads: Vec<(ServerId, Load)>, out: &mut Outbox<Self>) {
         // Of others only the leader speaks, and only of servers that there are.
         let peers = self.replica.peers();
-        let is_credible = |id: &NodeId| peers.contains(id) && (*id == from || self.leader == Some(from));
+        let is_credible = |id: &ServerId| peers.contains(id) && (*id == from || self.leader == Some(from));
         let news: Vec<_> = loads.into_iter().filter(|(id, _)| is_credible(id)).collect();
         for (id, load) in news {
             self.loads.insert(id, load);
@@ -278,7 +279,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             self.patience = self.times.tenure_ticks;
             return self.hand_over(better, Reason::Rank, out);
         }
-        let score = |id: NodeId| self.loads.get(&id).map(|load| load.score);
+        let score = |id: ServerId| self.loads.get(&id).map(|load| load.score);
         // While clients write, there is always something that a peer does not have yet; it is sent before it takes over.
         let (own, best_score) = (score(self.id).unwrap_or_default(), best.and_then(score));
         if self.handover.as_mut().is_some_and(|handover| handover.is_due(own, best_score))
@@ -289,7 +290,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// What is guarded beside this server ends first; its owner sees to that, and then asks for the transfer.
-    fn hand_over(&mut self, to: NodeId, reason: Reason, out: &mut Outbox<Self>) {
+    fn hand_over(&mut self, to: ServerId, reason: Reason, out: &mut Outbox<Self>) {
         if self.is_guarded {
             out.notify(Notice::HandOver(to, reason));
         } else {
@@ -311,7 +312,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
     }
 
-    fn on_objection(&mut self, from: NodeId, objection: Objection, out: &mut Outbox<Self>) {
+    fn on_objection(&mut self, from: ServerId, objection: Objection, out: &mut Outbox<Self>) {
         match objection {
             Objection::Strange(what) => out.notify(Notice::Strange(from, what)),
             Objection::Beyond(index) if self.ahead.on_beyond(from) => {
@@ -322,7 +323,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
     }
 
-    fn on_message(&mut self, from: NodeId, message: Message<E::Message>, out: &mut Outbox<Self>) {
+    fn on_message(&mut self, from: ServerId, message: Message<E::Message>, out: &mut Outbox<Self>) {
         if let Some(objection) = self.objection(&message) {
             return self.on_objection(from, objection, out);
         }
@@ -356,7 +357,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
     }
 
-    fn on_election_message(&mut self, from: NodeId, message: E::Message, out: &mut Outbox<Self>) {
+    fn on_election_message(&mut self, from: ServerId, message: E::Message, out: &mut Outbox<Self>) {
         let is_question = E::kind_of(&message) == MessageKind::Election;
         self.step_election(Input::Message { from, message }, out);
         if !is_question || self.leader.is_some() {
@@ -374,7 +375,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
 
     /// Whoever knows less than this server cannot win its vote. Rather than wait until that one gives way, it runs itself,
     /// after those who rank better and may know as much.
-    fn on_replica_message(&mut self, from: NodeId, message: message::Message, out: &mut Outbox<Self>) {
+    fn on_replica_message(&mut self, from: ServerId, message: message::Message, out: &mut Outbox<Self>) {
         let asks_for_vote = matches!(message.kind, Kind::RequestVote | Kind::RequestPreVote);
         let knows_less = (message.log_term, message.index) < self.replica.freshness();
         let is_rival = message.kind == Kind::RequestVote && Term(message.term) == self.replica.view().2;
@@ -407,7 +408,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// Two ask for votes in one term, and perhaps nobody wins it. One of them asks again soon, the other gives it time.
-    fn on_rival(&mut self, rival: NodeId, knows_less: bool, out: &mut Outbox<Self>) {
+    fn on_rival(&mut self, rival: ServerId, knows_less: bool, out: &mut Outbox<Self>) {
         let delay = self.campaign.on_rival(rival > self.id && !knows_less, self.term, self.pace.slower_us());
         out.set(Timer::Retry, delay);
     }
@@ -419,7 +420,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// A leader that is missed is forgotten at once, so that this server votes for another; then the election decides.
-    fn suspect(&mut self, peer: NodeId, reason: Reason, out: &mut Outbox<Self>) {
+    fn suspect(&mut self, peer: ServerId, reason: Reason, out: &mut Outbox<Self>) {
         out.notify(Notice::Suspected(peer, reason));
         self.suspected.insert(peer);
         self.adapt(out);
@@ -475,7 +476,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// Lets another lead: the one that is wanted, or the one that is nearest to having everything.
-    fn transfer(&mut self, to: Option<NodeId>, reason: Reason, out: &mut Outbox<Self>) {
+    fn transfer(&mut self, to: Option<ServerId>, reason: Reason, out: &mut Outbox<Self>) {
         match self.hearing.successor(&self.replica, to, self.yielded.agreed()) {
             Ok(peer) => {
                 self.reason = reason;
@@ -569,7 +570,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// The replicas agreed on a leader, or have none any more.
-    fn on_changed(&mut self, leader: Option<NodeId>, term: Term, out: &mut Outbox<Self>) {
+    fn on_changed(&mut self, leader: Option<ServerId>, term: Term, out: &mut Outbox<Self>) {
         let before = std::mem::replace(&mut self.leader, leader);
         let term_before = std::mem::replace(&mut self.term, term);
         if leader.is_none() && term > term_before {
@@ -603,7 +604,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
     }
 
-    fn on_leader(&mut self, leader: NodeId, term: Term, out: &mut Outbox<Self>) {
+    fn on_leader(&mut self, leader: ServerId, term: Term, out: &mut Outbox<Self>) {
         self.campaign = Campaign::default();
         self.patience = self.times.tenure_ticks;
         let jumped_in = leader == self.id && self.candidacy == Candidacy::JumpIn;
@@ -631,6 +632,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
 }
 
 impl<E: Election, R: Consensus> Machine for Control<E, R> {
+    type Peer = ServerId;
     type Message = Message<E::Message>;
     type Command = Command;
     type Timer = Timer;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 
 /// What changes: a record of the log, written by whoever leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -14,9 +14,9 @@ pub enum Fact {
     /// This server gave way to that one, which leads now and so does not give way any more.
     GaveWay {
         /// Who led.
-        server: NodeId,
+        server: ServerId,
         /// Who leads.
-        to: NodeId,
+        to: ServerId,
         /// Did an operator choose that one? Then it is not replaced because of its rank.
         is_chosen: bool,
     },
@@ -30,9 +30,9 @@ pub enum Fact {
 /// state may be a little newer than the place of the log that it is kept under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct GaveWay {
-    servers: BTreeMap<NodeId, NodeId>,
+    servers: BTreeMap<ServerId, ServerId>,
     /// The leader that an operator chose.
-    chosen: Option<NodeId>,
+    chosen: Option<ServerId>,
 }
 
 impl GaveWay {
@@ -50,7 +50,7 @@ impl GaveWay {
 
     /// Did this server give way?
     #[must_use]
-    pub fn contains(&self, server: NodeId) -> bool {
+    pub fn contains(&self, server: ServerId) -> bool {
         self.servers.contains_key(&server)
     }
 
@@ -62,13 +62,13 @@ impl GaveWay {
 
     /// Did an operator choose this leader, so that rank alone does not replace it?
     #[must_use]
-    pub fn is_chosen(&self, leader: NodeId) -> bool {
+    pub fn is_chosen(&self, leader: ServerId) -> bool {
         self.chosen == Some(leader)
     }
 
     /// Those who gave way, each with the one that it gave way to.
     #[must_use]
-    pub const fn servers(&self) -> &BTreeMap<NodeId, NodeId> {
+    pub const fn servers(&self) -> &BTreeMap<ServerId, ServerId> {
         &self.servers
     }
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn gave_way(server: u64, to: u64) -> Fact {
-        Fact::GaveWay { server: NodeId(server), to: NodeId(to), is_chosen: server > 2 }
+        Fact::GaveWay { server: ServerId(server), to: ServerId(to), is_chosen: server > 2 }
     }
 
     fn after(facts: &[Fact]) -> GaveWay {
@@ -90,11 +90,16 @@ mod tests {
     #[test]
     fn whoever_leads_does_not_give_way_any_more() {
         let all = after(&[gave_way(3, 2), gave_way(2, 1)]);
-        assert_eq!(all.servers(), &BTreeMap::from([(NodeId(3), NodeId(2)), (NodeId(2), NodeId(1))]));
-        assert_eq!(after(&[gave_way(3, 2), gave_way(2, 3)]).servers(), &BTreeMap::from([(NodeId(2), NodeId(3))]));
+        assert_eq!(all.servers(), &BTreeMap::from([(ServerId(3), ServerId(2)), (ServerId(2), ServerId(1))]));
+        assert_eq!(
+            after(&[gave_way(3, 2), gave_way(2, 3)]).servers(),
+            &BTreeMap::from([(ServerId(2), ServerId(3))])
+        );
         assert!(after(&[gave_way(3, 2), Fact::AllStand]).is_empty());
-        assert!(after(&[gave_way(3, 2)]).is_chosen(NodeId(2)) && !after(&[gave_way(2, 3)]).is_chosen(NodeId(3)));
-        assert!(!after(&[gave_way(3, 2), gave_way(2, 1)]).is_chosen(NodeId(2)), "it resigned");
+        assert!(
+            after(&[gave_way(3, 2)]).is_chosen(ServerId(2)) && !after(&[gave_way(2, 3)]).is_chosen(ServerId(3))
+        );
+        assert!(!after(&[gave_way(3, 2), gave_way(2, 1)]).is_chosen(ServerId(2)), "it resigned");
     }
 
     #[test]

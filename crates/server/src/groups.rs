@@ -18,7 +18,7 @@ use primus_core::election::{self, Algorithm};
 use primus_core::load::Score;
 use primus_core::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use primus_core::rank::RankBy;
-use primus_core::{NodeId, Round, detector};
+use primus_core::{Round, ServerId, detector};
 
 use self::group::Group;
 use self::peer::Peer;
@@ -43,23 +43,24 @@ pub struct GroupPlan {
     /// In which order Bully asks better-ranked members; by default as the cluster's own election does.
     pub asking: Option<Asking>,
     /// The servers that take part.
-    pub members: BTreeSet<NodeId>,
+    pub members: BTreeSet<ServerId>,
 }
 
 /// All groups, as one server sees them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Groups {
-    id: NodeId,
+    id: ServerId,
     silence: detector::Rules,
     now: Moment,
     groups: Vec<Group>,
-    peers: BTreeMap<NodeId, Peer>,
+    peers: BTreeMap<ServerId, Peer>,
     score: Score,
     /// How many heartbeats there have been.
     beats: u32,
 }
 
 impl Machine for Groups {
+    type Peer = ServerId;
     type Message = Said;
     type Command = Command;
     type Timer = Timer;
@@ -89,8 +90,8 @@ impl Machine for Groups {
 impl Groups {
     /// The groups of this server, with an election for each that it is a member of.
     pub fn new(
-        id: NodeId,
-        peers: impl IntoIterator<Item = NodeId>,
+        id: ServerId,
+        peers: impl IntoIterator<Item = ServerId>,
         silence: detector::Rules,
         groups: impl IntoIterator<Item = (GroupPlan, Option<AnyElection>)>,
     ) -> Self {
@@ -114,9 +115,9 @@ impl Groups {
 
     /// How loaded the members of a group are, as far as this server knows.
     #[must_use]
-    pub fn scores(&self, group: &str) -> Vec<(NodeId, Score)> {
+    pub fn scores(&self, group: &str) -> Vec<(ServerId, Score)> {
         let members = self.groups.iter().find(|one| one.plan().name == group).map(|one| &one.plan().members);
-        let score = |id: &NodeId| match self.peers.get(id) {
+        let score = |id: &ServerId| match self.peers.get(id) {
             Some(peer) => peer.score,
             None => Some(self.score),
         };
@@ -124,7 +125,7 @@ impl Groups {
     }
 
     /// Every group, with its leader and the round in which that one was elected, as far as this server knows.
-    pub fn views(&self) -> impl Iterator<Item = (&GroupPlan, Option<NodeId>, Round)> {
+    pub fn views(&self) -> impl Iterator<Item = (&GroupPlan, Option<ServerId>, Round)> {
         self.groups.iter().map(|group| (group.plan(), group.leader(), group.round()))
     }
 
@@ -134,7 +135,7 @@ impl Groups {
         self.set_beat(out);
     }
 
-    fn on_message(&mut self, from: NodeId, said: Said, out: &mut Outbox<Self>) {
+    fn on_message(&mut self, from: ServerId, said: Said, out: &mut Outbox<Self>) {
         let Some(peer) = self.peers.get_mut(&from) else { return out.ignore("what no peer would say") };
         if peer.hear() {
             self.shared_with(from).for_each(|group| group.command(election::Command::Trust(from), out));
@@ -145,7 +146,13 @@ impl Groups {
         }
     }
 
-    fn on_here(&mut self, from: NodeId, score: Score, leads: Option<Vec<(String, Round)>>, out: &mut Outbox<Self>) {
+    fn on_here(
+        &mut self,
+        from: ServerId,
+        score: Score,
+        leads: Option<Vec<(String, Round)>>,
+        out: &mut Outbox<Self>,
+    ) {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.score = Some(score);
         }
@@ -160,7 +167,7 @@ impl Groups {
 
     fn on_election(
         &mut self,
-        from: NodeId,
+        from: ServerId,
         name: &str,
         message: any_election::Message,
         reason: Reason,
@@ -204,7 +211,7 @@ impl Groups {
             out.send(*peer, self.here(*peer, is_everybodys_turn));
         }
         let silent = self.peers.iter().filter(|(_, peer)| peer.is_silent()).map(|(id, _)| *id);
-        let silent: Vec<NodeId> = silent.collect();
+        let silent: Vec<ServerId> = silent.collect();
         silent.into_iter().for_each(|peer| self.miss(peer, Reason::Silence, out));
         self.set_beat(out);
     }
@@ -215,33 +222,33 @@ impl Groups {
     }
 
     /// Does this server lead a group that this peer is a member of?
-    fn leads(&self, peer: NodeId) -> bool {
+    fn leads(&self, peer: ServerId) -> bool {
         self.groups.iter().any(|group| group.leader() == Some(self.id) && group.has(peer))
     }
 
     /// A sign of life for this peer; in full, it also tells what the peer cannot know as a member.
-    fn here(&self, peer: NodeId, in_full: bool) -> Said {
+    fn here(&self, peer: ServerId, in_full: bool) -> Said {
         let led = self.groups.iter().filter(|group| group.leader() == Some(self.id) && !group.has(peer));
         let claims = || led.map(|group| (group.plan().name.clone(), group.round())).collect();
         Said::Here { score: self.score, leads: in_full.then(claims) }
     }
 
     /// This peer is dead, frozen or cut off, as far as this server can tell.
-    fn miss(&mut self, id: NodeId, reason: Reason, out: &mut Outbox<Self>) {
+    fn miss(&mut self, id: ServerId, reason: Reason, out: &mut Outbox<Self>) {
         if self.peers.get_mut(&id).is_some_and(Peer::miss) {
             self.groups.iter_mut().for_each(|group| group.miss(id, reason, out));
         }
     }
 
     /// The groups that this server and a peer are both members of.
-    fn shared_with(&mut self, peer: NodeId) -> impl Iterator<Item = &mut Group> {
+    fn shared_with(&mut self, peer: ServerId) -> impl Iterator<Item = &mut Group> {
         self.groups.iter_mut().filter(move |group| group.is_own() && group.has(peer))
     }
 
     /// Whoever leads shows itself often, so it is missed soon.
     fn watch_leaders(&mut self) {
         let own = self.groups.iter().filter(|group| group.is_own());
-        let leaders: BTreeSet<NodeId> = own.filter_map(Group::leader).collect();
+        let leaders: BTreeSet<ServerId> = own.filter_map(Group::leader).collect();
         for (id, peer) in &mut self.peers {
             peer.expect(leaders.contains(id), self.now);
         }

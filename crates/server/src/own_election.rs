@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::{Election, MessageKind};
 use primus_core::machine::{Input, Moment, Outbox};
 use serde::Serialize;
@@ -71,11 +71,11 @@ impl Eq for Maker {}
 /// An election whose type is not known here.
 trait Own: fmt::Debug + Send + Sync {
     fn take(&mut self, now: Moment, input: Input<AnyElection>, out: &mut Outbox<AnyElection>);
-    fn who(&self) -> NodeId;
-    fn whom(&self) -> Option<NodeId>;
+    fn who(&self) -> ServerId;
+    fn whom(&self) -> Option<ServerId>;
     fn is_under_way(&self) -> bool;
-    fn best(&self) -> Option<NodeId>;
-    fn best_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId>;
+    fn best(&self) -> Option<ServerId>;
+    fn best_among(&self, may_lead: &dyn Fn(ServerId) -> bool) -> Option<ServerId>;
     fn how_many(&self) -> usize;
     fn may_take_over(&self) -> bool;
     fn copy(&self) -> Box<dyn Own>;
@@ -92,11 +92,11 @@ where
         drive(self, now, input, (read::<E>, written::<E>), out);
     }
 
-    fn who(&self) -> NodeId {
+    fn who(&self) -> ServerId {
         self.id()
     }
 
-    fn whom(&self) -> Option<NodeId> {
+    fn whom(&self) -> Option<ServerId> {
         self.leader()
     }
 
@@ -104,11 +104,11 @@ where
         self.is_electing()
     }
 
-    fn best(&self) -> Option<NodeId> {
+    fn best(&self) -> Option<ServerId> {
         self.better()
     }
 
-    fn best_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
+    fn best_among(&self, may_lead: &dyn Fn(ServerId) -> bool) -> Option<ServerId> {
         self.better_among(may_lead)
     }
 
@@ -162,11 +162,11 @@ impl OwnElection {
         self.0.take(now, input, out);
     }
 
-    pub(crate) fn id(&self) -> NodeId {
+    pub(crate) fn id(&self) -> ServerId {
         self.0.who()
     }
 
-    pub(crate) fn leader(&self) -> Option<NodeId> {
+    pub(crate) fn leader(&self) -> Option<ServerId> {
         self.0.whom()
     }
 
@@ -174,11 +174,11 @@ impl OwnElection {
         self.0.is_under_way()
     }
 
-    pub(crate) fn better(&self) -> Option<NodeId> {
+    pub(crate) fn better(&self) -> Option<ServerId> {
         self.0.best()
     }
 
-    pub(crate) fn better_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
+    pub(crate) fn better_among(&self, may_lead: &dyn Fn(ServerId) -> bool) -> Option<ServerId> {
         self.0.best_among(may_lead)
     }
 

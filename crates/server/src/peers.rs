@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 
 /// How a peer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,18 +73,18 @@ pub struct Peer {
 /// All peers of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peers {
-    peers: BTreeMap<NodeId, Peer>,
+    peers: BTreeMap<ServerId, Peer>,
 }
 
 impl Peers {
     /// Nobody has been heard of yet.
-    pub fn new(peers: impl IntoIterator<Item = NodeId>) -> Self {
+    pub fn new(peers: impl IntoIterator<Item = ServerId>) -> Self {
         let unknown = Peer { state: State::Unknown, why: Some(Why::NotHeard) };
         Self { peers: peers.into_iter().map(|peer| (peer, unknown.clone())).collect() }
     }
 
     /// Takes in what was seen of a peer. Gives it back if it is in another state now, or for another reason.
-    pub fn see(&mut self, peer: NodeId, sign: Sign) -> Option<&Peer> {
+    pub fn see(&mut self, peer: ServerId, sign: Sign) -> Option<&Peer> {
         let known = self.peers.get_mut(&peer)?;
         let next = known.after(sign)?;
         (*known != next).then(|| {
@@ -145,7 +145,7 @@ impl fmt::Display for Why {
 mod tests {
     use super::*;
 
-    const PEER: NodeId = NodeId(2);
+    const PEER: ServerId = ServerId(2);
 
     fn state_after(signs: &[Sign]) -> (State, Option<String>) {
         let mut peers = Peers::new([PEER]);
@@ -186,6 +186,6 @@ mod tests {
         let mut peers = Peers::new([PEER]);
         assert!(peers.see(PEER, Sign::LinkUp).is_some());
         assert!(peers.see(PEER, Sign::Heard).is_none() && peers.see(PEER, Sign::LinkUp).is_none());
-        assert!(peers.see(NodeId(9), Sign::Gone).is_none(), "not a peer");
+        assert!(peers.see(ServerId(9), Sign::Gone).is_none(), "not a peer");
     }
 }

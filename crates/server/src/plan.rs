@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::detector;
 use primus_core::election::bully::{self, Asking, Bully};
 use primus_core::election::ring::{self, Ring, Winner};
@@ -35,9 +35,9 @@ pub type Server = Control<AnyElection>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// This server.
-    pub id: NodeId,
+    pub id: ServerId,
     /// All servers, this one included, and where they listen for each other.
-    pub servers: BTreeMap<NodeId, SocketAddr>,
+    pub servers: BTreeMap<ServerId, SocketAddr>,
     /// How they elect.
     pub algorithm: Algorithm,
     /// What Bully compares. A ring compares ids.
@@ -82,7 +82,7 @@ pub struct Neighbour {
     /// What it is called.
     pub name: String,
     /// Its servers, and where they listen for links.
-    pub servers: BTreeMap<NodeId, SocketAddr>,
+    pub servers: BTreeMap<ServerId, SocketAddr>,
 }
 
 /// In a group nobody ratifies a leader, so it repeats its announcement for those who missed it.
@@ -98,7 +98,7 @@ const BACKSTOP_REST_US: u64 = 500_000;
 impl Plan {
     /// A plan with the usual times.
     #[must_use]
-    pub fn new(id: NodeId, servers: BTreeMap<NodeId, SocketAddr>) -> Self {
+    pub fn new(id: ServerId, servers: BTreeMap<ServerId, SocketAddr>) -> Self {
         Self {
             id,
             servers,
@@ -181,7 +181,7 @@ impl Plan {
                 AnyElection::Bully(Bully::new(self.id, Arc::new(rules)))
             }
             Algorithm::Ring => {
-                let members: Arc<[NodeId]> = self.servers.keys().copied().collect();
+                let members: Arc<[ServerId]> = self.servers.keys().copied().collect();
                 let rules = self.ring_rules(reminders);
                 AnyElection::Ring(Ring::new(self.place(), members, Arc::new(rules)))
             }

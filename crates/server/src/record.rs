@@ -272,7 +272,7 @@ pub fn ledger(bytes: &[u8]) -> Option<Ledger> {
 
 #[cfg(test)]
 mod tests {
-    use primus_core::NodeId;
+    use primus_core::ServerId;
     use primus_core::ledger::{Limits, Target};
 
     use super::*;
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_fact_comes_out_as_it_went_in() {
-        let gave_way = Fact::GaveWay { server: NodeId(3), to: NodeId(2), is_chosen: true };
+        let gave_way = Fact::GaveWay { server: ServerId(3), to: ServerId(2), is_chosen: true };
         for sent in [gave_way, Fact::AllStand] {
             let record = of_fact(sent);
             assert_eq!((fact(&record), Content::of(&record)), (Some(sent), Content::Fact));
@@ -335,7 +335,7 @@ mod tests {
     fn a_state_can_be_split_again() {
         let kept = Ledger::new(Limits { results: 3, ..Limits::default() });
         let mut one = GaveWay::default();
-        one.apply(Fact::GaveWay { server: NodeId(3), to: NodeId(2), is_chosen: true });
+        one.apply(Fact::GaveWay { server: ServerId(3), to: ServerId(2), is_chosen: true });
         for gave_way in [GaveWay::default(), one] {
             let state = state(&front(b"register", &gave_way), &kept);
             let (register, rest) = split_state(&state).unwrap();

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::machine::Delay;
 use primus_replica::Consensus;
 use primus_replica::replica::Role;
@@ -35,30 +35,30 @@ pub enum Obstacle {
     Nobody,
     /// It has said nothing for a while.
     #[error("server {0} is dead, frozen or cut off")]
-    Silent(NodeId),
+    Silent(ServerId),
     /// It misses this many entries.
     #[error("server {0} is not caught up, it misses {1} entries")]
-    Behind(NodeId, u64),
+    Behind(ServerId, u64),
     /// It was told to, and did not.
     #[error("server {0} did not take over in time")]
-    NoAnswer(NodeId),
+    NoAnswer(ServerId),
 }
 
 /// For how many ticks each peer has been silent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Hearing {
-    silent_ticks: BTreeMap<NodeId, u32>,
+    silent_ticks: BTreeMap<ServerId, u32>,
     /// How many ticks a round trip takes, on links that are slower than a local network.
     slower_ticks: u32,
 }
 
 impl Hearing {
-    pub(crate) fn on_message(&mut self, from: NodeId) {
+    pub(crate) fn on_message(&mut self, from: ServerId) {
         self.silent_ticks.insert(from, 0);
     }
 
     /// Its link is lost: until it is heard again it counts as silent.
-    pub(crate) fn on_lost(&mut self, peer: NodeId) {
+    pub(crate) fn on_lost(&mut self, peer: ServerId) {
         self.silent_ticks.insert(peer, u32::MAX);
     }
 
@@ -72,7 +72,7 @@ impl Hearing {
         self.silent_ticks.values_mut().for_each(|ticks| *ticks = (*ticks).min(SILENT_TICKS));
     }
 
-    pub(crate) fn on_tick(&mut self, peers: Vec<NodeId>) {
+    pub(crate) fn on_tick(&mut self, peers: Vec<ServerId>) {
         for peer in peers {
             // Who was never heard counts as silent.
             let ticks = self.silent_ticks.entry(peer).or_insert(u32::MAX);
@@ -85,9 +85,9 @@ impl Hearing {
     pub(crate) fn successor(
         &self,
         replica: &impl Consensus,
-        to: Option<NodeId>,
+        to: Option<ServerId>,
         gave_way: &GaveWay,
-    ) -> Result<NodeId, Obstacle> {
+    ) -> Result<ServerId, Obstacle> {
         if replica.view().0 != Role::Leader {
             return Err(Obstacle::NotLeading);
         }
@@ -103,23 +103,23 @@ impl Hearing {
         }
     }
 
-    fn obstacle(&self, replica: &impl Consensus, peer: NodeId) -> Option<Obstacle> {
+    fn obstacle(&self, replica: &impl Consensus, peer: ServerId) -> Option<Obstacle> {
         let (last, _) = replica.extent();
         self.judge(peer, last.saturating_sub(replica.matched(peer).unwrap_or(0)))
     }
 
     /// Has it said nothing for a while?
-    pub(crate) fn is_silent(&self, peer: NodeId) -> bool {
+    pub(crate) fn is_silent(&self, peer: ServerId) -> bool {
         let ticks_max = SILENT_TICKS.saturating_add(self.slower_ticks);
         self.silent_ticks.get(&peer).is_none_or(|ticks| *ticks >= ticks_max)
     }
 
     /// Has it said nothing for so long that people should know?
-    pub(crate) fn is_missing(&self, peer: NodeId) -> bool {
+    pub(crate) fn is_missing(&self, peer: ServerId) -> bool {
         self.silent_ticks.get(&peer).is_some_and(|ticks| *ticks >= MISSING_TICKS)
     }
 
-    fn judge(&self, peer: NodeId, missing: u64) -> Option<Obstacle> {
+    fn judge(&self, peer: ServerId, missing: u64) -> Option<Obstacle> {
         let is_behind = missing > MISSING_MAX;
         match (self.is_silent(peer), is_behind) {
             (true, _) => Some(Obstacle::Silent(peer)),
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn whoever_is_not_heard_for_some_ticks_cannot_take_over() {
-        let (mut hearing, peer) = (Hearing::default(), NodeId(2));
+        let (mut hearing, peer) = (Hearing::default(), ServerId(2));
         hearing.on_tick(vec![peer]);
         assert_eq!(hearing.judge(peer, 0), Some(Obstacle::Silent(peer)), "nobody has heard it yet");
         hearing.on_message(peer);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn only_a_leader_that_hears_nothing_for_long_misses_somebody() {
-        let (mut hearing, peer) = (Hearing::default(), NodeId(2));
+        let (mut hearing, peer) = (Hearing::default(), ServerId(2));
         (0..100).for_each(|_| hearing.on_tick(vec![peer]));
         hearing.on_lead();
         assert!(hearing.is_silent(peer) && !hearing.is_missing(peer), "followers do not hear each other");
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn whoever_misses_too_much_cannot_take_over() {
-        let (mut hearing, peer) = (Hearing::default(), NodeId(2));
+        let (mut hearing, peer) = (Hearing::default(), ServerId(2));
         hearing.on_message(peer);
         assert_eq!(hearing.judge(peer, MISSING_MAX), None);
         assert_eq!(hearing.judge(peer, MISSING_MAX + 1), Some(Obstacle::Behind(peer, MISSING_MAX + 1)));

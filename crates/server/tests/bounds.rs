@@ -9,18 +9,18 @@ use primus_core::bounds::{LEAP_MAX, NUMBER_MAX};
 use primus_core::election::{bully, ring};
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::rank::Standing;
-use primus_core::{NodeId, Round};
+use primus_core::{Round, ServerId};
 use primus_replica::Consensus;
 use primus_replica::message::{Entry, Kind, Message as Raft, Snapshot};
 use primus_server::control::{Command, Message, Notice, Timer};
 use primus_server::words::Words;
 use primus_server::{Plan, Server, any_election};
 
-const LIAR: NodeId = NodeId(2);
+const LIAR: ServerId = ServerId(2);
 
 fn plan() -> Plan {
-    let address = |id: u64| (NodeId(id), SocketAddr::from(([127, 0, 0, 1], 7000 + id as u16)));
-    Plan::new(NodeId(1), BTreeMap::from([address(1), address(2), address(3)]))
+    let address = |id: u64| (ServerId(id), SocketAddr::from(([127, 0, 0, 1], 7000 + id as u16)));
+    Plan::new(ServerId(1), BTreeMap::from([address(1), address(2), address(3)]))
 }
 
 fn server() -> Server {
@@ -227,7 +227,7 @@ fn whatever_peers_say_a_server_goes_on() {
                 ),
                 1 => Input::Command(Command::Propose(vec![Bytes::from_static(b"y")])),
                 2 | 3 if !written.is_empty() => Input::Persisted(written.remove(0)),
-                _ => Input::Message { from: NodeId(2 + dice.below(2)), message: Message::Replica(dice.raft()) },
+                _ => Input::Message { from: ServerId(2 + dice.below(2)), message: Message::Replica(dice.raft()) },
             };
             for output in step(&mut server, input) {
                 if let Output::Persist { token, .. } = output {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::load::Score;
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
@@ -42,14 +42,14 @@ impl Chance {
 }
 
 fn group(name: &str, algorithm: Algorithm, rank: RankBy, members: &[u64]) -> GroupPlan {
-    let members = members.iter().map(|id| NodeId(*id)).collect();
+    let members = members.iter().map(|id| ServerId(*id)).collect();
     GroupPlan { name: name.to_owned(), algorithm, rank, asking: None, members }
 }
 
 fn server(id: u64, count: u64, groups: &[GroupPlan]) -> Groups {
     let at = |id: u64| SocketAddr::from((Ipv4Addr::LOCALHOST, 7000 + u16::try_from(id).expect("few servers")));
-    let servers = (1..=count).map(|id| (NodeId(id), at(id))).collect();
-    Plan { groups: groups.to_vec(), ..Plan::new(NodeId(id), servers) }.elections()
+    let servers = (1..=count).map(|id| (ServerId(id), at(id))).collect();
+    Plan { groups: groups.to_vec(), ..Plan::new(ServerId(id), servers) }.elections()
 }
 
 impl Stage {
@@ -121,7 +121,7 @@ impl Stage {
         for due in arrived.collect::<Vec<_>>() {
             let Some((from, to, message)) = self.under_way.remove(&due) else { continue };
             if !self.cut.contains(&(from, to)) {
-                self.step(to, Input::Message { from: NodeId(from), message });
+                self.step(to, Input::Message { from: ServerId(from), message });
             }
         }
     }
@@ -140,7 +140,7 @@ impl Stage {
         self.servers.remove(&id);
         self.timers.retain(|(of, _), _| *of != id);
         let rest: Vec<u64> = self.servers.keys().copied().collect();
-        rest.into_iter().for_each(|other| self.step(other, Input::Command(Command::Gone(NodeId(id)))));
+        rest.into_iter().for_each(|other| self.step(other, Input::Command(Command::Gone(ServerId(id)))));
     }
 
     fn start(&mut self, id: u64, groups: Groups) {
@@ -300,7 +300,7 @@ fn what_no_member_would_say_changes_nothing() {
         group: group.to_owned(),
         message: primus_server::any_election::Message::Ring(primus_core::election::ring::Message::Elected {
             round: primus_core::Round(1000),
-            leader: NodeId(2),
+            leader: ServerId(2),
             lap: 0,
         }),
         reason: Reason::Rank,
@@ -308,7 +308,7 @@ fn what_no_member_would_say_changes_nothing() {
     for (from, said) in
         [(2, foreign("scrapper")), (1, foreign("scrapper")), (1, foreign("other")), (9, foreign("router"))]
     {
-        stage.step(3, Input::Message { from: NodeId(from), message: said });
+        stage.step(3, Input::Message { from: ServerId(from), message: said });
     }
     assert_eq!((stage.sent, stage.changes()), (sent, vec![]));
     assert!(before.views().eq(stage.servers[&3].views()));
@@ -372,7 +372,7 @@ fn whatever_went_wrong_all_agree_on_the_best_once_it_is_over() {
 /// What the servers that were asked for an election are told of its result: server, leader, who led before, reason.
 fn results(stage: &mut Stage) -> Vec<(u64, Option<u64>, Option<u64>, Reason)> {
     let notices = std::mem::take(&mut stage.notices).into_iter().filter(|(_, notice)| notice.is_result);
-    let number = |id: Option<NodeId>| id.map(|id| id.0);
+    let number = |id: Option<ServerId>| id.map(|id| id.0);
     notices.map(|(id, notice)| (id, number(notice.leader), number(notice.previous), notice.reason)).collect()
 }
 
@@ -406,7 +406,7 @@ fn an_election_that_is_asked_for_moves_leadership_to_the_least_loaded() {
         stage.pass(SECOND_US);
         stage.all_follow("router", 2);
         assert_eq!(results(&mut stage), [(asked, Some(2), Some(3), Reason::Elected)], "asked at {asked}");
-        let score = |id, points: u32| (NodeId(id), Score::from_hundredths(points * 100));
+        let score = |id, points: u32| (ServerId(id), Score::from_hundredths(points * 100));
         assert_eq!(stage.servers[&asked].scores("router"), [score(1, 50), score(2, 20), score(3, 90)]);
     }
 }

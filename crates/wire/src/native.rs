@@ -2,7 +2,7 @@
 //! same door, in a similar way, and so do the leaders of other farms; what they say then is in [`crate::work`].
 
 use bytes::{BufMut, Bytes, BytesMut};
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::ledger::loans::home_of;
 use primus_core::names::{NAME_LEN_MAX, is_name};
 use serde::de::DeserializeOwned;
@@ -33,9 +33,9 @@ pub struct Hello {
     /// The cluster that it belongs to.
     pub cluster: String,
     /// Which server it is.
-    pub server: NodeId,
+    pub server: ServerId,
     /// Which server it wants to talk to.
-    pub to: NodeId,
+    pub to: ServerId,
     /// Its disk.
     pub store: [u8; 16],
     /// Its process.
@@ -53,7 +53,7 @@ pub struct WorkerHello {
     /// Its name.
     pub name: String,
     /// Which server it wants to talk to.
-    pub to: NodeId,
+    pub to: ServerId,
     /// Its disk.
     pub store: [u8; 16],
 }
@@ -69,7 +69,7 @@ pub struct FarmHello {
     /// Which farm it wants to talk to.
     pub to: String,
     /// Which server of its farm it is.
-    pub server: NodeId,
+    pub server: ServerId,
     /// Its disk.
     pub store: [u8; 16],
 }
@@ -128,13 +128,13 @@ pub enum NotUnderstood {
 impl Hello {
     /// A hello in the present protocol.
     #[must_use]
-    pub const fn new(cluster: String, server: NodeId, to: NodeId, store: [u8; 16], incarnation: u64) -> Self {
+    pub const fn new(cluster: String, server: ServerId, to: ServerId, store: [u8; 16], incarnation: u64) -> Self {
         Self { magic: MAGIC, protocol: PROTOCOL, cluster, server, to, store, incarnation }
     }
 
     /// Why a server `me` of `cluster` would not talk to whoever says this; nothing if it would.
     #[must_use]
-    pub fn objection(&self, cluster: &str, me: NodeId) -> Option<String> {
+    pub fn objection(&self, cluster: &str, me: ServerId) -> Option<String> {
         if self.magic != MAGIC {
             return Some("this is a link of primus servers".to_owned());
         }
@@ -147,13 +147,13 @@ impl Hello {
 impl WorkerHello {
     /// A hello in the present protocol.
     #[must_use]
-    pub const fn new(cluster: String, name: String, to: NodeId, store: [u8; 16]) -> Self {
+    pub const fn new(cluster: String, name: String, to: ServerId, store: [u8; 16]) -> Self {
         Self { magic: WORKER_MAGIC, protocol: PROTOCOL, cluster, name, to, store }
     }
 
     /// Why a server `me` of `cluster` would not talk to whoever says this; nothing if it would.
     #[must_use]
-    pub fn objection(&self, cluster: &str, me: NodeId) -> Option<String> {
+    pub fn objection(&self, cluster: &str, me: ServerId) -> Option<String> {
         // A borrowed worker's name has that of its own farm in it.
         let (name, home) = home_of(&self.name).unwrap_or((&self.name, "home"));
         let nameless = || {
@@ -169,7 +169,7 @@ impl WorkerHello {
 impl FarmHello {
     /// A hello in the present protocol.
     #[must_use]
-    pub const fn new(farm: String, to: String, server: NodeId, store: [u8; 16]) -> Self {
+    pub const fn new(farm: String, to: String, server: ServerId, store: [u8; 16]) -> Self {
         Self { magic: FARM_MAGIC, protocol: PROTOCOL, farm, to, server, store }
     }
 
@@ -207,7 +207,7 @@ impl Greeting {
     }
 }
 
-fn objection_to(protocol: u32, theirs: &str, to: NodeId, cluster: &str, me: NodeId) -> Option<String> {
+fn objection_to(protocol: u32, theirs: &str, to: ServerId, cluster: &str, me: ServerId) -> Option<String> {
     if protocol != PROTOCOL {
         return Some(other_protocol(protocol));
     }
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     fn hello() -> Hello {
-        Hello::new("north".to_owned(), NodeId(1), NodeId(2), [7; 16], 42)
+        Hello::new("north".to_owned(), ServerId(1), ServerId(2), [7; 16], 42)
     }
 
     #[test]
@@ -278,43 +278,43 @@ mod tests {
         let objection = |change: fn(&mut Hello)| {
             let mut hello = hello();
             change(&mut hello);
-            hello.objection("north", NodeId(2))
+            hello.objection("north", ServerId(2))
         };
         assert_eq!(objection(|_| {}), None);
         assert!(objection(|hello| hello.cluster = "south".to_owned()).unwrap().contains("'south'"));
         assert!(objection(|hello| hello.protocol = 9).unwrap().contains("protocol"));
-        assert!(objection(|hello| hello.to = NodeId(3)).unwrap().contains("server 3 was meant"));
-        assert!(objection(|hello| hello.server = NodeId(2)).unwrap().contains("two servers"));
+        assert!(objection(|hello| hello.to = ServerId(3)).unwrap().contains("server 3 was meant"));
+        assert!(objection(|hello| hello.server = ServerId(2)).unwrap().contains("two servers"));
         assert!(objection(|hello| hello.magic = [0; 8]).is_some());
     }
 
     #[test]
     fn workers_and_servers_are_told_apart_and_strange_workers_refused() {
-        let worker = WorkerHello::new("north".to_owned(), "w1".to_owned(), NodeId(2), [7; 16]);
+        let worker = WorkerHello::new("north".to_owned(), "w1".to_owned(), ServerId(2), [7; 16]);
         let mut buffer = BytesMut::new();
         put(&mut buffer, &worker).unwrap();
         put(&mut buffer, &hello()).unwrap();
         assert_eq!(Greeting::take(&mut buffer), Ok(Some(Greeting::Worker(worker.clone()))));
         assert_eq!(Greeting::take(&mut buffer), Ok(Some(Greeting::Server(hello()))));
         assert_eq!(Greeting::take(&mut buffer), Ok(None));
-        assert_eq!(worker.objection("north", NodeId(2)), None);
-        assert!(worker.objection("south", NodeId(2)).unwrap().contains("'north'"));
-        assert!(worker.objection("north", NodeId(3)).unwrap().contains("server 2 was meant"));
+        assert_eq!(worker.objection("north", ServerId(2)), None);
+        assert!(worker.objection("south", ServerId(2)).unwrap().contains("'north'"));
+        assert!(worker.objection("north", ServerId(3)).unwrap().contains("server 2 was meant"));
         for name in ["", "a\nb", "w 1", "\x1b[31m", "../w"] {
             let nameless = WorkerHello { name: name.to_owned(), ..worker.clone() };
-            assert!(nameless.objection("north", NodeId(2)).unwrap().contains("name"), "{name:?}");
+            assert!(nameless.objection("north", ServerId(2)).unwrap().contains("name"), "{name:?}");
         }
     }
 
     #[test]
     fn what_strangers_call_themselves_is_not_repeated() {
         let forged = "x\n2026-11-16T00:00:00.000Z info 3: leader 9 term 99 operator, forged";
-        let server = Hello { cluster: forged.to_owned(), ..hello() }.objection("north", NodeId(2));
-        let worker = WorkerHello::new(forged.to_owned(), "w1".to_owned(), NodeId(2), [7; 16]);
-        let farm = |farm: &str, to: &str| FarmHello::new(farm.to_owned(), to.to_owned(), NodeId(1), [7; 16]);
+        let server = Hello { cluster: forged.to_owned(), ..hello() }.objection("north", ServerId(2));
+        let worker = WorkerHello::new(forged.to_owned(), "w1".to_owned(), ServerId(2), [7; 16]);
+        let farm = |farm: &str, to: &str| FarmHello::new(farm.to_owned(), to.to_owned(), ServerId(1), [7; 16]);
         for objection in [
             server,
-            worker.objection("north", NodeId(2)),
+            worker.objection("north", ServerId(2)),
             farm(forged, "north").objection("north"),
             farm("south", forged).objection("north"),
         ] {
@@ -325,8 +325,8 @@ mod tests {
     #[test]
     fn a_borrowed_worker_has_two_names() {
         let objection = |name: String| {
-            let hello = WorkerHello::new("south".to_owned(), name, NodeId(2), [7; 16]);
-            hello.objection("south", NodeId(2))
+            let hello = WorkerHello::new("south".to_owned(), name, ServerId(2), [7; 16]);
+            hello.objection("south", ServerId(2))
         };
         let long = "n".repeat(NAME_LEN_MAX);
         assert_eq!(objection(format!("{long}@{long}")), None);
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn other_farms_are_told_apart_and_refused_if_they_mean_somebody_else() {
-        let hello = FarmHello::new("south".to_owned(), "north".to_owned(), NodeId(1), [7; 16]);
+        let hello = FarmHello::new("south".to_owned(), "north".to_owned(), ServerId(1), [7; 16]);
         let mut buffer = BytesMut::new();
         put(&mut buffer, &hello).unwrap();
         assert_eq!(Greeting::take(&mut buffer), Ok(Some(Greeting::Farm(hello.clone()))));

@@ -4,7 +4,7 @@
 //! the time, which nobody needs. Written strictly, in one order of fields. The names are the document's own.
 
 use primus_core::election::ring;
-use primus_core::{NodeId, Round};
+use primus_core::{Round, ServerId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -22,9 +22,9 @@ pub struct Message {
     /// Is it a token or an announcement?
     pub kind: Kind,
     /// The best id that a token has met, or the leader's.
-    pub candidate: NodeId,
+    pub candidate: ServerId,
     /// Who says so, as it says itself.
-    pub sender: NodeId,
+    pub sender: ServerId,
     /// The election that it belongs to; unknown if a foreign member said it.
     pub round: Round,
     /// How often the leader has announced itself before.
@@ -102,7 +102,7 @@ impl Message {
     ///
     /// # Errors
     /// If this dialect has no words for it.
-    pub fn new(sender: NodeId, message: &ring::Message) -> Result<Self, Unspeakable> {
+    pub fn new(sender: ServerId, message: &ring::Message) -> Result<Self, Unspeakable> {
         match *message {
             ring::Message::Election { round, candidate } => {
                 let candidate = candidate.ok_or(Unspeakable)?;
@@ -146,8 +146,8 @@ impl Message {
         let required = |name| number(&fields, name)?.ok_or(NotUnderstood::Missing(name));
         Ok(Self {
             kind: kind(&fields)?,
-            candidate: NodeId(required("candidate_id")?),
-            sender: NodeId(required("sender_id")?),
+            candidate: ServerId(required("candidate_id")?),
+            sender: ServerId(required("sender_id")?),
             round: Round(number(&fields, "round")?.unwrap_or(Round::UNKNOWN.0)),
             lap: number(&fields, "lap")?.unwrap_or(0),
         })
@@ -188,7 +188,7 @@ mod tests {
     const TIME: &str = "2026-01-02T03:04:05.678Z";
 
     fn election(candidate: u64, sender: u64, round: u64) -> Message {
-        let (candidate, sender, round) = (NodeId(candidate), NodeId(sender), Round(round));
+        let (candidate, sender, round) = (ServerId(candidate), ServerId(sender), Round(round));
         Message { kind: Kind::Election, candidate, sender, round, lap: 0 }
     }
 
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn a_token_without_a_candidate_cannot_be_said() {
         let token = ring::Message::Election { round: Round(2), candidate: None };
-        assert_eq!(Message::new(NodeId(1), &token), Err(Unspeakable));
+        assert_eq!(Message::new(ServerId(1), &token), Err(Unspeakable));
     }
 
     proptest! {
@@ -258,7 +258,7 @@ mod tests {
         fn messages_come_out_as_they_went_in(
             is_election: bool, candidate: u64, sender: u64, round: u64, lap: u64, time in ".{0,40}"
         ) {
-            let (candidate, sender, round) = (NodeId(candidate), NodeId(sender), Round(round));
+            let (candidate, sender, round) = (ServerId(candidate), ServerId(sender), Round(round));
             let said = if is_election {
                 ring::Message::Election { round, candidate: Some(candidate) }
             } else {

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::ledger::Held;
 use primus_core::loan::Word;
+use primus_core::{ServerId, Term};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -33,13 +33,13 @@ pub enum ToWorker {
     /// What its foreman says.
     Farm(Message),
     /// This server leads, in this term.
-    Leads(u64),
+    Leads(Term),
     /// It does not any more.
     Follows,
     /// Give me a part of an output; the answer carries this number.
     Output(u64, Part),
     /// What its office says, and where the servers of the farm are that it speaks of.
-    Loan(Word, BTreeMap<NodeId, SocketAddr>),
+    Loan(Word, BTreeMap<ServerId, SocketAddr>),
 }
 
 /// What a worker says.

@@ -21,7 +21,7 @@ use core::fmt;
 
 use super::{Armed, Command, Election, MessageKind, Notice, Reminders, Timer};
 use crate::bounds;
-use crate::ids::{NodeId, Round};
+use crate::ids::{Round, ServerId};
 use crate::load::Score;
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
@@ -30,15 +30,15 @@ use crate::rank::{Address, Rank, RankBy, Standing};
 /// One node of a Bully election.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bully {
-    id: NodeId,
+    id: ServerId,
     rules: Arc<Rules>,
     /// The own load as last measured; it counts from the next round on.
     score: Score,
     /// What is known of the peers' loads. A peer of unknown load may be better, so it is asked.
-    peer_scores: BTreeMap<NodeId, Score>,
-    suspected: BTreeSet<NodeId>,
+    peer_scores: BTreeMap<ServerId, Score>,
+    suspected: BTreeSet<ServerId>,
     /// Out of the running until somebody leads: they answered and did not lead, or they resigned.
-    skipped: BTreeSet<NodeId>,
+    skipped: BTreeSet<ServerId>,
     round: Round,
     /// Fixed when the round was entered.
     rank: Rank,
@@ -54,7 +54,7 @@ enum Role {
     /// Nothing yet.
     Idle,
     /// It asked better-ranked peers: all of them, or just this one.
-    Asking(Option<NodeId>),
+    Asking(Option<ServerId>),
     /// Somebody better is there and should lead soon.
     Waiting {
         winner: Rank,
@@ -70,7 +70,7 @@ enum Role {
 /// What the nodes of one election have agreed on beforehand. They share one copy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rules {
-    roster: BTreeMap<NodeId, Standing>,
+    roster: BTreeMap<ServerId, Standing>,
     rank_by: RankBy,
     /// Does a better-ranked node take over from a live leader?
     pub preempt: bool,
@@ -134,6 +134,7 @@ pub const fn answer_time(t_max_us: u64, t_process_us: u64) -> Delay {
 }
 
 impl Machine for Bully {
+    type Peer = ServerId;
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
@@ -153,11 +154,11 @@ impl Machine for Bully {
 }
 
 impl Election for Bully {
-    fn id(&self) -> NodeId {
+    fn id(&self) -> ServerId {
         self.id
     }
 
-    fn leader(&self) -> Option<NodeId> {
+    fn leader(&self) -> Option<ServerId> {
         match self.role {
             Role::Leading => Some(self.id),
             Role::Following { leader, .. } => Some(leader.id),
@@ -175,14 +176,14 @@ impl Election for Bully {
 
     /// Only a rank that is known counts: whoever might be better is no reason to give way. And the present load counts, not
     /// that of the round: a leader may grow busy long after it won.
-    fn better(&self) -> Option<NodeId> {
+    fn better(&self) -> Option<ServerId> {
         self.better_among(&|_| true)
     }
 
-    fn better_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
+    fn better_among(&self, may_lead: &dyn Fn(ServerId) -> bool) -> Option<ServerId> {
         let own = self.rules.rank_of(self.id, self.score);
-        let is_known = |peer: &NodeId| self.rules.rank_by != RankBy::Load || self.peer_scores.contains_key(peer);
-        let is_candidate = |peer: &NodeId| self.is_in_the_running(*peer) && is_known(peer) && may_lead(*peer);
+        let is_known = |peer: &ServerId| self.rules.rank_by != RankBy::Load || self.peer_scores.contains_key(peer);
+        let is_candidate = |peer: &ServerId| self.is_in_the_running(*peer) && is_known(peer) && may_lead(*peer);
         let candidates = self.rules.ids().filter(is_candidate);
         let ranks = candidates.map(|peer| {
             let score = self.peer_scores.get(&peer).copied().unwrap_or_default();
@@ -215,7 +216,7 @@ impl Election for Bully {
 impl Bully {
     /// A node that has taken part in no election yet.
     #[must_use]
-    pub fn new(id: NodeId, rules: Arc<Rules>) -> Self {
+    pub fn new(id: ServerId, rules: Arc<Rules>) -> Self {
         let score = Score::default();
         Self {
             id,
@@ -272,7 +273,7 @@ impl Bully {
     }
 
     /// The detection of a dead leader starts an election (all documents). A suspicion also cuts waiting short.
-    fn on_suspect(&mut self, peer: NodeId, out: &mut Outbox<Self>) {
+    fn on_suspect(&mut self, peer: ServerId, out: &mut Outbox<Self>) {
         self.suspected.insert(peer);
         match self.role {
             Role::Following { leader, .. } if leader.id == peer => self.begin(out),
@@ -284,7 +285,7 @@ impl Bully {
     }
 
     /// Whoever turns out to rank worse will not answer, so there is no point in waiting for it.
-    fn on_peer_score(&mut self, peer: NodeId, score: Score, out: &mut Outbox<Self>) {
+    fn on_peer_score(&mut self, peer: ServerId, score: Score, out: &mut Outbox<Self>) {
         self.peer_scores.insert(peer, score);
         if self.role == Role::Asking(None) && self.best_to_ask().is_none() {
             self.win(out);
@@ -292,7 +293,7 @@ impl Bully {
     }
 
     /// A leader greets a peer that came back, so that it can join without an election.
-    fn on_trust(&mut self, peer: NodeId, out: &mut Outbox<Self>) {
+    fn on_trust(&mut self, peer: ServerId, out: &mut Outbox<Self>) {
         self.suspected.remove(&peer);
         if self.role == Role::Leading {
             self.tell(peer, Kind::Coordinator, out);
@@ -300,7 +301,7 @@ impl Bully {
     }
 
     /// The quorum has the last word: whoever it chose leads, and the election is over.
-    fn on_ratified(&mut self, leader: NodeId, out: &mut Outbox<Self>) {
+    fn on_ratified(&mut self, leader: ServerId, out: &mut Outbox<Self>) {
         self.skipped.clear();
         self.armed.cancel(out);
         let score = self.peer_scores.get(&leader).copied().unwrap_or_default();
@@ -328,14 +329,14 @@ impl Bully {
     }
 
     /// Whoever answered did not lead in time: it may be dead, or unable to reach us. The next rank runs.
-    fn on_no_victory(&mut self, winner: NodeId, out: &mut Outbox<Self>) {
+    fn on_no_victory(&mut self, winner: ServerId, out: &mut Outbox<Self>) {
         if !self.rules.planted.is(Bug::UnreachableWinnerNeverSkipped) {
             self.skipped.insert(winner);
         }
         self.begin(out);
     }
 
-    fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
+    fn on_message(&mut self, from: ServerId, message: Message, out: &mut Outbox<Self>) {
         if from == self.id || !self.rules.allow(from, message.standing) {
             return out.ignore("what no peer would say");
         }
@@ -470,7 +471,7 @@ impl Bully {
         self.await_answers(Some(peer), out);
     }
 
-    fn await_answers(&mut self, asked: Option<NodeId>, out: &mut Outbox<Self>) {
+    fn await_answers(&mut self, asked: Option<ServerId>, out: &mut Outbox<Self>) {
         self.become_role(Role::Asking(asked), out);
         self.armed.set(Timer::Answers, self.answers(), out);
     }
@@ -529,7 +530,7 @@ impl Bully {
         }
     }
 
-    fn tell(&self, peer: NodeId, kind: Kind, out: &mut Outbox<Self>) {
+    fn tell(&self, peer: ServerId, kind: Kind, out: &mut Outbox<Self>) {
         out.send(peer, Message { kind, round: self.round, standing: self.rank().standing });
     }
 
@@ -549,22 +550,22 @@ impl Bully {
     }
 
     /// The best-ranked peer that should be asked; of those whose rank is unknown, the highest id.
-    fn best_to_ask(&self) -> Option<NodeId> {
+    fn best_to_ask(&self) -> Option<ServerId> {
         let to_ask = self.rules.ids().filter(|peer| self.is_to_be_asked(*peer));
         let ranks = to_ask.map(|id| self.rules.rank_of(id, self.peer_scores.get(&id).copied().unwrap_or_default()));
         ranks.max().map(|best| best.id)
     }
 
     /// Only peers that are thought alive, still in the running, and better or of unknown rank.
-    fn is_to_be_asked(&self, peer: NodeId) -> bool {
+    fn is_to_be_asked(&self, peer: ServerId) -> bool {
         self.is_in_the_running(peer) && self.may_be_better(peer)
     }
 
-    fn is_in_the_running(&self, peer: NodeId) -> bool {
+    fn is_in_the_running(&self, peer: ServerId) -> bool {
         peer != self.id && !self.suspected.contains(&peer) && !self.skipped.contains(&peer)
     }
 
-    fn may_be_better(&self, peer: NodeId) -> bool {
+    fn may_be_better(&self, peer: ServerId) -> bool {
         let score = self.peer_scores.get(&peer);
         match (self.rules.rank_by, score) {
             (RankBy::Load, None) => true,
@@ -588,25 +589,25 @@ impl Bully {
 impl Rules {
     /// Rules for nodes that are ranked by their ids.
     #[must_use]
-    pub fn by_id(ids: impl IntoIterator<Item = NodeId>) -> Self {
+    pub fn by_id(ids: impl IntoIterator<Item = ServerId>) -> Self {
         Self::new(RankBy::Id, ids.into_iter().map(|id| (id, Standing::Id)).collect())
     }
 
     /// Rules for nodes that are ranked by their addresses.
     #[must_use]
-    pub fn by_address(nodes: impl IntoIterator<Item = (NodeId, Address)>) -> Self {
+    pub fn by_address(nodes: impl IntoIterator<Item = (ServerId, Address)>) -> Self {
         let nodes = nodes.into_iter().map(|(id, address)| (id, Standing::Address(address)));
         Self::new(RankBy::Address, nodes.collect())
     }
 
     /// Rules for nodes that are ranked by their loads.
     #[must_use]
-    pub fn by_load(ids: impl IntoIterator<Item = NodeId>) -> Self {
+    pub fn by_load(ids: impl IntoIterator<Item = ServerId>) -> Self {
         Self::new(RankBy::Load, ids.into_iter().map(|id| (id, Standing::Load(Score::default()))).collect())
     }
 
     /// Times for a local network: t_max = 20 ms, t_process = 10 ms.
-    fn new(rank_by: RankBy, roster: BTreeMap<NodeId, Standing>) -> Self {
+    fn new(rank_by: RankBy, roster: BTreeMap<ServerId, Standing>) -> Self {
         let answers = answer_time(20_000, 10_000);
         Self {
             roster,
@@ -624,7 +625,7 @@ impl Rules {
     }
 
     /// All nodes, by id.
-    pub fn ids(&self) -> impl Iterator<Item = NodeId> + Clone + '_ {
+    pub fn ids(&self) -> impl Iterator<Item = ServerId> + Clone + '_ {
         self.roster.keys().copied()
     }
 
@@ -636,7 +637,7 @@ impl Rules {
 
     /// The rank of a node; the score counts only where nodes are ranked by load.
     #[must_use]
-    pub fn rank_of(&self, id: NodeId, score: Score) -> Rank {
+    pub fn rank_of(&self, id: ServerId, score: Score) -> Rank {
         let standing = match self.rank_by {
             RankBy::Load => Standing::Load(score),
             RankBy::Id | RankBy::Address => self.roster.get(&id).copied().unwrap_or(Standing::Resigned),
@@ -645,7 +646,7 @@ impl Rules {
     }
 
     /// Could this node have sent such a standing? Only loads and resignations are news.
-    fn allow(&self, from: NodeId, standing: Standing) -> bool {
+    fn allow(&self, from: ServerId, standing: Standing) -> bool {
         self.roster.get(&from).is_some_and(|known| match standing {
             Standing::Resigned => true,
             Standing::Load(_) => self.rank_by == RankBy::Load,

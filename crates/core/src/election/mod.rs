@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::hash::Hash;
 
-use crate::ids::NodeId;
+use crate::ids::ServerId;
 use crate::load::Score;
 use crate::machine::{Delay, Machine, Never};
 
@@ -19,16 +19,23 @@ use crate::machine::{Delay, Machine, Never};
 /// Nothing that an election does must survive a crash: a node that forgets starts as undefined, and rounds are learned from
 /// the nodes that answer.
 pub trait Election:
-    Machine<Command = Command, Notice = Notice, Timer = Timer, Record = Never, Token = Never, Barrier = Never>
-    + Clone
+    Machine<
+        Peer = ServerId,
+        Command = Command,
+        Notice = Notice,
+        Timer = Timer,
+        Record = Never,
+        Token = Never,
+        Barrier = Never,
+    > + Clone
     + Eq
     + Hash
 {
     /// Who this is.
-    fn id(&self) -> NodeId;
+    fn id(&self) -> ServerId;
 
     /// Whom this node takes for the leader: *defined(leader)*, or *undefined* (election theory).
-    fn leader(&self) -> Option<NodeId>;
+    fn leader(&self) -> Option<ServerId>;
 
     /// Does this node itself lead?
     fn leads(&self) -> bool {
@@ -39,10 +46,10 @@ pub trait Election:
     fn is_electing(&self) -> bool;
 
     /// The best of those who are thought alive and rank better than this node.
-    fn better(&self) -> Option<NodeId>;
+    fn better(&self) -> Option<ServerId>;
 
     /// The best of them, and of those who may lead; by default only the best of all is looked at.
-    fn better_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
+    fn better_among(&self, may_lead: &dyn Fn(ServerId) -> bool) -> Option<ServerId> {
         self.better().filter(|best| may_lead(*best))
     }
 
@@ -82,17 +89,17 @@ pub enum Command {
     /// Give leadership up.
     Resign,
     /// This peer is believed to be dead or cut off.
-    Suspect(NodeId),
+    Suspect(ServerId),
     /// This peer is believed to be alive again.
-    Trust(NodeId),
+    Trust(ServerId),
     /// This node's own load has been measured.
     Score(Score),
     /// A peer's load has been heard of.
-    PeerScore(NodeId, Score),
+    PeerScore(ServerId, Score),
     /// The members, in ring order, from now on.
-    Members(Arc<[NodeId]>),
+    Members(Arc<[ServerId]>),
     /// A quorum has made this node the leader, whatever the election thought: it is over.
-    Ratified(NodeId),
+    Ratified(ServerId),
     /// A message to the slowest live peer and back takes this many microseconds longer than on a local network.
     Slower(u64),
 }
@@ -103,7 +110,7 @@ pub enum Notice {
     /// This node leads from now on.
     Lead,
     /// That node leads from now on.
-    Follow(NodeId),
+    Follow(ServerId),
     /// Nobody is known to lead from now on.
     Undefined,
     /// The announcement went once round the ring (rule 6 of ring over AMQP).

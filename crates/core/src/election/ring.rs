@@ -20,20 +20,20 @@ use core::fmt;
 
 use super::{Armed, Command, Election, MessageKind, Notice, Reminders, Timer};
 use crate::bounds;
-use crate::ids::{NodeId, Round};
+use crate::ids::{Round, ServerId};
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
 
 /// One member of a ring.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ring {
-    id: NodeId,
+    id: ServerId,
     /// All members in ring order. They share one copy, so that a million of them fit into memory.
-    members: Arc<[NodeId]>,
+    members: Arc<[ServerId]>,
     /// Where in the ring this one is; `None` once it has left.
     position: Option<usize>,
     rules: Arc<Rules>,
-    suspected: BTreeSet<NodeId>,
+    suspected: BTreeSet<ServerId>,
     round: Round,
     phase: Phase,
     /// False in the round in which this member gave leadership up.
@@ -49,11 +49,11 @@ enum Phase {
     /// Not taking part in this round (yet).
     Asleep,
     /// Taking part; `best` is the best id sent so far, nobody's if this member gave leadership up.
-    Candidate { best: Option<NodeId> },
+    Candidate { best: Option<ServerId> },
     /// It leads, and has announced that in this many laps before the present one.
     Leader { lap: u64 },
     /// It knows who leads, as of that lap.
-    Follower { leader: NodeId, lap: u64 },
+    Follower { leader: ServerId, lap: u64 },
 }
 
 /// What the members of one ring have agreed on beforehand. They share one copy.
@@ -91,20 +91,21 @@ pub enum Message {
         /// The election that the token belongs to; unknown if a foreign member sent it.
         round: Round,
         /// The candidate.
-        candidate: Option<NodeId>,
+        candidate: Option<ServerId>,
     },
     /// This member leads.
     Elected {
         /// The election that it won; unknown if a foreign member sent it.
         round: Round,
         /// The winner.
-        leader: NodeId,
+        leader: ServerId,
         /// How often it has announced itself before.
         lap: u64,
     },
 }
 
 impl Machine for Ring {
+    type Peer = ServerId;
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
@@ -130,11 +131,11 @@ impl Machine for Ring {
 }
 
 impl Election for Ring {
-    fn id(&self) -> NodeId {
+    fn id(&self) -> ServerId {
         self.id
     }
 
-    fn leader(&self) -> Option<NodeId> {
+    fn leader(&self) -> Option<ServerId> {
         match self.phase {
             Phase::Leader { .. } => Some(self.id),
             Phase::Follower { leader, .. } => Some(leader),
@@ -150,11 +151,11 @@ impl Election for Ring {
         }
     }
 
-    fn better(&self) -> Option<NodeId> {
+    fn better(&self) -> Option<ServerId> {
         self.better_among(&|_| true)
     }
 
-    fn better_among(&self, may_lead: &dyn Fn(NodeId) -> bool) -> Option<NodeId> {
+    fn better_among(&self, may_lead: &dyn Fn(ServerId) -> bool) -> Option<ServerId> {
         self.better_members()
             .filter(|member| may_lead(*member))
             .reduce(|best, member| if self.rules.winner.is_better(member, best) { member } else { best })
@@ -191,7 +192,7 @@ impl Ring {
     /// # Panics
     /// If there is no such position.
     #[must_use]
-    pub fn new(position: usize, members: Arc<[NodeId]>, rules: Arc<Rules>) -> Self {
+    pub fn new(position: usize, members: Arc<[ServerId]>, rules: Arc<Rules>) -> Self {
         Self {
             id: members[position],
             members,
@@ -223,9 +224,9 @@ impl Ring {
         }
     }
 
-    fn better_members(&self) -> impl Iterator<Item = NodeId> {
+    fn better_members(&self) -> impl Iterator<Item = ServerId> {
         let is_better =
-            |member: &NodeId| !self.suspected.contains(member) && self.rules.winner.is_better(*member, self.id);
+            |member: &ServerId| !self.suspected.contains(member) && self.rules.winner.is_better(*member, self.id);
         self.members.iter().copied().filter(is_better)
     }
 
@@ -262,7 +263,7 @@ impl Ring {
 
     /// A dead leader, or a dead candidate whose token is awaited, means a new round. If the successor died, what it
     /// was sent last may have died with it: the next member gets it again.
-    fn on_suspect(&mut self, peer: NodeId, out: &mut Outbox<Self>) {
+    fn on_suspect(&mut self, peer: ServerId, out: &mut Outbox<Self>) {
         if peer == self.id {
             return out.ignore("suspect: oneself");
         }
@@ -277,7 +278,7 @@ impl Ring {
     }
 
     /// A member that came back behind this one is told what it missed.
-    fn on_trust(&mut self, peer: NodeId, out: &mut Outbox<Self>) {
+    fn on_trust(&mut self, peer: ServerId, out: &mut Outbox<Self>) {
         self.suspected.remove(&peer);
         if self.successor() == peer {
             self.pass_on(out);
@@ -285,7 +286,7 @@ impl Ring {
     }
 
     /// Members join and leave between elections; whoever lost its leader that way starts the next one.
-    fn on_members(&mut self, members: Arc<[NodeId]>, out: &mut Outbox<Self>) {
+    fn on_members(&mut self, members: Arc<[ServerId]>, out: &mut Outbox<Self>) {
         self.position = members.iter().position(|member| *member == self.id);
         self.members = members;
         let has_leader = self.leader().is_some_and(|leader| self.members.contains(&leader));
@@ -302,7 +303,7 @@ impl Ring {
     }
 
     /// The quorum has the last word: whoever it chose leads, and the round is over.
-    fn on_ratified(&mut self, leader: NodeId, out: &mut Outbox<Self>) {
+    fn on_ratified(&mut self, leader: ServerId, out: &mut Outbox<Self>) {
         self.armed.cancel(out);
         let is_self = leader == self.id;
         self.become_phase(if is_self { Phase::Leader { lap: 0 } } else { Phase::Follower { leader, lap: 0 } }, out);
@@ -326,7 +327,7 @@ impl Ring {
 
     /// Rules 2 to 4: pass on what is better than anything sent so far, oneself included; one's own id that comes
     /// back has beaten everybody. That the candidate is a member is checked where messages enter the process.
-    fn on_election(&mut self, from: NodeId, round: Round, candidate: Option<NodeId>, out: &mut Outbox<Self>) {
+    fn on_election(&mut self, from: ServerId, round: Round, candidate: Option<ServerId>, out: &mut Outbox<Self>) {
         let round = self.known_round(round);
         if self.position.is_none() {
             return out.ignore("a token for a member that left");
@@ -360,7 +361,7 @@ impl Ring {
     }
 
     /// Rules 5 and 6: take the leader, pass the news on; it stops where it started.
-    fn on_elected(&mut self, from: NodeId, round: Round, leader: NodeId, lap: u64, out: &mut Outbox<Self>) {
+    fn on_elected(&mut self, from: ServerId, round: Round, leader: ServerId, lap: u64, out: &mut Outbox<Self>) {
         let round = if round == Round::UNKNOWN { self.round } else { round };
         if self.position.is_none() {
             return out.ignore("an announcement to a member that left");
@@ -387,7 +388,7 @@ impl Ring {
     }
 
     /// It was elected without this member, or even believes this member to lead: if that is wrong, start again.
-    fn on_new_leader(&mut self, round: Round, leader: NodeId, lap: u64, out: &mut Outbox<Self>) {
+    fn on_new_leader(&mut self, round: Round, leader: ServerId, lap: u64, out: &mut Outbox<Self>) {
         self.enter(round);
         let was_left_out = self.stands && self.rules.preempt && self.rules.winner.is_better(self.id, leader);
         if leader == self.id || was_left_out {
@@ -420,7 +421,7 @@ impl Ring {
         }
     }
 
-    fn become_candidate(&mut self, best: Option<NodeId>, out: &mut Outbox<Self>) {
+    fn become_candidate(&mut self, best: Option<ServerId>, out: &mut Outbox<Self>) {
         self.become_phase(Phase::Candidate { best }, out);
         self.pass_on(out);
     }
@@ -464,7 +465,7 @@ impl Ring {
     }
 
     /// Whoever sends something of an older round has missed something.
-    fn bring_up_to_date(&self, from: NodeId, out: &mut Outbox<Self>) {
+    fn bring_up_to_date(&self, from: ServerId, out: &mut Outbox<Self>) {
         match self.knowledge() {
             Some(news @ Message::Elected { .. }) if self.members.contains(&from) => out.send(from, news),
             _ => out.ignore("what belongs to an older round"),
@@ -482,7 +483,7 @@ impl Ring {
     }
 
     /// The next member that is thought alive; alone, one's own successor is oneself.
-    fn successor(&self) -> NodeId {
+    fn successor(&self) -> ServerId {
         let position = self.position.unwrap_or(0);
         let (before, after) = self.members.split_at((position + 1).min(self.members.len()));
         let mut others = after.iter().chain(before);
@@ -500,7 +501,7 @@ impl Ring {
     }
 
     /// Is this candidate better than the best so far? Anybody is better than nobody.
-    fn improves(&self, candidate: Option<NodeId>, best: Option<NodeId>) -> bool {
+    fn improves(&self, candidate: Option<ServerId>, best: Option<ServerId>) -> bool {
         match (candidate, best) {
             (Some(candidate), Some(best)) => self.rules.winner.is_better(candidate, best),
             (candidate, best) => candidate.is_some() && best.is_none(),
@@ -531,7 +532,7 @@ fn hops(members: usize) -> u64 {
 impl Winner {
     /// Would `one` win against `other`?
     #[must_use]
-    pub fn is_better(self, one: NodeId, other: NodeId) -> bool {
+    pub fn is_better(self, one: ServerId, other: ServerId) -> bool {
         match self {
             Self::Lowest => one < other,
             Self::Highest => one > other,

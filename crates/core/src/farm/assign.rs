@@ -11,7 +11,7 @@
 //!
 //! The laboratory's comparison calls the very same functions.
 
-use crate::NodeId;
+use crate::WorkerId;
 use crate::load::{Load, Score, Weights};
 
 /// The rules.
@@ -32,7 +32,7 @@ pub enum Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     /// Who it is.
-    pub worker: NodeId,
+    pub worker: WorkerId,
     /// How many slots its tasks take, those in advance included.
     pub busy: u32,
     /// How many it has.
@@ -81,7 +81,7 @@ impl Rule {
         need: u32,
         candidates: impl Iterator<Item = Candidate> + Clone,
         turn: u64,
-    ) -> Option<NodeId> {
+    ) -> Option<WorkerId> {
         let candidates = candidates.filter(|candidate| candidate.has_room(need));
         let best = match self {
             Self::Balanced => {
@@ -130,11 +130,11 @@ mod tests {
 
     fn candidate(worker: u64, busy: u32, slots: u32, score: u32) -> Candidate {
         let load = Load { tasks: busy, ..Score::from_hundredths(score).into() };
-        Candidate { worker: NodeId(worker), busy, slots, ahead: 2 * slots, tasks: busy, load }
+        Candidate { worker: WorkerId(worker), busy, slots, ahead: 2 * slots, tasks: busy, load }
     }
 
     fn chosen(rule: Rule, candidates: &[Candidate]) -> Option<u64> {
-        rule.choose(Weights::DEFAULT, 1, candidates.iter().copied(), 0).map(|NodeId(worker)| worker)
+        rule.choose(Weights::DEFAULT, 1, candidates.iter().copied(), 0).map(|WorkerId(worker)| worker)
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
     fn the_other_rules_do_what_they_say() {
         let candidates = [candidate(1, 0, 9, 5000), candidate(2, 8, 9, 4000), candidate(3, 0, 9, 6000)];
         let choose = |rule: Rule, turn| rule.choose(Weights::DEFAULT, 1, candidates.into_iter(), turn);
-        assert_eq!(choose(Rule::Score, 0), Some(NodeId(2)));
+        assert_eq!(choose(Rule::Score, 0), Some(WorkerId(2)));
         let turns = [0, 1, 2, 3].map(|turn| choose(Rule::RoundRobin, turn).map(|id| id.0));
         assert_eq!(turns, [Some(1), Some(2), Some(3), Some(1)]);
         let mut drawn = [0; 3];

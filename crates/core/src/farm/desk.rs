@@ -8,16 +8,16 @@ use super::assign::{self, Candidate};
 use super::foreman::{Foreman, Rules};
 use super::queue::Queue;
 use super::{Hello, Message};
-use crate::NodeId;
 use crate::ledger::{Attempt, Held, Job, JobId, Ledger, Outcome, Report, TaskId};
 use crate::load::Load;
 use crate::machine::Outbox;
 use crate::planted::{Bug, Planted};
+use crate::{Term, WorkerId};
 
 /// A leader's desk.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Desk {
-    pub(super) term: u64,
+    pub(super) term: Term,
     sequence: u64,
     pub(super) queue: Queue,
     /// What was submitted before this term, until it is settled who runs it already.
@@ -31,8 +31,8 @@ pub(super) struct Desk {
     /// Workers of which the log is about to say that they are gone.
     pub(super) leaving: BTreeSet<String>,
     /// Who has been asked who it is. Once is enough: each answer begins everything anew.
-    pub(super) asked: BTreeSet<NodeId>,
-    pub(super) workers: BTreeMap<NodeId, Worker>,
+    pub(super) asked: BTreeSet<WorkerId>,
+    pub(super) workers: BTreeMap<WorkerId, Worker>,
     pub(super) hands: BTreeMap<TaskId, Hand>,
     planted: Planted,
 }
@@ -64,7 +64,7 @@ pub(super) struct Worker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Hand {
     pub(super) attempt: Attempt,
-    pub(super) worker: NodeId,
+    pub(super) worker: WorkerId,
     slots: u32,
     pub(super) phase: Phase,
 }
@@ -81,7 +81,7 @@ pub(super) enum Phase {
 }
 
 impl Desk {
-    pub(super) fn new(term: u64, ledger: &Ledger, planted: Planted) -> Self {
+    pub(super) fn new(term: Term, ledger: &Ledger, planted: Planted) -> Self {
         let mut older = Queue::default();
         for (id, job) in ledger.jobs(JobId(0)).filter(|(_, job)| job.open() > 0) {
             older.push_job(job.spec.priority, id, job.spec.fan.len());
@@ -107,29 +107,29 @@ impl Desk {
 
     pub(super) fn next_attempt(&mut self) -> Attempt {
         self.sequence += 1;
-        let term = if self.planted.is(Bug::BareAttempts) { 0 } else { self.term };
+        let term = if self.planted.is(Bug::BareAttempts) { Term(0) } else { self.term };
         Attempt { term, sequence: self.sequence }
     }
 
     /// Can this attempt have been given to anybody? Of those of older leaders nobody knows.
-    pub(super) const fn has_given(&self, attempt: Attempt) -> bool {
+    pub(super) fn has_given(&self, attempt: Attempt) -> bool {
         attempt.term < self.term || attempt.term == self.term && attempt.sequence <= self.sequence
     }
 
-    pub(super) fn ask_who(&mut self, caller: NodeId, out: &mut Outbox<Foreman>) {
+    pub(super) fn ask_who(&mut self, caller: WorkerId, out: &mut Outbox<Foreman>) {
         if self.asked.insert(caller) {
             out.send(caller, Message::WhoAreYou(self.term));
         }
     }
 
-    pub(super) fn welcome(&mut self, from: NodeId, hello: &Hello) {
+    pub(super) fn welcome(&mut self, from: WorkerId, hello: &Hello) {
         self.asked.remove(&from);
         self.unheard.remove(&hello.name);
         self.workers.insert(from, Worker::new(hello.name.clone(), u32::from(hello.slots)));
         self.refit();
     }
 
-    pub(super) fn worker_named(&self, name: &str) -> Option<NodeId> {
+    pub(super) fn worker_named(&self, name: &str) -> Option<WorkerId> {
         self.workers.iter().find(|(_, worker)| worker.name == name).map(|(id, _)| *id)
     }
 
@@ -187,9 +187,9 @@ impl Desk {
         is_registered && is_here && !ledger.loans().is_lent(&worker.name)
     }
 
-    pub(super) fn choose(&self, rules: &Rules, ledger: &Ledger, job: &Job) -> Option<NodeId> {
+    pub(super) fn choose(&self, rules: &Rules, ledger: &Ledger, job: &Job) -> Option<WorkerId> {
         let need = u32::from(job.spec.slots());
-        let candidate = |(id, worker): (&NodeId, &Worker)| Candidate {
+        let candidate = |(id, worker): (&WorkerId, &Worker)| Candidate {
             worker: *id,
             busy: worker.busy,
             slots: worker.slots,
@@ -204,7 +204,7 @@ impl Desk {
         rules.assignment.choose(rules.weights, need, open.map(|(_, found)| found), self.sequence + 1)
     }
 
-    pub(super) fn give(&mut self, worker: NodeId, held: Held, slots: u32, phase: Phase) {
+    pub(super) fn give(&mut self, worker: WorkerId, held: Held, slots: u32, phase: Phase) {
         let Some(there) = self.workers.get_mut(&worker) else { return };
         there.is_asked = false;
         if there.held.insert(held.attempt, held.task).is_none() {
@@ -218,7 +218,7 @@ impl Desk {
     }
 
     /// A result arrived: its slot is free at once. True if it is to be recorded.
-    pub(super) fn take_report(&mut self, from: NodeId, report: &Report) -> bool {
+    pub(super) fn take_report(&mut self, from: WorkerId, report: &Report) -> bool {
         let Some(hand) = self.hands.get_mut(&report.task) else { return false };
         if hand.worker != from || hand.attempt != report.outcome.attempt || hand.phase != Phase::Out {
             return false;
@@ -248,7 +248,7 @@ impl Desk {
     /// Nobody goes on with these. Whoever has several of them hears of all at once: between two orders it would begin with
     /// the next one.
     pub(super) fn stop(&mut self, tasks: impl IntoIterator<Item = TaskId>, out: &mut Outbox<Foreman>) {
-        let mut parcels: BTreeMap<NodeId, Vec<Held>> = BTreeMap::new();
+        let mut parcels: BTreeMap<WorkerId, Vec<Held>> = BTreeMap::new();
         for task in tasks {
             if let Some(Hand { attempt, worker, .. }) = self.release(task) {
                 parcels.entry(worker).or_default().push(Held { task, attempt });
@@ -271,7 +271,7 @@ impl Desk {
 
     /// A worker has room for results from now on, or none. What waits there then is wanted back, except what must not start
     /// twice: it is written down that it starts there.
-    pub(super) fn set_room(&mut self, id: NodeId, has_room: bool, ledger: &Ledger, out: &mut Outbox<Foreman>) {
+    pub(super) fn set_room(&mut self, id: WorkerId, has_room: bool, ledger: &Ledger, out: &mut Outbox<Foreman>) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.has_room = has_room;
         if has_room {

@@ -19,7 +19,6 @@ pub use self::inquiry::Standing;
 use super::assign::Rule;
 use super::desk::{Desk, Phase, Worker};
 use super::{Assignment, Hello, Message, SLOTS_MAX};
-use crate::NodeId;
 use crate::ledger::loans::home_of;
 use crate::ledger::{
     Attempt, Batch, Effect, Entry, Held, Job, Ledger, LoanId, Outcome, Report, Start, State, Tail, TaskId, Verdict,
@@ -27,6 +26,7 @@ use crate::ledger::{
 use crate::load::{Load, Weights};
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
+use crate::{Term, WorkerId};
 
 /// The foreman of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,9 +35,9 @@ pub struct Foreman {
     ledger: Ledger,
     desk: Option<Desk>,
     /// Who has a link to this server, and may be a worker.
-    callers: BTreeSet<NodeId>,
+    callers: BTreeSet<WorkerId>,
     /// How many tasks run on workers that stand beside this server, by link.
-    beside: BTreeMap<NodeId, u32>,
+    beside: BTreeMap<WorkerId, u32>,
 }
 
 /// What a foreman goes by.
@@ -82,7 +82,7 @@ pub enum Command {
     /// The log says this.
     Apply(Batch),
     /// This server leads from now on, in this term.
-    Lead(u64),
+    Lead(Term),
     /// It does not any more.
     Follow,
 }
@@ -106,11 +106,11 @@ pub enum Timer {
     /// Workers that an older leader knew have had time enough to report.
     Settle,
     /// A worker whose link was lost has not come back.
-    Grace(NodeId),
+    Grace(WorkerId),
     /// A worker has been silent for too long.
-    Silence(NodeId),
+    Silence(WorkerId),
     /// A worker that stands beside this server has not said for too long what it runs.
-    Beside(NodeId),
+    Beside(WorkerId),
 }
 
 impl Foreman {
@@ -164,7 +164,7 @@ impl Foreman {
         }
     }
 
-    fn lead(&mut self, term: u64, out: &mut Outbox<Self>) {
+    fn lead(&mut self, term: Term, out: &mut Outbox<Self>) {
         let mut desk = Desk::new(term, &self.ledger, self.rules.planted);
         // Some said hello before this server knew that it leads.
         self.callers.iter().for_each(|caller| desk.ask_who(*caller, out));
@@ -272,7 +272,7 @@ impl Foreman {
         self.on_workers(out);
     }
 
-    fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
+    fn on_message(&mut self, from: WorkerId, message: Message, out: &mut Outbox<Self>) {
         self.callers.insert(from);
         if let Message::Beside(tasks) = message {
             return self.on_beside(from, tasks, out);
@@ -296,7 +296,7 @@ impl Foreman {
 
     /// A worker is here, perhaps again, and says what it has. What is missing from that is lost and runs again; what this
     /// leader did not know of is taken over, unless somebody else has it by now.
-    fn on_hello(&mut self, from: NodeId, mut hello: Hello, out: &mut Outbox<Self>) {
+    fn on_hello(&mut self, from: WorkerId, mut hello: Hello, out: &mut Outbox<Self>) {
         hello.slots = hello.slots.min(SLOTS_MAX);
         self.receive_guest(&mut hello, out);
         let mut kept: BTreeSet<Held> =
@@ -320,13 +320,13 @@ impl Foreman {
         self.adopt(from, kept, out);
         self.on_ended(from, hello.ended, out);
         // Last, because a worker that is welcome begins at once with what it has, and not all of it may be wanted.
-        out.send(from, Message::Welcome(self.desk.as_ref().map_or(0, |desk| desk.term)));
+        out.send(from, Message::Welcome(self.desk.as_ref().map_or(Term(0), |desk| desk.term)));
         self.settle_if_all_reported(out);
     }
 
     /// What this worker was given on this very link. If it says hello again, because it was asked for its name just when it had
     /// said it, it may not have got that yet; but a link loses nothing. One that leaves the farm will not begin with it.
-    fn on_its_way(&self, from: NodeId, hello: &Hello) -> Vec<Held> {
+    fn on_its_way(&self, from: WorkerId, hello: &Hello) -> Vec<Held> {
         let Some(desk) = self.desk.as_ref().filter(|_| hello.slots > 0) else { return Vec::new() };
         let is_there = |worker: &&Worker| worker.name == hello.name && worker.is_linked && !worker.is_gone;
         let there = desk.workers.get(&from).filter(is_there);
@@ -349,7 +349,7 @@ impl Foreman {
     }
 
     /// Takes over what a worker has, as far as it is still wanted and nobody else has it. The rest it need not keep.
-    fn adopt(&mut self, from: NodeId, kept: BTreeSet<Held>, out: &mut Outbox<Self>) {
+    fn adopt(&mut self, from: WorkerId, kept: BTreeSet<Held>, out: &mut Outbox<Self>) {
         let (own, others): (Vec<Held>, Vec<Held>) = kept.into_iter().partition(|held| self.is_free(from, *held));
         let Some(desk) = &mut self.desk else { return };
         for held in own {
@@ -364,7 +364,7 @@ impl Foreman {
 
     /// Can this worker have this attempt? What it had on an older link has been taken from there by now, so whatever somebody
     /// has is somebody else's. What must not start twice is with the worker that the ledger names.
-    fn is_free(&self, from: NodeId, held: Held) -> bool {
+    fn is_free(&self, from: WorkerId, held: Held) -> bool {
         let Some((desk, worker)) = self.desk.as_ref().and_then(|desk| Some((desk, desk.workers.get(&from)?)))
         else {
             return false;
@@ -374,7 +374,7 @@ impl Foreman {
         has_it && desk.has_given(held.attempt) && !is_start_elsewhere && self.ledger.is_wanted(held)
     }
 
-    fn on_ended(&mut self, from: NodeId, reports: Vec<Report>, out: &mut Outbox<Self>) {
+    fn on_ended(&mut self, from: WorkerId, reports: Vec<Report>, out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
         let Some(worker) = desk.workers.get(&from).map(|worker| worker.name.clone()) else { return };
         let (mut entries, mut refused) = (Vec::new(), Vec::new());
@@ -395,7 +395,7 @@ impl Foreman {
     }
 
     /// Others may have these. But what must not start twice had begun, or it would not have been given: it is lost.
-    fn on_gave_back(&mut self, from: NodeId, back: &[Held], out: &mut Outbox<Self>) {
+    fn on_gave_back(&mut self, from: WorkerId, back: &[Held], out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
         let Some(worker) = desk.workers.get_mut(&from) else { return };
         worker.is_asked = back.is_empty();
@@ -411,14 +411,14 @@ impl Foreman {
         propose(entries, out);
     }
 
-    fn on_beat(&mut self, from: NodeId, load: Load, out: &mut Outbox<Self>) {
+    fn on_beat(&mut self, from: WorkerId, load: Load, out: &mut Outbox<Self>) {
         let Some(worker) = self.desk.as_mut().and_then(|desk| desk.workers.get_mut(&from)) else { return };
         worker.load = load;
         out.set(Timer::Silence(from), self.rules.silence);
     }
 
     /// What runs beside a server counts in its load, leader or not, for as long as it is told again and again.
-    fn on_beside(&mut self, from: NodeId, tasks: u32, out: &mut Outbox<Self>) {
+    fn on_beside(&mut self, from: WorkerId, tasks: u32, out: &mut Outbox<Self>) {
         let before = self.running_beside();
         if tasks == 0 {
             self.beside.remove(&from);
@@ -430,7 +430,7 @@ impl Foreman {
         self.tell_beside(before, out);
     }
 
-    fn forget_beside(&mut self, from: NodeId, out: &mut Outbox<Self>) {
+    fn forget_beside(&mut self, from: WorkerId, out: &mut Outbox<Self>) {
         if self.beside.contains_key(&from) {
             self.on_beside(from, 0, out);
         }
@@ -448,12 +448,12 @@ impl Foreman {
     }
 
     /// A worker without room on its disk begins with nothing, so others get what waits there.
-    fn on_room(&mut self, from: NodeId, has_room: bool, out: &mut Outbox<Self>) {
+    fn on_room(&mut self, from: WorkerId, has_room: bool, out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
         desk.set_room(from, has_room, &self.ledger, out);
     }
 
-    fn on_link_down(&mut self, worker: NodeId, out: &mut Outbox<Self>) {
+    fn on_link_down(&mut self, worker: WorkerId, out: &mut Outbox<Self>) {
         self.callers.remove(&worker);
         self.forget_beside(worker, out);
         let Some(desk) = &mut self.desk else { return };
@@ -481,7 +481,7 @@ impl Foreman {
 
     /// A worker is dead or frozen. What it has runs elsewhere as soon as the log says that it is gone, and not before: a
     /// leader that is deposed, and whose workers therefore leave it, must not run everything again.
-    fn give_up(&mut self, id: NodeId, out: &mut Outbox<Self>) {
+    fn give_up(&mut self, id: WorkerId, out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
         let Some(worker) = desk.workers.get_mut(&id).filter(|worker| !worker.is_gone) else { return };
         worker.is_gone = true;
@@ -491,7 +491,7 @@ impl Foreman {
     }
 
     /// What a worker has runs elsewhere, except what it is known to keep; what must not start twice is lost.
-    fn dismiss(&mut self, id: NodeId, kept: &BTreeSet<Held>, out: &mut Outbox<Self>) {
+    fn dismiss(&mut self, id: WorkerId, kept: &BTreeSet<Held>, out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
         let Some(worker) = desk.workers.remove(&id) else { return };
         out.cancel(Timer::Silence(id));
@@ -518,7 +518,7 @@ impl Foreman {
     /// Hands out what waits to whoever has room.
     fn schedule(&mut self, out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
-        let mut parcels: BTreeMap<NodeId, Vec<Assignment>> = BTreeMap::new();
+        let mut parcels: BTreeMap<WorkerId, Vec<Assignment>> = BTreeMap::new();
         let mut starts = Vec::new();
         while let Some(task) = desk.queue.peek() {
             let job = self.ledger.job(task.job);
@@ -561,6 +561,7 @@ impl Foreman {
 }
 
 impl Machine for Foreman {
+    type Peer = WorkerId;
     type Message = Message;
     type Command = Command;
     type Timer = Timer;

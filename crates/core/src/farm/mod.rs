@@ -12,6 +12,7 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
+use crate::Term;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -35,17 +36,17 @@ pub enum Message {
     /// Worker: I am alive, and this loaded.
     Beat(Load),
     /// Leader of this term: I do not know you; say hello.
-    WhoAreYou(u64),
+    WhoAreYou(Term),
     /// Leader of this term: I know you. Everything that you reported has been taken up.
-    Welcome(u64),
+    Welcome(Term),
     /// Leader: run these when there is room.
-    Run(u64, Vec<Assignment>),
+    Run(Term, Vec<Assignment>),
     /// Leader: give these back if you have not begun with them.
-    GiveBack(u64, Vec<Held>),
+    GiveBack(Term, Vec<Held>),
     /// Leader: end these at once.
-    Stop(u64, Vec<Held>),
+    Stop(Term, Vec<Held>),
     /// Leader: these results are recorded, or will never be; forget them.
-    Forget(u64, Vec<Held>),
+    Forget(Term, Vec<Held>),
     /// Worker: give me new work, or none: there is no room for results on my disk, or I am about to go.
     Room(bool),
     /// Worker, to the server that it stands beside: so many tasks run here, whichever farm's they are.
@@ -59,7 +60,7 @@ pub struct Hello {
     /// Its name.
     pub name: String,
     /// The newest term that it has heard of. An older leader is deposed, and knows nothing of what was done since.
-    pub term: u64,
+    pub term: Term,
     /// How much it can run at once. Nothing, if it only has results to tell and works for another farm by now.
     pub slots: u16,
     /// Under which loan it has come, if it is another farm's.

@@ -11,10 +11,10 @@ use crate::ledger::{
     Work,
 };
 use crate::load::{Load, Score};
-use crate::{Delay, Input, Machine, Moment, NodeId, Outbox, Output, Token};
+use crate::{Delay, Input, Machine, Moment, Outbox, Output, ServerId, Term, Token, WorkerId};
 
-const W1: NodeId = NodeId(101);
-const W2: NodeId = NodeId(102);
+const W1: WorkerId = WorkerId(101);
+const W2: WorkerId = WorkerId(102);
 
 /// A machine, and what follows from each input, in words.
 struct Bench<M: Machine>(M);
@@ -27,7 +27,7 @@ impl<M: Machine> Bench<M> {
         words.filter(|words| !words.starts_with("applied") && !words.contains("silence")).collect()
     }
 
-    fn hears(&mut self, from: NodeId, message: M::Message) -> Vec<String> {
+    fn hears(&mut self, from: M::Peer, message: M::Message) -> Vec<String> {
         self.step(Input::Message { from, message })
     }
 }
@@ -44,7 +44,7 @@ impl Bench<Foreman> {
     }
 
     fn lead(&mut self, term: u64) -> Vec<String> {
-        self.step(Input::Command(foreman::Command::Lead(term)))
+        self.step(Input::Command(foreman::Command::Lead(Term(term))))
     }
 
     fn apply(&mut self, entry: Entry) -> Vec<String> {
@@ -78,7 +78,7 @@ impl Bench<Foreman> {
 }
 
 fn held(job: u64, term: u64, sequence: u64) -> Held {
-    Held { task: TaskId { job: JobId(job), index: 1 }, attempt: Attempt { term, sequence } }
+    Held { task: TaskId { job: JobId(job), index: 1 }, attempt: Attempt { term: Term(term), sequence } }
 }
 
 fn report(held: Held) -> Report {
@@ -97,7 +97,7 @@ fn report(held: Held) -> Report {
 fn hello(name: &str, held: &[Held]) -> Message {
     Message::Hello(Hello {
         name: name.into(),
-        term: 0,
+        term: Term(0),
         slots: 1,
         loan: None,
         held: held.to_vec(),
@@ -194,7 +194,8 @@ fn what_a_lost_worker_had_runs_elsewhere_when_the_log_says_that_it_is_gone() {
 #[test]
 fn a_deposed_leader_does_not_listen_to_workers_of_a_newer_one() {
     let mut foreman = Bench::leader(3, &["w1"]);
-    let newer = Hello { name: "w1".into(), term: 4, slots: 1, loan: None, held: Vec::new(), ended: Vec::new() };
+    let newer =
+        Hello { name: "w1".into(), term: Term(4), slots: 1, loan: None, held: Vec::new(), ended: Vec::new() };
     assert_eq!(foreman.hears(W1, Message::Hello(newer)), ["ignore a worker of a newer leader"]);
 }
 
@@ -231,7 +232,8 @@ fn what_no_worker_has_room_for_lets_the_rest_pass() {
     foreman.hears(W1, hello("w1", &[]));
     assert_eq!(foreman.submit(|spec| spec.cpus = 2), Vec::<String>::new());
     assert_eq!(foreman.submit(|_| ()), ["send 101 run 2.1 (1-1)"]);
-    let large = Hello { name: "w2".into(), term: 0, slots: 2, loan: None, held: Vec::new(), ended: Vec::new() };
+    let large =
+        Hello { name: "w2".into(), term: Term(0), slots: 2, loan: None, held: Vec::new(), ended: Vec::new() };
     foreman.hears(W2, Message::Hello(large));
     assert_eq!(foreman.apply(Entry::Join { worker: "w2".into(), slots: 2 }), ["send 102 run 1.1 (1-2)"]);
 }
@@ -241,7 +243,7 @@ fn what_waits_in_advance_goes_to_whoever_runs_dry() {
     let mut foreman = Bench::leader(1, &["w1", "w2"]);
     foreman.hears(W1, hello("w1", &[]));
     foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 2 });
-    let second = Held { task: TaskId { job: JobId(1), index: 2 }, attempt: Attempt { term: 1, sequence: 2 } };
+    let second = Held { task: TaskId { job: JobId(1), index: 2 }, attempt: Attempt { term: Term(1), sequence: 2 } };
     assert_eq!(
         foreman.hears(W2, hello("w2", &[])).last().map(String::as_str),
         Some("send 101 give back 1.2 (1-2)")
@@ -291,8 +293,8 @@ fn what_was_abandoned_runs_again_but_is_lost_if_it_must_not() {
 
 fn worker() -> Bench<Worker> {
     let mut bench = Bench(Worker::new("w1".into(), 1, Delay::exactly_ms(250), []));
-    bench.step(Input::Command(worker::Command::Serve(NodeId(1))));
-    bench.hears(NodeId(1), Message::Welcome(1));
+    bench.step(Input::Command(worker::Command::Serve(ServerId(1))));
+    bench.hears(ServerId(1), Message::Welcome(Term(1)));
     bench
 }
 
@@ -300,7 +302,7 @@ fn run(term: u64, held: Held) -> Message {
     let work = Work::Kind { name: "noop".into(), input: Vec::new() };
     let (argument, number, timeout_ms, cpus, is_once) = (String::new(), 1, None, 1, false);
     let assignment = Assignment { held, work, argument, number, timeout_ms, cpus, is_once };
-    Message::Run(term, alloc::vec![assignment])
+    Message::Run(Term(term), alloc::vec![assignment])
 }
 
 /// The same, for what must not start twice.
@@ -317,28 +319,28 @@ fn run_once(term: u64, held: Held) -> Message {
 #[test]
 fn a_result_is_told_when_it_is_on_disk_to_whoever_leads_then() {
     let mut worker = worker();
-    assert_eq!(worker.hears(NodeId(1), run(1, held(1, 1, 1))), ["start 1.1 (1-1)"]);
+    assert_eq!(worker.hears(ServerId(1), run(1, held(1, 1, 1))), ["start 1.1 (1-1)"]);
     let ended = worker::Command::Ended(report(held(1, 1, 1)));
     assert_eq!(worker.step(Input::Command(ended)), ["persist 1 ended 1.1"]);
-    worker.step(Input::LinkDown(NodeId(1)));
+    worker.step(Input::LinkDown(ServerId(1)));
     let mut out = Outbox::new();
-    worker.0.step(Moment::START, Input::Command(worker::Command::Serve(NodeId(2))), &mut out);
+    worker.0.step(Moment::START, Input::Command(worker::Command::Serve(ServerId(2))), &mut out);
     let said = Hello {
         name: "w1".into(),
-        term: 1,
+        term: Term(1),
         slots: 1,
         loan: None,
         held: alloc::vec![held(1, 1, 1)],
         ended: Vec::new(),
     };
-    assert!(out.as_slice().contains(&Output::Send { to: NodeId(2), message: Message::Hello(said) }));
+    assert!(out.as_slice().contains(&Output::Send { to: ServerId(2), message: Message::Hello(said) }));
     assert_eq!(worker.step(Input::Persisted(Token(1))), ["send 2 ended 1.1"]);
 }
 
 #[test]
 fn results_are_gathered_while_there_is_more_to_do() {
     let mut worker = worker();
-    (1..=4).for_each(|job| _ = worker.hears(NodeId(1), run(1, held(job, 1, job))));
+    (1..=4).for_each(|job| _ = worker.hears(ServerId(1), run(1, held(job, 1, job))));
     let ended = |job| Input::Command(worker::Command::Ended(report(held(job, 1, job))));
     assert_eq!(worker.step(ended(1)), ["start 2.1 (1-2)", "set gather"]);
     assert_eq!(worker.step(ended(2)), ["start 3.1 (1-3)"]);
@@ -351,10 +353,10 @@ fn results_are_gathered_while_there_is_more_to_do() {
 fn that_a_result_is_recorded_is_written_with_the_next_result_or_beat() {
     let mut worker = worker();
     let end = |worker: &mut Bench<Worker>, job, token| {
-        worker.hears(NodeId(1), run(1, held(job, 1, job)));
+        worker.hears(ServerId(1), run(1, held(job, 1, job)));
         let said = worker.step(Input::Command(worker::Command::Ended(report(held(job, 1, job)))));
         worker.step(Input::Persisted(Token(token)));
-        worker.hears(NodeId(1), Message::Forget(1, alloc::vec![held(job, 1, job)]));
+        worker.hears(ServerId(1), Message::Forget(Term(1), alloc::vec![held(job, 1, job)]));
         said
     };
     end(&mut worker, 1, 1);
@@ -366,11 +368,11 @@ fn that_a_result_is_recorded_is_written_with_the_next_result_or_beat() {
 #[test]
 fn what_was_abandoned_is_given_back_and_makes_room() {
     let mut worker = worker();
-    worker.hears(NodeId(1), run(1, held(1, 1, 1)));
-    worker.hears(NodeId(1), run(1, held(2, 1, 2)));
+    worker.hears(ServerId(1), run(1, held(1, 1, 1)));
+    worker.hears(ServerId(1), run(1, held(2, 1, 2)));
     let said = worker.step(Input::Command(worker::Command::Abandoned(held(1, 1, 1))));
     assert_eq!(said, ["send 1 gave back 1.1 (1-1)", "start 2.1 (1-2)"]);
-    worker.step(Input::LinkDown(NodeId(1)));
+    worker.step(Input::LinkDown(ServerId(1)));
     worker.step(Input::Command(worker::Command::Abandoned(held(2, 1, 2))));
     assert_eq!(worker.0.has().count(), 0, "so no hello names it");
 }
@@ -379,38 +381,42 @@ fn what_was_abandoned_is_given_back_and_makes_room() {
 fn without_room_for_results_nothing_is_begun() {
     let mut worker = worker();
     worker.step(Input::Command(worker::Command::Room(false)));
-    assert_eq!(worker.hears(NodeId(1), run(1, held(1, 1, 1))), Vec::<String>::new());
+    assert_eq!(worker.hears(ServerId(1), run(1, held(1, 1, 1))), Vec::<String>::new());
     let has_room = worker.step(Input::Command(worker::Command::Room(true)));
     assert_eq!(has_room, ["send 1 room", "start 1.1 (1-1)"]);
     worker.step(Input::Command(worker::Command::Room(false)));
-    worker.step(Input::LinkDown(NodeId(1)));
-    let said = worker.step(Input::Command(worker::Command::Serve(NodeId(2))));
+    worker.step(Input::LinkDown(ServerId(1)));
+    let said = worker.step(Input::Command(worker::Command::Serve(ServerId(2))));
     assert_eq!(said[..2], ["send 2 hello of w1", "send 2 no room"], "every leader is told");
 }
 
 #[test]
 fn whoever_takes_nothing_new_gives_back_what_it_has_not_begun_with() {
     let mut worker = worker();
-    (1..=3).for_each(|job| _ = worker.hears(NodeId(1), run(1, held(job, 1, job))));
+    (1..=3).for_each(|job| _ = worker.hears(ServerId(1), run(1, held(job, 1, job))));
     let said = worker.step(Input::Command(worker::Command::Open(false)));
     assert_eq!(said, ["send 1 no room", "send 1 gave back 2.1 (1-2) 3.1 (1-3)"]);
-    assert_eq!(worker.hears(NodeId(1), run(1, held(4, 1, 4))), ["send 1 gave back 4.1 (1-4)"], "it came too late");
+    assert_eq!(
+        worker.hears(ServerId(1), run(1, held(4, 1, 4))),
+        ["send 1 gave back 4.1 (1-4)"],
+        "it came too late"
+    );
     let ended = worker::Command::Ended(report(held(1, 1, 1)));
     assert_eq!(worker.step(Input::Command(ended)), ["persist 1 ended 1.1"]);
     assert!(worker.0.is_idle());
-    worker.step(Input::LinkDown(NodeId(1)));
-    let said = worker.step(Input::Command(worker::Command::Serve(NodeId(2))));
+    worker.step(Input::LinkDown(ServerId(1)));
+    let said = worker.step(Input::Command(worker::Command::Serve(ServerId(2))));
     assert_eq!(said[..2], ["send 2 hello of w1", "send 2 no room"], "every leader is told");
-    worker.hears(NodeId(2), Message::Welcome(2));
+    worker.hears(ServerId(2), Message::Welcome(Term(2)));
     assert_eq!(worker.step(Input::Command(worker::Command::Open(true))), ["send 2 room"]);
-    assert_eq!(worker.hears(NodeId(2), run(2, held(5, 1, 5))), ["start 5.1 (1-5)"]);
+    assert_eq!(worker.hears(ServerId(2), run(2, held(5, 1, 5))), ["start 5.1 (1-5)"]);
 }
 
 #[test]
 fn what_must_not_start_twice_is_begun_by_whoever_takes_nothing_new() {
     let mut worker = worker();
-    worker.hears(NodeId(1), run(1, held(1, 1, 1)));
-    worker.hears(NodeId(1), run_once(1, held(2, 1, 2)));
+    worker.hears(ServerId(1), run(1, held(1, 1, 1)));
+    worker.hears(ServerId(1), run_once(1, held(2, 1, 2)));
     assert_eq!(worker.step(Input::Command(worker::Command::Open(false))), ["send 1 no room"]);
     worker.step(Input::Command(worker::Command::Room(false)));
     worker.step(Input::Command(worker::Command::Ended(report(held(1, 1, 1)))));
@@ -424,15 +430,15 @@ fn what_must_not_start_twice_is_begun_by_whoever_takes_nothing_new() {
 #[test]
 fn without_a_leader_nothing_is_begun() {
     let mut worker = worker();
-    worker.hears(NodeId(1), run(1, held(1, 1, 1)));
-    assert_eq!(worker.hears(NodeId(1), run(1, held(2, 1, 2))), Vec::<String>::new(), "there is one slot");
-    worker.step(Input::LinkDown(NodeId(1)));
+    worker.hears(ServerId(1), run(1, held(1, 1, 1)));
+    assert_eq!(worker.hears(ServerId(1), run(1, held(2, 1, 2))), Vec::<String>::new(), "there is one slot");
+    worker.step(Input::LinkDown(ServerId(1)));
     let ended = worker::Command::Ended(report(held(1, 1, 1)));
     assert_eq!(worker.step(Input::Command(ended)), ["persist 1 ended 1.1"]);
-    worker.step(Input::Command(worker::Command::Serve(NodeId(2))));
-    worker.hears(NodeId(2), Message::Stop(2, alloc::vec![held(2, 1, 2)]));
-    assert_eq!(worker.hears(NodeId(2), Message::Welcome(2)), Vec::<String>::new(), "it was refused");
-    assert_eq!(worker.hears(NodeId(1), run(1, held(3, 1, 3))), ["ignore what an older leader says"]);
+    worker.step(Input::Command(worker::Command::Serve(ServerId(2))));
+    worker.hears(ServerId(2), Message::Stop(Term(2), alloc::vec![held(2, 1, 2)]));
+    assert_eq!(worker.hears(ServerId(2), Message::Welcome(Term(2))), Vec::<String>::new(), "it was refused");
+    assert_eq!(worker.hears(ServerId(1), run(1, held(3, 1, 3))), ["ignore what an older leader says"]);
 }
 
 #[test]
@@ -441,7 +447,7 @@ fn a_worker_with_many_results_tells_them_in_pieces() {
     let records = (1..=count).map(|job| worker::Record::Ended(report(held(job, 1, job))));
     let mut worker = Worker::new("w1".into(), 1, Delay::exactly_ms(250), records);
     let mut out = Outbox::new();
-    worker.step(Moment::START, Input::Command(worker::Command::Serve(NodeId(1))), &mut out);
+    worker.step(Moment::START, Input::Command(worker::Command::Serve(ServerId(1))), &mut out);
     let last = held(count, 1, count);
     let said = out
         .drain()
@@ -473,7 +479,7 @@ fn what_runs_beside_a_server_counts_until_it_is_not_said_any_more() {
 
 #[test]
 fn a_worker_says_how_many_tasks_run_when_that_has_settled() {
-    let (server, leader) = (NodeId(1), NodeId(2));
+    let (server, leader) = (ServerId(1), ServerId(2));
     let worker = Worker::new("w1".into(), 4, Delay::exactly_ms(500), []).beside(Some(server));
     let mut worker = Bench(worker);
     let load = |tasks| Input::Command(worker::Command::Load(Load { tasks, ..Score::default().into() }));
@@ -496,14 +502,14 @@ fn a_worker_says_how_many_tasks_run_when_that_has_settled() {
 fn the_lowest_score_does_not_fill_one_worker_while_others_are_free() {
     let rules = Rules { assignment: super::assign::Rule::Score, ..Rules::default() };
     let mut foreman = Bench(Foreman::new(rules, Ledger::default()));
-    for (worker, id) in [("w1", W1), ("w2", W2), ("w3", NodeId(103))] {
+    for (worker, id) in [("w1", W1), ("w2", W2), ("w3", WorkerId(103))] {
         foreman.apply(Entry::Join { worker: worker.into(), slots: 10 });
         foreman.lead(1);
         let Message::Hello(hello) = hello(worker, &[]) else { unreachable!() };
         foreman.hears(id, Message::Hello(Hello { slots: 10, ..hello }));
     }
     foreman.lead(2);
-    for (worker, id) in [("w1", W1), ("w2", W2), ("w3", NodeId(103))] {
+    for (worker, id) in [("w1", W1), ("w2", W2), ("w3", WorkerId(103))] {
         let Message::Hello(hello) = hello(worker, &[]) else { unreachable!() };
         foreman.hears(id, Message::Hello(Hello { slots: 10, ..hello }));
     }
@@ -548,8 +554,14 @@ fn what_one_worker_has_no_other_can_take_over() {
         task: held(1, 1, 1).task,
         outcome: Outcome { worker: "w9".into(), ..report(held(1, 1, 1)).outcome },
     };
-    let liar =
-        Hello { name: "liar".into(), term: 0, slots: 0, loan: None, held: Vec::new(), ended: alloc::vec![forged] };
+    let liar = Hello {
+        name: "liar".into(),
+        term: Term(0),
+        slots: 0,
+        loan: None,
+        held: Vec::new(),
+        ended: alloc::vec![forged],
+    };
     let said = foreman.hears(W2, Message::Hello(liar));
     assert!(!said.iter().any(|said| said.starts_with("propose")), "{said:?}");
     assert_eq!(has(&foreman), Some(("w1".into(), 1)));
@@ -591,8 +603,14 @@ fn a_result_names_the_worker_whose_link_it_came_on_and_is_as_short_as_results_ar
 #[test]
 fn nobody_has_more_slots_than_a_configuration_can_name() {
     let mut foreman = Bench::leader(1, &[]);
-    let greedy =
-        Hello { name: "w1".into(), term: 0, slots: u16::MAX, loan: None, held: Vec::new(), ended: Vec::new() };
+    let greedy = Hello {
+        name: "w1".into(),
+        term: Term(0),
+        slots: u16::MAX,
+        loan: None,
+        held: Vec::new(),
+        ended: Vec::new(),
+    };
     foreman.hears(W1, Message::Hello(greedy));
     assert_eq!(foreman.0.present().map(|(_, slots, ..)| slots).collect::<Vec<_>>(), [u32::from(SLOTS_MAX)]);
 }

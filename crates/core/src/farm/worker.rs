@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Assignment, Hello, Message};
-use crate::NodeId;
 use crate::ledger::{Held, LoanId, Report};
 use crate::load::Load;
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox, Token};
+use crate::{ServerId, Term};
 
 /// One worker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,14 +24,14 @@ pub struct Worker {
     beat: Delay,
     load: Load,
     /// The server that it stands beside, on the same host.
-    beside: Option<NodeId>,
+    beside: Option<ServerId>,
     /// How many tasks others were last told of, and whether they will hear of another number soon.
     told: u32,
     is_telling: bool,
     /// The leader that is linked and has welcomed this worker, or is about to.
-    leader: Option<NodeId>,
+    leader: Option<ServerId>,
     /// The newest term heard of.
-    term: u64,
+    term: Term,
     /// Has that leader welcomed it?
     is_welcome: bool,
     waiting: VecDeque<Assignment>,
@@ -81,7 +81,7 @@ pub enum Record {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
     /// This server leads, and there is a new link to it.
-    Serve(NodeId),
+    Serve(ServerId),
     /// An attempt has ended.
     Ended(Report),
     /// An attempt was ended before its time, or before it began, through no fault of its own, and has no result.
@@ -153,7 +153,7 @@ impl Worker {
             told: 0,
             is_telling: false,
             leader: None,
-            term: 0,
+            term: Term(0),
             is_welcome: false,
             waiting: VecDeque::new(),
             running: BTreeMap::new(),
@@ -177,7 +177,7 @@ impl Worker {
 
     /// The same worker on the host of this server.
     #[must_use]
-    pub fn beside(self, server: Option<NodeId>) -> Self {
+    pub fn beside(self, server: Option<ServerId>) -> Self {
         Self { beside: server, ..self }
     }
 
@@ -215,7 +215,7 @@ impl Worker {
 
     /// The leader that has welcomed it, if one has, and its term.
     #[must_use]
-    pub fn serves(&self) -> Option<(NodeId, u64)> {
+    pub fn serves(&self) -> Option<(ServerId, Term)> {
         self.leader.filter(|_| self.is_welcome).map(|leader| (leader, self.term))
     }
 
@@ -277,7 +277,7 @@ impl Worker {
         }
     }
 
-    fn introduce(&mut self, leader: NodeId, out: &mut Outbox<Self>) {
+    fn introduce(&mut self, leader: ServerId, out: &mut Outbox<Self>) {
         self.leader = Some(leader);
         self.is_welcome = false;
         let waiting = self.waiting.iter().map(|assignment| assignment.held);
@@ -405,7 +405,7 @@ impl Worker {
         }
     }
 
-    fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
+    fn on_message(&mut self, from: ServerId, message: Message, out: &mut Outbox<Self>) {
         let Some(term) = term_of(&message) else { return out.ignore("what only workers say") };
         if term < self.term || self.leader != Some(from) {
             return out.ignore("what an older leader says");
@@ -440,7 +440,7 @@ impl Worker {
         self.waiting.push_back(assignment);
     }
 
-    fn give_back(&mut self, wanted: &[Held], leader: NodeId, out: &mut Outbox<Self>) {
+    fn give_back(&mut self, wanted: &[Held], leader: ServerId, out: &mut Outbox<Self>) {
         let (back, stays): (VecDeque<_>, VecDeque<_>) =
             core::mem::take(&mut self.waiting).into_iter().partition(|waiting| wanted.contains(&waiting.held));
         self.waiting = stays;
@@ -493,6 +493,7 @@ impl Worker {
 }
 
 impl Machine for Worker {
+    type Peer = ServerId;
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
@@ -525,7 +526,7 @@ impl Machine for Worker {
     }
 }
 
-const fn term_of(message: &Message) -> Option<u64> {
+const fn term_of(message: &Message) -> Option<Term> {
     match message {
         Message::WhoAreYou(term)
         | Message::Welcome(term)

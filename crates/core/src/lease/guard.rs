@@ -10,11 +10,10 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Answer, Candidacy, Claim, Message, Objection, Poll, Promise};
-use crate::NodeId;
-use crate::ledger::Session;
 use crate::load::Score;
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
+use crate::{ServerId, SessionId};
 
 /// How long it waits before it asks again after a question that came to nothing: at first hardly, because leaders change fast,
 /// then twice as long each time, this often.
@@ -29,11 +28,11 @@ const PATIENCE_PARTS: u64 = 4;
 /// The guard of one session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Guard {
-    session: Session,
+    session: SessionId,
     rules: Rules,
     now_us: u64,
     score: Score,
-    at: NodeId,
+    at: ServerId,
     wants: BTreeMap<String, Candidacy>,
     standings: BTreeMap<String, Standing>,
     /// Whatever it held under this token, or an older one, is over, whoever may say otherwise. Tokens grow whatever the group,
@@ -72,6 +71,10 @@ enum Standing {
     Ended { token: u64 },
 }
 
+/// The only one that a guard talks with. Which server that is, its owner finds out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Leader;
+
 /// What its owner tells a guard.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
@@ -84,7 +87,7 @@ pub enum Command {
     /// The host is this loaded.
     Score(Score),
     /// It speaks through this server from now on.
-    At(NodeId),
+    At(ServerId),
     /// The question came to nothing: whoever was asked does not lead, or is gone.
     Failed(u64),
 }
@@ -116,13 +119,13 @@ pub enum Timer {
 impl Guard {
     /// A guard that wants nothing yet.
     #[must_use]
-    pub const fn new(session: Session, rules: Rules) -> Self {
+    pub const fn new(session: SessionId, rules: Rules) -> Self {
         Self {
             session,
             rules,
             now_us: 0,
             score: Score::from_hundredths(0),
-            at: NodeId(0),
+            at: ServerId(0),
             wants: BTreeMap::new(),
             standings: BTreeMap::new(),
             over: 0,
@@ -140,7 +143,7 @@ impl Guard {
 
     /// Whose guard it is.
     #[must_use]
-    pub const fn session(&self) -> Session {
+    pub const fn session(&self) -> SessionId {
         self.session
     }
 
@@ -217,7 +220,7 @@ impl Guard {
         let (number, ended) = (self.last_number, self.claims(true));
         let poll = Poll { number, wants, holds, ended, score: self.score, at: self.at, wait_us };
         self.asked = Some((number, self.now_us));
-        out.send(NodeId(0), Message::Poll(poll));
+        out.send(Leader, Message::Poll(poll));
         let patience_us = wait_us + self.rules.lease_us / PATIENCE_PARTS;
         out.set(Timer::Ask, Delay { min_us: patience_us, max_us: patience_us });
     }
@@ -341,6 +344,7 @@ impl Guard {
 }
 
 impl Machine for Guard {
+    type Peer = Leader;
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
@@ -387,6 +391,12 @@ impl fmt::Display for Notice {
             Self::Lost(group) => write!(f, "lost {group}"),
             Self::Refused(group, objection) => write!(f, "refused {group}: {objection}"),
         }
+    }
+}
+
+impl fmt::Display for Leader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("leader")
     }
 }
 

@@ -10,12 +10,12 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Answer, Candidacy, Claim, Message, Objection, Poll, Promise, Standing, preference, stretched};
-use crate::NodeId;
-use crate::ledger::groups::{GROUPS_MAX, Grant, Group, GroupRank, GroupRules, Groups, Release, Session};
+use crate::ledger::groups::{GROUPS_MAX, Grant, Group, GroupRank, GroupRules, Groups, Release};
 use crate::ledger::{Effect, Entry};
 use crate::load::Score;
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
+use crate::{ServerId, SessionId};
 
 /// No more sessions are known at once.
 pub const SESSIONS_MAX: usize = 16 * 1024;
@@ -34,7 +34,7 @@ const FORGOTTEN_LEASES: u64 = 10;
 /// The lessor of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lessor {
-    id: NodeId,
+    id: ServerId,
     rules: Rules,
     now_us: u64,
     /// Names the last question to the other servers. An answer may come when this server leads again, in a later term, and
@@ -94,17 +94,17 @@ struct Office {
     /// Who wants which group.
     wanted: BTreeMap<String, Wanted>,
     candidacies: usize,
-    guests: BTreeMap<Session, Guest>,
+    guests: BTreeMap<SessionId, Guest>,
     /// Before this nobody else may have what they hold.
-    promised: BTreeMap<(String, Session), u64>,
+    promised: BTreeMap<(String, SessionId), u64>,
     /// When the questions were asked that are still open.
     asked: VecDeque<(u64, u64)>,
     /// The last moment at which this server is known to have led.
     confirmed_us: Option<u64>,
     /// Grants on their way into the log, since when.
-    entering: BTreeMap<(String, Session), u64>,
+    entering: BTreeMap<(String, SessionId), u64>,
     /// Releases on their way into the log: those who are about to hold something no more are promised nothing.
-    leaving: BTreeSet<(String, Session)>,
+    leaving: BTreeSet<(String, SessionId)>,
     /// Is another server to lead soon?
     is_vacating: bool,
     is_ticking: bool,
@@ -113,7 +113,7 @@ struct Office {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Wanted {
     rules: GroupRules,
-    candidates: BTreeMap<Session, Candidacy>,
+    candidates: BTreeMap<SessionId, Candidacy>,
 }
 
 /// Somebody who has asked.
@@ -121,7 +121,7 @@ struct Wanted {
 struct Guest {
     seen_us: u64,
     score: Score,
-    at: NodeId,
+    at: ServerId,
     wants: BTreeSet<String>,
     holds: BTreeMap<String, u64>,
     recalled: BTreeSet<String>,
@@ -146,7 +146,7 @@ struct Question {
 impl Lessor {
     /// The lessor of this server.
     #[must_use]
-    pub const fn new(id: NodeId, rules: Rules) -> Self {
+    pub const fn new(id: ServerId, rules: Rules) -> Self {
         Self { id, rules, now_us: 0, last_question: 0, office: None }
     }
 
@@ -161,7 +161,7 @@ impl Lessor {
     pub fn candidates(&self, group: &str) -> Vec<&str> {
         let Some(office) = &self.office else { return Vec::new() };
         let Some(wanted) = office.wanted.get(group) else { return Vec::new() };
-        let sessions: Vec<Session> = wanted.candidates.keys().copied().collect();
+        let sessions: Vec<SessionId> = wanted.candidates.keys().copied().collect();
         let ranked = office.ranked(self.id, wanted, sessions);
         ranked.into_iter().map(|session| wanted.candidates[&session].name.as_str()).collect()
     }
@@ -262,7 +262,7 @@ impl Lessor {
     fn end_expired(&mut self, out: &mut Outbox<Self>) {
         let Some(office) = &mut self.office else { return };
         let expired: Vec<_> = office.promised.iter().filter(|(_, until_us)| **until_us <= self.now_us).collect();
-        let expired: Vec<(String, Session)> = expired.into_iter().map(|(key, _)| key.clone()).collect();
+        let expired: Vec<(String, SessionId)> = expired.into_iter().map(|(key, _)| key.clone()).collect();
         let entries = expired.into_iter().filter_map(|key| office.release(key)).collect();
         propose(entries, out);
     }
@@ -279,7 +279,7 @@ impl Lessor {
         let Some(office) = &mut self.office else { return };
         let Some(wanted) = office.wanted.get(group) else { return };
         let rules = wanted.rules;
-        let grant = |session: Session| {
+        let grant = |session: SessionId| {
             let name = wanted.candidates[&session].name.clone();
             Grant { group: group.into(), rules, session, name, lease_us }
         };
@@ -322,7 +322,7 @@ impl Lessor {
         }
     }
 
-    fn on_released(&mut self, group: &str, session: Session, token: u64, out: &mut Outbox<Self>) {
+    fn on_released(&mut self, group: &str, session: SessionId, token: u64, out: &mut Outbox<Self>) {
         let Some(office) = &mut self.office else { return };
         let key = (group.into(), session);
         office.leaving.remove(&key);
@@ -359,7 +359,7 @@ impl Lessor {
         let leading = office.held.iter().filter(|(_, group)| group.rules.rank == GroupRank::Leader);
         let keys =
             leading.flat_map(|(name, group)| group.holders.keys().map(move |session| (name.clone(), *session)));
-        let keys: Vec<(String, Session)> = keys.collect();
+        let keys: Vec<(String, SessionId)> = keys.collect();
         for (group, session) in keys {
             let Some(guest) = office.guests.get_mut(&session) else { continue };
             let is_news = match is_vacating && guest.at == id {
@@ -382,7 +382,7 @@ impl Lessor {
         }
     }
 
-    fn on_poll(&mut self, from: Session, poll: Poll, out: &mut Outbox<Self>) {
+    fn on_poll(&mut self, from: SessionId, poll: Poll, out: &mut Outbox<Self>) {
         let (now_us, lease_us) = (self.now_us, self.rules.lease_us);
         let Some(office) = &mut self.office else { return out.ignore("a question to one that does not lead") };
         // It would say what the candidate wanted once, not what it wants now.
@@ -421,7 +421,7 @@ impl Lessor {
         let now_us = self.now_us;
         let Some(office) = &mut self.office else { return };
         let is_due = |guest: &Guest| guest.question.is_some_and(|asked| guest.has_news || asked.due_us <= now_us);
-        let due: Vec<Session> =
+        let due: Vec<SessionId> =
             office.guests.iter().filter(|(_, guest)| is_due(guest)).map(|(session, _)| *session).collect();
         for session in due {
             if let Some(answer) = office.answer(session) {
@@ -433,13 +433,13 @@ impl Lessor {
 
 impl Office {
     /// Does somebody beside the leader hold what follows leadership? Whoever has not asked yet may be there.
-    fn holds_beside(&self, leader: NodeId) -> bool {
-        let is_beside = |session: &Session| self.guests.get(session).is_none_or(|guest| guest.at == leader);
+    fn holds_beside(&self, leader: ServerId) -> bool {
+        let is_beside = |session: &SessionId| self.guests.get(session).is_none_or(|guest| guest.at == leader);
         let mut leading = self.held.values().filter(|group| group.rules.rank == GroupRank::Leader);
         leading.any(|group| group.holders.keys().any(is_beside))
     }
 
-    fn meet(&mut self, session: Session, poll: &Poll, now_us: u64) {
+    fn meet(&mut self, session: SessionId, poll: &Poll, now_us: u64) {
         let guest = self.guests.entry(session).or_insert_with(|| Guest {
             seen_us: now_us,
             score: poll.score,
@@ -462,7 +462,7 @@ impl Office {
     }
 
     /// Takes down what a session wants, and says for which groups that is new.
-    fn candidacies_of(&mut self, session: Session, wants: Option<Vec<Candidacy>>) -> Vec<String> {
+    fn candidacies_of(&mut self, session: SessionId, wants: Option<Vec<Candidacy>>) -> Vec<String> {
         let Some(wants) = wants else { return Vec::new() };
         self.forget_candidacies(session);
         let mut groups = Vec::new();
@@ -496,7 +496,7 @@ impl Office {
         }
     }
 
-    fn forget_candidacies(&mut self, session: Session) {
+    fn forget_candidacies(&mut self, session: SessionId) {
         let wants = self.guests.get_mut(&session).map(|guest| core::mem::take(&mut guest.wants));
         for group in wants.unwrap_or_default() {
             let Some(wanted) = self.wanted.get_mut(&group) else { continue };
@@ -509,35 +509,40 @@ impl Office {
 
     fn forget_guests(&mut self, now_us: u64, after_us: u64) {
         let gone = self.guests.iter().filter(|(_, guest)| guest.seen_us + after_us <= now_us);
-        let gone: Vec<Session> = gone.map(|(session, _)| *session).collect();
+        let gone: Vec<SessionId> = gone.map(|(session, _)| *session).collect();
         for session in gone {
             self.forget_candidacies(session);
             self.guests.remove(&session);
         }
     }
 
-    fn is_held(&self, session: Session, claim: &Claim) -> bool {
+    fn is_held(&self, session: SessionId, claim: &Claim) -> bool {
         let holding = self.held.get(&claim.group).and_then(|group| group.holders.get(&session));
         holding.is_some_and(|holding| holding.token == claim.token)
     }
 
     /// The groups for which a session shows a token that is not good any more.
-    fn old_claims<'a>(&self, session: Session, claims: impl Iterator<Item = &'a Claim>) -> Vec<String> {
+    fn old_claims<'a>(&self, session: SessionId, claims: impl Iterator<Item = &'a Claim>) -> Vec<String> {
         claims.filter(|claim| !self.is_held(session, claim)).map(|claim| claim.group.clone()).collect()
     }
 
     /// The entry that ends a holding, unless one is on its way already.
-    fn release(&mut self, key: (String, Session)) -> Option<Entry> {
+    fn release(&mut self, key: (String, SessionId)) -> Option<Entry> {
         let holding = self.held.get(&key.0)?.holders.get(&key.1)?;
         let release = Release { group: key.0.clone(), session: key.1, token: holding.token };
         self.leaving.insert(key).then_some(Entry::Release(release))
     }
 
     /// Who gets a group, as far as there is room.
-    fn choose(&self, group: &str, wanted: &Wanted, (leader, now_us, lease_us): (NodeId, u64, u64)) -> Vec<Session> {
+    fn choose(
+        &self,
+        group: &str,
+        wanted: &Wanted,
+        (leader, now_us, lease_us): (ServerId, u64, u64),
+    ) -> Vec<SessionId> {
         let is_following = wanted.rules.rank == GroupRank::Leader;
         let holders = self.held.get(group).map(|group| &group.holders);
-        let from_here = (String::from(group), Session(0))..=(String::from(group), Session(u64::MAX));
+        let from_here = (String::from(group), SessionId(0))..=(String::from(group), SessionId(u64::MAX));
         // The log takes both in order: whoever leaves has left when the next one comes.
         let leaving = self.leaving.range(from_here.clone()).count();
         let taken = holders.map_or(0, BTreeMap::len) - leaving + self.entering.range(from_here).count();
@@ -545,17 +550,17 @@ impl Office {
         if room == 0 || is_following && self.is_vacating {
             return Vec::new();
         }
-        let is_free = |session: &&Session| {
+        let is_free = |session: &&SessionId| {
             let is_holding = holders.is_some_and(|holders| holders.contains_key(*session));
             !is_holding && !self.entering.contains_key(&(group.into(), **session))
         };
-        let is_present = |session: &&Session| {
+        let is_present = |session: &&SessionId| {
             self.guests
                 .get(*session)
                 .is_some_and(|guest| guest.question.is_some() || now_us < guest.seen_us + lease_us)
         };
         let is_kept = is_following && now_us < self.since_us + lease_us / KEPT_PARTS;
-        let is_beside = |session: &&Session| self.guests.get(*session).is_some_and(|guest| guest.at == leader);
+        let is_beside = |session: &&SessionId| self.guests.get(*session).is_some_and(|guest| guest.at == leader);
         let free = wanted.candidates.keys().filter(is_free).filter(is_present);
         let free = free.filter(|session| !is_kept || is_beside(session)).copied().collect();
         let mut ranked = self.ranked(leader, wanted, free);
@@ -563,11 +568,11 @@ impl Office {
         ranked
     }
 
-    fn ranked(&self, leader: NodeId, wanted: &Wanted, mut sessions: Vec<Session>) -> Vec<Session> {
-        let standing = |session: &Session| Standing {
+    fn ranked(&self, leader: ServerId, wanted: &Wanted, mut sessions: Vec<SessionId>) -> Vec<SessionId> {
+        let standing = |session: &SessionId| Standing {
             candidacy: &wanted.candidates[session],
             score: self.guests.get(session).map_or(Score::default(), |guest| guest.score),
-            at: self.guests.get(session).map_or(NodeId(0), |guest| guest.at),
+            at: self.guests.get(session).map_or(ServerId(0), |guest| guest.at),
         };
         let rank = wanted.rules.rank;
         sessions.sort_by(|one, other| {
@@ -577,16 +582,16 @@ impl Office {
     }
 
     /// Whoever holds it elsewhere lets go, if somebody beside the leader wants it.
-    fn recall(&mut self, group: &str, leader: NodeId, now_us: u64, lease_us: u64) {
+    fn recall(&mut self, group: &str, leader: ServerId, now_us: u64, lease_us: u64) {
         let (Some(wanted), Some(held)) = (self.wanted.get(group), self.held.get(group)) else { return };
         let is_present = |guest: &Guest| guest.question.is_some() || now_us < guest.seen_us + lease_us;
-        let is_beside = |session: &Session| {
+        let is_beside = |session: &SessionId| {
             self.guests.get(session).is_some_and(|guest| guest.at == leader && is_present(guest))
         };
         let waits_beside =
             wanted.candidates.keys().any(|session| is_beside(session) && !held.holders.contains_key(session));
         let elsewhere = held.holders.keys().filter(|session| !is_beside(session)).copied();
-        let elsewhere: Vec<Session> = elsewhere.filter(|_| waits_beside && !self.is_vacating).collect();
+        let elsewhere: Vec<SessionId> = elsewhere.filter(|_| waits_beside && !self.is_vacating).collect();
         for session in elsewhere {
             if let Some(guest) = self.guests.get_mut(&session) {
                 guest.has_news |= guest.recalled.insert(group.into());
@@ -598,7 +603,7 @@ impl Office {
     ///
     /// All times count from the arrival of the question, because the candidate counts from a moment before that: so a promise
     /// that was given after a long wait keeps nobody waiting any longer.
-    fn answer(&mut self, session: Session) -> Option<Answer> {
+    fn answer(&mut self, session: SessionId) -> Option<Answer> {
         let guest = self.guests.get_mut(&session)?;
         let Question { number, arrived_us, .. } = guest.question?;
         let mut promises = Vec::with_capacity(guest.holds.len());
@@ -633,8 +638,8 @@ const fn unknown(number: u64) -> Answer {
     Answer { number, is_known: false, promises: Vec::new(), recalled: Vec::new(), refused: Vec::new() }
 }
 
-fn send(to: Session, answer: Answer, out: &mut Outbox<Lessor>) {
-    out.send(NodeId(to.0), Message::Answer(answer));
+fn send(to: SessionId, answer: Answer, out: &mut Outbox<Lessor>) {
+    out.send(to, Message::Answer(answer));
 }
 
 fn propose(entries: Vec<Entry>, out: &mut Outbox<Lessor>) {
@@ -644,6 +649,7 @@ fn propose(entries: Vec<Entry>, out: &mut Outbox<Lessor>) {
 }
 
 impl Machine for Lessor {
+    type Peer = SessionId;
     type Message = Message;
     type Command = Command;
     type Timer = Tick;
@@ -655,7 +661,7 @@ impl Machine for Lessor {
     fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         self.now_us = self.now_us.max(now.0);
         match input {
-            Input::Message { from, message: Message::Poll(poll) } => self.on_poll(Session(from.0), poll, out),
+            Input::Message { from, message: Message::Poll(poll) } => self.on_poll(from, poll, out),
             Input::Message { .. } => out.ignore("what only lessors say"),
             Input::Timer(Tick) => self.on_tick(out),
             Input::Command(command) => self.on_command(command, out),

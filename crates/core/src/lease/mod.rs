@@ -24,7 +24,7 @@ use core::fmt;
 pub use guard::Guard;
 pub use lessor::Lessor;
 
-use crate::NodeId;
+use crate::ServerId;
 use crate::ledger::{GroupRank, GroupRules};
 use crate::load::Score;
 
@@ -57,7 +57,7 @@ pub struct Poll {
     /// How loaded its host is.
     pub score: Score,
     /// The server that it speaks through.
-    pub at: NodeId,
+    pub at: ServerId,
     /// How long the answer may wait for something new.
     pub wait_us: u64,
 }
@@ -167,11 +167,11 @@ impl fmt::Display for Objection {
 struct Standing<'a> {
     candidacy: &'a Candidacy,
     score: Score,
-    at: NodeId,
+    at: ServerId,
 }
 
 /// The least is the best; names make sure that two are never equal for long.
-fn preference<'a>(rank: GroupRank, leader: NodeId, standing: &Standing<'a>) -> (bool, u64, &'a str) {
+fn preference<'a>(rank: GroupRank, leader: ServerId, standing: &Standing<'a>) -> (bool, u64, &'a str) {
     let Standing { candidacy, score, at } = standing;
     let score = u64::from(score.hundredths());
     let (is_elsewhere, number) = match rank {

@@ -6,17 +6,18 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::guard::Leader;
 use super::{Candidacy, Guard, Lessor, Message, guard, lessor, stretched};
-use crate::NodeId;
 use crate::ledger::groups::GROUPS_MAX;
-use crate::ledger::{Batch, Effect, Entry, GroupRank, GroupRules, Ledger, Session};
+use crate::ledger::{Batch, Effect, Entry, GroupRank, GroupRules, Ledger};
 use crate::load::Score;
 use crate::machine::{Input, Machine, Moment, Outbox, Output};
 use crate::planted::Planted;
+use crate::{ServerId, SessionId};
 
 const LEASE_US: u64 = 1_000_000;
 const TICK_US: u64 = 50_000;
-const ME: NodeId = NodeId(1);
+const ME: ServerId = ServerId(1);
 
 /// Everything on one stage; what guards say arrives at once, unless they are mute.
 struct Stage {
@@ -75,8 +76,8 @@ impl Stage {
 
     fn join(&mut self, guard: u64, at: u64, rules: GroupRules) {
         let rules_of_guard = guard::Rules { lease_us: LEASE_US, planted: Planted::NONE };
-        self.guards.insert(guard, Guard::new(Session(guard), rules_of_guard));
-        self.tell(guard, guard::Command::At(NodeId(at)));
+        self.guards.insert(guard, Guard::new(SessionId(guard), rules_of_guard));
+        self.tell(guard, guard::Command::At(ServerId(at)));
         self.want(guard, "cron", rules);
     }
 
@@ -100,7 +101,7 @@ impl Stage {
         for output in out.drain() {
             match output {
                 Output::Send { to, message } if !self.mute.contains(&to.0) => {
-                    self.work.push_back(Work::Guard(to.0, Input::Message { from: ME, message }));
+                    self.work.push_back(Work::Guard(to.0, Input::Message { from: Leader, message }));
                 }
                 Output::Set { delay, .. } => self.tick_us = Some(self.now_us + delay.min_us),
                 Output::Cancel(_) => self.tick_us = None,
@@ -127,7 +128,7 @@ impl Stage {
         for output in out.drain() {
             match output {
                 Output::Send { message, .. } if !self.mute.contains(&number) => {
-                    self.work.push_back(Work::Lessor(Input::Message { from: NodeId(number), message }));
+                    self.work.push_back(Work::Lessor(Input::Message { from: SessionId(number), message }));
                 }
                 Output::Set { timer, delay } => _ = self.timers.insert((number, timer), self.now_us + delay.max_us),
                 Output::Cancel(timer) => _ = self.timers.remove(&(number, timer)),
@@ -383,8 +384,8 @@ fn strange_words_change_nothing() {
         refused: Vec::new(),
     };
     let message = Message::Answer(answer);
-    stage.work.push_back(Work::Lessor(Input::Message { from: NodeId(1), message: message.clone() }));
-    stage.work.push_back(Work::Guard(1, Input::Message { from: ME, message }));
+    stage.work.push_back(Work::Lessor(Input::Message { from: SessionId(1), message: message.clone() }));
+    stage.work.push_back(Work::Guard(1, Input::Message { from: Leader, message }));
     stage.settle();
     assert!(before == (stage.lessor.clone(), stage.guards[&1].clone()));
 }
@@ -408,12 +409,12 @@ fn answer(number: u64, tokens: &[u64]) -> Input<Guard> {
     let promise = |token: &u64| super::Promise { group: "cron".into(), token: *token, rest_us: LEASE_US };
     let promises = tokens.iter().map(promise).collect();
     let answer = super::Answer { number, is_known: true, promises, recalled: Vec::new(), refused: Vec::new() };
-    Input::Message { from: ME, message: Message::Answer(answer) }
+    Input::Message { from: Leader, message: Message::Answer(answer) }
 }
 
 #[test]
 fn what_is_over_stays_over_and_goes_back_again_if_the_log_still_has_it() {
-    let mut guard = Guard::new(Session(1), guard::Rules { lease_us: LEASE_US, planted: Planted::NONE });
+    let mut guard = Guard::new(SessionId(1), guard::Rules { lease_us: LEASE_US, planted: Planted::NONE });
     let candidacy = || Candidacy { group: "cron".into(), rules: ONE, name: "c1".into(), id: 1 };
     let want = || Input::Command(guard::Command::Want(vec![candidacy()]));
     told(&mut guard, want());
@@ -436,7 +437,7 @@ fn what_is_over_stays_over_and_goes_back_again_if_the_log_still_has_it() {
 
 #[test]
 fn what_a_guard_has_never_wanted_or_forgotten_goes_back() {
-    let mut guard = Guard::new(Session(1), guard::Rules { lease_us: LEASE_US, planted: Planted::NONE });
+    let mut guard = Guard::new(SessionId(1), guard::Rules { lease_us: LEASE_US, planted: Planted::NONE });
     let other = Candidacy { group: "other".into(), rules: ONE, name: "c1".into(), id: 1 };
     told(&mut guard, Input::Command(guard::Command::Want(vec![other])));
     let (poll, notices) = told(&mut guard, answer(1, &[7]));
@@ -460,7 +461,7 @@ fn a_question_that_was_overtaken_does_not_say_what_is_wanted() {
     };
     for (number, candidates) in [(0, vec!["c1", "c2"]), (99, vec!["c1"])] {
         let message = Message::Poll(poll(number));
-        stage.step_lessor(Input::Message { from: NodeId(2), message });
+        stage.step_lessor(Input::Message { from: SessionId(2), message });
         assert_eq!(stage.lessor.candidates("cron"), candidates);
     }
 }
@@ -484,7 +485,7 @@ fn no_two_questions_to_the_servers_bear_the_same_number() {
 
 #[test]
 fn a_guard_that_waits_says_now_and_then_what_it_wants() {
-    let mut guard = Guard::new(Session(1), guard::Rules { lease_us: LEASE_US, planted: Planted::NONE });
+    let mut guard = Guard::new(SessionId(1), guard::Rules { lease_us: LEASE_US, planted: Planted::NONE });
     let candidacy = Candidacy { group: "cron".into(), rules: ONE, name: "c1".into(), id: 1 };
     let (mut poll, _) = told(&mut guard, Input::Command(guard::Command::Want(vec![candidacy])));
     let mut said = Vec::new();

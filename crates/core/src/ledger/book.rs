@@ -5,11 +5,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::entry::{Batch, Entry, Report, Start, Target};
-use super::groups::{Grant, Groups, Session};
+use super::groups::{Grant, Groups};
 use super::job::{Job, JobId, Spec};
 use super::kept::Results;
 use super::loans::{Borrowed, Ending, Lend, Lent, LoanId, Loans, home_of};
 use super::task::{Attempt, Held, Outcome, State, TaskId, Verdict};
+use crate::ids::SessionId;
 
 /// What a farm agrees on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -112,7 +113,7 @@ pub enum Effect {
         /// Which group.
         group: String,
         /// Who.
-        session: Session,
+        session: SessionId,
         /// Under which token.
         token: u64,
     },
@@ -472,6 +473,7 @@ const fn changed(is_changed: bool) -> Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Term;
     use crate::ledger::{Fan, Tail, Work};
 
     fn spec(fan: Fan) -> Spec {
@@ -489,7 +491,7 @@ mod tests {
 
     fn outcome(sequence: u64, code: u8) -> Outcome {
         Outcome {
-            attempt: Attempt { term: 1, sequence },
+            attempt: Attempt { term: Term(1), sequence },
             worker: "w1".into(),
             verdict: Verdict::Exited(code),
             started_us: 0,
@@ -517,7 +519,7 @@ mod tests {
     }
 
     fn held(job: u64, index: u64, sequence: u64) -> Held {
-        Held { task: task(job, index), attempt: Attempt { term: 1, sequence } }
+        Held { task: task(job, index), attempt: Attempt { term: Term(1), sequence } }
     }
 
     #[test]
@@ -599,8 +601,11 @@ mod tests {
     fn a_task_that_must_not_start_twice_starts_once() {
         let mut ledger = Ledger::default();
         submit(&mut ledger, Spec { is_once: true, ..spec(Fan::One) }, None);
-        let start =
-            |sequence| Start { task: task(1, 1), worker: "w1".into(), attempt: Attempt { term: 1, sequence } };
+        let start = |sequence| Start {
+            task: task(1, 1),
+            worker: "w1".into(),
+            attempt: Attempt { term: Term(1), sequence },
+        };
         assert_eq!(apply(&mut ledger, 0, Entry::Start(start(1))), [Effect::MayStart(start(1))]);
         assert_eq!(apply(&mut ledger, 0, Entry::Start(start(2))), [Effect::Nothing]);
         assert_eq!(finish(&mut ledger, 1, 1, 2, 0), Effect::Refused(held(1, 1, 2)), "an attempt that never was");

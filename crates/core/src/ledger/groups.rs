@@ -9,11 +9,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::book::Effect;
-
-/// Names who takes part: one process, or one part of it, for as long as it lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Session(pub u64);
+use crate::ids::SessionId;
 
 /// No more groups are held at once.
 pub const GROUPS_MAX: usize = 10_000;
@@ -55,7 +51,7 @@ pub struct Group {
     /// How it is held.
     pub rules: GroupRules,
     /// By whom.
-    pub holders: BTreeMap<Session, Holding>,
+    pub holders: BTreeMap<SessionId, Holding>,
 }
 
 /// What all who want to hold a group must agree on.
@@ -106,7 +102,7 @@ pub struct Grant {
     /// How it is held.
     pub rules: GroupRules,
     /// Who.
-    pub session: Session,
+    pub session: SessionId,
     /// What people call it.
     pub name: String,
     /// For how long a promise may last.
@@ -120,7 +116,7 @@ pub struct Release {
     /// Which group.
     pub group: String,
     /// Who.
-    pub session: Session,
+    pub session: SessionId,
     /// Under which token; whoever holds it again has another one.
     pub token: u64,
 }
@@ -134,7 +130,7 @@ impl Groups {
 
     /// What a session holds of a group.
     #[must_use]
-    pub fn holding(&self, group: &str, session: Session) -> Option<&Holding> {
+    pub fn holding(&self, group: &str, session: SessionId) -> Option<&Holding> {
         self.held.get(group)?.holders.get(&session)
     }
 
@@ -193,7 +189,7 @@ mod tests {
 
     fn grant(groups: &mut Groups, group: &str, holders: u16, session: u64) -> Option<u64> {
         let rules = GroupRules { rank: GroupRank::Load, holders };
-        let (group, session) = (group.into(), Session(session));
+        let (group, session) = (group.into(), SessionId(session));
         match groups.grant(Grant { group, rules, session, name: String::new(), lease_us: 1 }, 0) {
             Effect::Granted { token, .. } => Some(token),
             _ => None,
@@ -201,7 +197,7 @@ mod tests {
     }
 
     fn release(groups: &mut Groups, group: &str, session: u64, token: u64) -> bool {
-        let release = Release { group: group.into(), session: Session(session), token };
+        let release = Release { group: group.into(), session: SessionId(session), token };
         groups.release(release) != Effect::Nothing
     }
 

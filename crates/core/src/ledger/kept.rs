@@ -5,6 +5,7 @@
 //! through a few, and a map of single ones would take more room for itself than for them. In which order tasks ended is written
 //! down in the same way, as what changes from one to the next.
 
+use crate::Term;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -229,7 +230,7 @@ const LOST: u8 = 4;
 fn written(outcome: &Outcome) -> Vec<u8> {
     let Outcome { attempt, worker, verdict, started_us, took_us, stdout, stderr } = outcome;
     let mut bytes = Vec::with_capacity(64);
-    for number in [attempt.term, attempt.sequence, *started_us, *took_us] {
+    for number in [attempt.term.0, attempt.sequence, *started_us, *took_us] {
         put_number(&mut bytes, number);
     }
     put_bytes(&mut bytes, worker.as_bytes());
@@ -252,7 +253,7 @@ fn written(outcome: &Outcome) -> Vec<u8> {
 
 fn read(bytes: &[u8]) -> Option<Outcome> {
     let mut rest = Reading(bytes);
-    let attempt = Attempt { term: rest.number()?, sequence: rest.number()? };
+    let attempt = Attempt { term: Term(rest.number()?), sequence: rest.number()? };
     let (started_us, took_us) = (rest.number()?, rest.number()?);
     let worker = rest.text()?;
     let verdict = match rest.byte()? {
@@ -329,7 +330,7 @@ mod tests {
 
     fn outcome(sequence: u64, verdict: Verdict, printed: &str) -> Outcome {
         Outcome {
-            attempt: Attempt { term: 2, sequence },
+            attempt: Attempt { term: Term(2), sequence },
             worker: "worker-1".into(),
             verdict,
             started_us: 1_700_000_000_000_000,

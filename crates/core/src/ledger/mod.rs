@@ -20,7 +20,7 @@ mod shared;
 
 pub use book::{Counts, Effect, Ledger, Limits, Registration};
 pub use entry::{Batch, Entry, Report, Start, Target};
-pub use groups::{Grant, Group, GroupRank, GroupRules, Groups, Holding, Release, Session};
+pub use groups::{Grant, Group, GroupRank, GroupRules, Groups, Holding, Release};
 pub use job::{CommandLine, Fan, Job, JobId, Spec, Work};
 pub use loans::{Borrow, Borrowed, Ending, Lend, Lent, LoanId, Loans, Why};
 pub use task::{Attempt, Held, Outcome, State, Tail, TaskId, Verdict};

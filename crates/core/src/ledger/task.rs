@@ -1,5 +1,6 @@
 //! One unit of work: its name, what is agreed about it, and how it ended.
 
+use crate::Term;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -23,7 +24,7 @@ pub struct TaskId {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Attempt {
     /// The term of the leader that handed it out.
-    pub term: u64,
+    pub term: Term,
     /// Which of that leader's attempts it is.
     pub sequence: u64,
 }

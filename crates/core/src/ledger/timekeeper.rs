@@ -20,7 +20,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::book::Limits;
-use crate::NodeId;
+use crate::ServerId;
 
 /// A clock that is further away than this is off.
 pub const OFF_MS: u64 = 60_000;
@@ -37,9 +37,9 @@ const TOLD_EVERY_MS: u64 = 60_000;
 /// What a server knows of clocks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Timekeeper {
-    own: NodeId,
+    own: ServerId,
     servers: usize,
-    clocks: BTreeMap<NodeId, Clock>,
+    clocks: BTreeMap<ServerId, Clock>,
     /// The latest time in the log, and how late it was here when that was heard of.
     ledger: (u64, u64),
     /// What is added to `now_ms` to tell the time, once that is known.
@@ -49,7 +49,7 @@ pub struct Timekeeper {
     /// When something was in doubt last.
     doubt_at_ms: Option<u64>,
     leads_since_ms: Option<u64>,
-    off: BTreeMap<NodeId, Off>,
+    off: BTreeMap<ServerId, Off>,
     notices: Vec<Notice>,
 }
 
@@ -73,15 +73,15 @@ struct Off {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Notice {
     /// This server's clock is ahead of the farm's time by so many milliseconds, or behind it.
-    Off(NodeId, i64),
+    Off(ServerId, i64),
     /// It is right again.
-    Right(NodeId),
+    Right(ServerId),
 }
 
 impl Timekeeper {
     /// Of one of so many servers.
     #[must_use]
-    pub const fn new(own: NodeId, servers: usize) -> Self {
+    pub const fn new(own: ServerId, servers: usize) -> Self {
         Self {
             own,
             servers,
@@ -122,7 +122,7 @@ impl Timekeeper {
     }
 
     /// A server's clock shows this time, in milliseconds since 1970.
-    pub fn on_clock(&mut self, server: NodeId, shows_ms: u64, now_ms: u64) {
+    pub fn on_clock(&mut self, server: ServerId, shows_ms: u64, now_ms: u64) {
         let ahead_ms = signed(shows_ms).saturating_sub(signed(now_ms));
         self.clocks.insert(server, Clock { ahead_ms, at_ms: now_ms });
         self.judge(now_ms);
@@ -262,7 +262,7 @@ mod tests {
     impl Farm {
         fn new(servers: usize) -> Self {
             let ahead = alloc::vec![0; servers];
-            Self { keeper: Timekeeper::new(NodeId(1), servers), ahead, now_ms: NOW, told: Vec::new() }
+            Self { keeper: Timekeeper::new(ServerId(1), servers), ahead, now_ms: NOW, told: Vec::new() }
         }
 
         /// The true time.
@@ -281,7 +281,7 @@ mod tests {
         fn look(&mut self) {
             for (place, ahead) in self.ahead.iter().enumerate() {
                 let shows = self.truth().saturating_add_signed(*ahead);
-                self.keeper.on_clock(NodeId(place as u64 + 1), shows, self.now_ms);
+                self.keeper.on_clock(ServerId(place as u64 + 1), shows, self.now_ms);
             }
             self.told.extend(self.keeper.take_notices());
         }
@@ -322,7 +322,7 @@ mod tests {
             assert_eq!(farm.write(), 0, "and is right again at once");
             farm.pass(61);
             assert_eq!((farm.write(), farm.forgets()), (0, true));
-            assert_eq!(farm.told, [Notice::Off(NodeId(1), days * DAY as i64), Notice::Right(NodeId(1))]);
+            assert_eq!(farm.told, [Notice::Off(ServerId(1), days * DAY as i64), Notice::Right(ServerId(1))]);
         }
     }
 
@@ -333,7 +333,7 @@ mod tests {
             farm.ahead[wrong] = 3 * DAY as i64;
             farm.pass(7200);
             assert_eq!((farm.write(), farm.forgets()), (0, true), "server {}", wrong + 1);
-            assert_eq!(farm.told, [Notice::Off(NodeId(wrong as u64 + 1), 3 * DAY as i64)], "told once");
+            assert_eq!(farm.told, [Notice::Off(ServerId(wrong as u64 + 1), 3 * DAY as i64)], "told once");
         }
     }
 
@@ -343,14 +343,14 @@ mod tests {
         farm.ahead[0] = 3 * DAY as i64;
         let yesterday = farm.truth() - DAY;
         farm.keeper.on_applied(yesterday, farm.now_ms);
-        farm.keeper.on_clock(NodeId(1), farm.truth() + 3 * DAY, farm.now_ms);
+        farm.keeper.on_clock(ServerId(1), farm.truth() + 3 * DAY, farm.now_ms);
         farm.keeper.lead(farm.now_ms);
         assert_eq!(farm.keeper.time_ms(farm.now_ms), yesterday, "it does not know better yet");
         farm.look();
         assert_eq!((farm.write(), farm.forgets()), (0, false));
         farm.pass(61);
         assert_eq!((farm.write(), farm.forgets()), (0, true));
-        assert_eq!(farm.told, [Notice::Off(NodeId(1), 3 * DAY as i64)]);
+        assert_eq!(farm.told, [Notice::Off(ServerId(1), 3 * DAY as i64)]);
     }
 
     #[test]
@@ -403,7 +403,7 @@ mod tests {
         farm.keeper.lead(farm.now_ms);
         farm.look();
         assert_eq!((farm.write(), farm.forgets()), (0, false));
-        assert_eq!(farm.told, [Notice::Off(NodeId(1), 3 * DAY as i64)]);
+        assert_eq!(farm.told, [Notice::Off(ServerId(1), 3 * DAY as i64)]);
     }
 
     #[test]
@@ -429,7 +429,7 @@ mod tests {
         farm.keeper.lead(farm.now_ms);
         for _ in 0..17 {
             farm.now_ms += 1000;
-            farm.keeper.on_clock(NodeId(1), farm.truth(), farm.now_ms);
+            farm.keeper.on_clock(ServerId(1), farm.truth(), farm.now_ms);
         }
         assert_eq!(farm.write(), 0);
     }
@@ -438,8 +438,8 @@ mod tests {
     fn absurd_clocks_are_survived() {
         let mut farm = running(1);
         for shows in [0, 1, u64::MAX, i64::MAX as u64] {
-            farm.keeper.on_clock(NodeId(1), shows, farm.now_ms);
-            farm.keeper.on_clock(NodeId(1), shows, farm.now_ms + BELIEVED_AFTER_MS);
+            farm.keeper.on_clock(ServerId(1), shows, farm.now_ms);
+            farm.keeper.on_clock(ServerId(1), shows, farm.now_ms + BELIEVED_AFTER_MS);
         }
         farm.keeper.on_applied(u64::MAX, farm.now_ms);
         assert_eq!(farm.keeper.time_ms(u64::MAX), u64::MAX);

@@ -10,7 +10,7 @@ use core::fmt;
 use alloc::string::String;
 
 use super::Word;
-use crate::NodeId;
+use crate::ServerId;
 use crate::ledger::LoanId;
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox, Token};
 use crate::planted::{Bug, Planted};
@@ -28,7 +28,7 @@ pub struct Allegiance {
     epoch: LoanId,
     place: Place,
     /// The leader of its own farm, if it has a link to it and is welcome there.
-    home: Option<NodeId>,
+    home: Option<ServerId>,
     /// Does nothing run or wait for the farm that it works for?
     is_idle: bool,
     last_token: u64,
@@ -75,7 +75,7 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
     /// This is the leader of its own farm, and the worker is welcome there; or there is none that it reaches.
-    Home(Option<NodeId>),
+    Home(Option<ServerId>),
     /// The leader of the farm that it works for says this.
     Abroad(Word),
     /// Nothing runs or waits for the farm that it works for, or something does.
@@ -253,7 +253,7 @@ impl Allegiance {
         }
     }
 
-    fn on_home(&mut self, leader: Option<NodeId>, out: &mut Outbox<Self>) {
+    fn on_home(&mut self, leader: Option<ServerId>, out: &mut Outbox<Self>) {
         self.home = leader;
         self.tell(out);
     }
@@ -269,6 +269,7 @@ impl Allegiance {
 }
 
 impl Machine for Allegiance {
+    type Peer = ServerId;
     type Message = Word;
     type Command = Command;
     type Timer = Timer;

@@ -17,6 +17,7 @@ pub mod office;
 #[cfg(test)]
 mod tests;
 
+use crate::Term;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -32,7 +33,7 @@ use crate::ledger::{LoanId, Why};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Message {
     /// The term of the leader that says it.
-    pub term: u64,
+    pub term: Term,
     /// What it says.
     pub content: Content,
 }

@@ -14,11 +14,11 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Beat, Content, Lending, Message, Objection, Word};
-use crate::NodeId;
 use crate::bounds;
 use crate::ledger::{Entry, LoanId, Loans};
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
+use crate::{FarmId, Fence, Term};
 
 /// How often an office looks around.
 pub const LOOK_MS: u64 = 50;
@@ -62,7 +62,7 @@ const QUIET: u64 = 2 * REPEAT;
 pub(super) const ARRIVALS_MAX: usize = 1024;
 
 /// The office of one server.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Office {
     rules: Rules,
     /// The other farms: each is known by its place in this list, counted from 1.
@@ -143,9 +143,10 @@ pub struct Situation {
 }
 
 /// What only a leader has.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Desk {
-    term: u64,
+    /// Under which this server leads.
+    fence: Fence,
     loans: Loans,
     situation: Situation,
     /// How often it has looked around.
@@ -153,7 +154,7 @@ struct Desk {
     /// For how many looks the farm has had too much to do, or next to nothing.
     busy_for: u64,
     calm_for: u64,
-    neighbours: BTreeMap<NodeId, Neighbour>,
+    neighbours: BTreeMap<FarmId, Neighbour>,
     asking: Option<Asking>,
     /// Nobody is asked before this look.
     not_before: u64,
@@ -179,7 +180,7 @@ struct Desk {
 /// Whom a worker is lent to, for which request, and until which look that may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Pledge {
-    to: NodeId,
+    to: FarmId,
     number: u64,
     until: u64,
 }
@@ -187,17 +188,17 @@ struct Pledge {
 /// A worker that would like to be let in: whose it is, and under which loan it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Arrival {
-    from: NodeId,
+    from: FarmId,
     loan: LoanId,
     /// Since which look its farm has been heard, and says nothing of it.
     strange_since: Option<u64>,
 }
 
 /// What is known of a neighbour.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Neighbour {
-    /// The newest term that one of its leaders has named, as far as that is believed.
-    pub term: u64,
+    /// The newest that one of its leaders has named, as far as that is believed.
+    newest: Option<Fence>,
     /// The leader of an older term that goes on speaking, though it is not heard.
     insisting: Option<Insisting>,
     /// Two leaders speak at once, and until this look both are heard: nobody can tell which of them is one.
@@ -207,7 +208,7 @@ pub struct Neighbour {
     /// What it said last.
     pub beat: Beat,
     /// The newest request of each of its leaders, by their terms: each is answered once, however often it arrives.
-    asked: BTreeMap<u64, u64>,
+    asked: BTreeMap<Term, u64>,
     /// How many requests have been answered, less those that are long ago, and the look of the last one that is.
     requests: (u32, u64),
     /// Loans that it has said it has borrowed.
@@ -219,9 +220,9 @@ pub struct Neighbour {
 }
 
 /// A leader that is not heard because another one has a newer term.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Insisting {
-    term: u64,
+    fence: Fence,
     /// Since which look, and the last at which it spoke.
     since: u64,
     last: u64,
@@ -233,17 +234,17 @@ struct Asking {
     number: u64,
     count: u32,
     /// Who is asked now, and until which look.
-    whom: NodeId,
+    whom: FarmId,
     until: u64,
     /// Who is asked next.
-    others: Vec<NodeId>,
+    others: Vec<FarmId>,
 }
 
 /// What its owner tells an office.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
     /// This server leads from now on, in this term, and this is agreed on.
-    Lead(u64, Loans),
+    Lead(Term, Loans),
     /// It does not any more.
     Follow,
     /// This is agreed on now.
@@ -315,22 +316,22 @@ impl Office {
 
     /// What a farm is called, if it is a neighbour.
     #[must_use]
-    pub fn name_of(&self, neighbour: NodeId) -> Option<&str> {
+    pub fn name_of(&self, neighbour: FarmId) -> Option<&str> {
         let place = usize::try_from(neighbour.0).ok()?.checked_sub(1)?;
         self.neighbours.get(place).map(String::as_str)
     }
 
     /// The number of the neighbour of this name.
     #[must_use]
-    pub fn number_of(&self, name: &str) -> Option<NodeId> {
+    pub fn number_of(&self, name: &str) -> Option<FarmId> {
         let place = self.neighbours.iter().position(|neighbour| neighbour == name)?;
-        Some(NodeId(place as u64 + 1))
+        Some(FarmId(place as u64 + 1))
     }
 
     /// The neighbours, with what is known of each, if this server leads. Silent ones are those that have not been heard lately.
     pub fn neighbours(&self) -> impl Iterator<Item = (&str, Option<&Neighbour>)> {
         (1..).zip(&self.neighbours).map(|(number, name)| {
-            let heard = self.desk.as_ref().and_then(|desk| desk.heard(NodeId(number)));
+            let heard = self.desk.as_ref().and_then(|desk| desk.heard(FarmId(number)));
             (name.as_str(), heard)
         })
     }
@@ -348,7 +349,7 @@ impl Office {
 
     /// One without neighbours has something to do only if there were some once, and somebody of theirs or ours is still away from
     /// home.
-    fn lead(&mut self, term: u64, loans: Loans, out: &mut Outbox<Self>) {
+    fn lead(&mut self, term: Term, loans: Loans, out: &mut Outbox<Self>) {
         if self.neighbours.is_empty() && loans.is_empty() {
             return;
         }
@@ -378,10 +379,10 @@ impl Office {
 
     /// Says to all neighbours how things are.
     fn beat(&self, out: &mut Outbox<Self>) {
-        (1..=self.neighbours.len() as u64).for_each(|number| self.beat_to(NodeId(number), out));
+        (1..=self.neighbours.len() as u64).for_each(|number| self.beat_to(FarmId(number), out));
     }
 
-    fn beat_to(&self, neighbour: NodeId, out: &mut Outbox<Self>) {
+    fn beat_to(&self, neighbour: FarmId, out: &mut Outbox<Self>) {
         let (Some(desk), Some(name)) = (&self.desk, self.name_of(neighbour)) else { return };
         let lent = desk.loans.lent().iter().filter(|(_, lent)| lent.to == name).map(|(loan, lent)| Lending {
             loan: *loan,
@@ -400,30 +401,30 @@ impl Office {
         desk.say(neighbour, Content::Beat(beat), out);
     }
 
-    fn on_message(&mut self, from: NodeId, message: Message, out: &mut Outbox<Self>) {
+    fn on_message(&mut self, from: FarmId, message: Message, out: &mut Outbox<Self>) {
         let Some(name) = self.name_of(from).map(String::from) else { return out.ignore("what no neighbour says") };
         let Some(desk) = &mut self.desk else {
             return out.ignore("what a neighbour says to one that does not lead");
         };
-        let (own_term, now) = (desk.term, desk.looks);
+        let (own, said, now) = (desk.fence, Fence { farm: from, term: message.term }, desk.looks);
         let Some(neighbour) = desk.neighbours.get_mut(&from) else { return };
-        if !bounds::is_credible(message.term, neighbour.term) {
+        if !bounds::is_credible(said.term.0, neighbour.term().0) {
             return out.ignore(bounds::ABSURD);
         }
         let is_bare = self.rules.planted.is(Bug::BareTerms);
-        if is_bare && message.term < own_term || !is_bare && !neighbour.hears(message.term, now) {
+        if is_bare && said.term < own.term || !is_bare && !neighbour.hears(said, now) {
             return out.ignore("what a deposed leader of a neighbour says");
         }
-        neighbour.term = message.term;
+        neighbour.newest = Some(said);
         match message.content {
             Content::Beat(beat) => self.on_beat(from, &name, beat, out),
-            Content::Ask(request) => self.on_ask(from, message.term, request, out),
+            Content::Ask(request) => self.on_ask(said, request, out),
             Content::Offer { number, loans } => self.on_offer(from, &name, number, &loans, out),
             Content::Refusal { number, objection } => self.on_refusal(from, number, objection, out),
         }
     }
 
-    fn on_beat(&mut self, from: NodeId, name: &str, beat: Beat, out: &mut Outbox<Self>) {
+    fn on_beat(&mut self, from: FarmId, name: &str, beat: Beat, out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
         let Some(neighbour) = desk.neighbours.get_mut(&from) else { return };
         neighbour.heard = Some(desk.looks);
@@ -476,6 +477,12 @@ impl Office {
 }
 
 impl Neighbour {
+    /// The newest term that one of its leaders has named.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.newest.map_or(Term(0), |newest| newest.term)
+    }
+
     /// Has it said that it has, or had, borrowed this one?
     #[must_use]
     pub fn has_had(&self, loan: LoanId) -> bool {
@@ -485,13 +492,13 @@ impl Neighbour {
     /// Is the leader of this term to be heard? One of an older term is not, because it was deposed. But one that was deposed
     /// soon knows it. If it insists, it leads after all, as far as anybody can tell from here, and somebody else has made a
     /// newer term up; then both are heard for a while, and no term counts.
-    fn hears(&mut self, term: u64, now: u64) -> bool {
-        if term >= self.term || now < self.in_doubt_until {
+    fn hears(&mut self, said: Fence, now: u64) -> bool {
+        if self.newest.is_none_or(|newest| said >= newest) || now < self.in_doubt_until {
             return true;
         }
-        let known = self.insisting.filter(|known| known.term == term && known.last + QUIET >= now);
+        let known = self.insisting.filter(|known| known.fence == said && known.last + QUIET >= now);
         let since = known.map_or(now, |known| known.since);
-        self.insisting = Some(Insisting { term, since, last: now });
+        self.insisting = Some(Insisting { fence: said, since, last: now });
         let insists = since + DEPOSED <= now;
         if insists {
             (self.insisting, self.in_doubt_until) = (None, now + DOUBT);
@@ -500,7 +507,7 @@ impl Neighbour {
     }
 
     /// Is this request of the leader of this term new?
-    fn is_news(&mut self, term: u64, number: u64) -> bool {
+    fn is_news(&mut self, term: Term, number: u64) -> bool {
         let is_news = self.asked.get(&term).is_none_or(|last| number > *last);
         if is_news {
             self.asked.insert(term, number);
@@ -536,10 +543,10 @@ impl Neighbour {
 }
 
 impl Desk {
-    fn new(term: u64, loans: Loans, neighbours: usize) -> Self {
-        let numbers = (1..=neighbours as u64).map(NodeId);
+    fn new(term: Term, loans: Loans, neighbours: usize) -> Self {
+        let numbers = (1..=neighbours as u64).map(FarmId);
         Self {
-            term,
+            fence: Fence { farm: FarmId::OWN, term },
             loans,
             situation: Situation::default(),
             looks: 0,
@@ -560,12 +567,12 @@ impl Desk {
         }
     }
 
-    fn say(&self, to: NodeId, content: Content, out: &mut Outbox<Office>) {
-        out.send(to, Message { term: self.term, content });
+    fn say(&self, to: FarmId, content: Content, out: &mut Outbox<Office>) {
+        out.send(to, Message { term: self.fence.term, content });
     }
 
     /// A neighbour that has been heard lately.
-    fn heard(&self, neighbour: NodeId) -> Option<&Neighbour> {
+    fn heard(&self, neighbour: FarmId) -> Option<&Neighbour> {
         let known = self.neighbours.get(&neighbour)?;
         known.heard.is_some_and(|heard| heard + HEARD >= self.looks).then_some(known)
     }
@@ -604,6 +611,7 @@ impl Desk {
 }
 
 impl Machine for Office {
+    type Peer = FarmId;
     type Message = Message;
     type Command = Command;
     type Timer = Timer;

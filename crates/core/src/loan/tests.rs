@@ -12,12 +12,12 @@ use crate::farm::{Hello, worker};
 use crate::ledger::loans::name_here;
 use crate::ledger::{Batch, Borrow, Ending, Entry, Ledger, Lend, LoanId, Why};
 use crate::planted::Planted;
-use crate::{Delay, Input, Machine, Moment, NodeId, Outbox, Output, Token};
+use crate::{Delay, FarmId, Input, Machine, Moment, Outbox, Output, ServerId, Term, Token, WorkerId};
 
-const SOUTH: NodeId = NodeId(1);
-const EAST: NodeId = NodeId(2);
+const SOUTH: FarmId = FarmId(1);
+const EAST: FarmId = FarmId(2);
 /// The server that leads the worker's own farm.
-const HOME: NodeId = NodeId(1);
+const HOME: ServerId = ServerId(1);
 /// When everything begins, in milliseconds since 1970.
 const BEGINNING_MS: u64 = 1_000_000;
 
@@ -66,7 +66,7 @@ impl Farm {
     fn lead(&mut self, term: u64) {
         self.term = term;
         self.step(Input::Command(office::Command::Follow));
-        self.step(Input::Command(office::Command::Lead(term, self.ledger.loans().clone())));
+        self.step(Input::Command(office::Command::Lead(Term(term), self.ledger.loans().clone())));
     }
 
     fn step(&mut self, input: Input<Office>) -> Vec<String> {
@@ -112,15 +112,15 @@ impl Farm {
         proposed.into_iter().flat_map(|entry| self.apply(entry)).collect()
     }
 
-    fn hears(&mut self, from: NodeId, content: Content) -> Vec<String> {
+    fn hears(&mut self, from: FarmId, content: Content) -> Vec<String> {
         self.hears_in_term(1, from, content)
     }
 
-    fn hears_in_term(&mut self, term: u64, from: NodeId, content: Content) -> Vec<String> {
-        self.step(Input::Message { from, message: Message { term, content } })
+    fn hears_in_term(&mut self, term: u64, from: FarmId, content: Content) -> Vec<String> {
+        self.step(Input::Message { from, message: Message { term: Term(term), content } })
     }
 
-    fn hears_beat(&mut self, from: NodeId, lent: &[Lending], borrowed: &[u64]) -> Vec<String> {
+    fn hears_beat(&mut self, from: FarmId, lent: &[Lending], borrowed: &[u64]) -> Vec<String> {
         let borrowed = borrowed.iter().copied().map(LoanId).collect();
         self.hears(from, Content::Beat(Beat { lent: lent.to_vec(), borrowed, ..Beat::default() }))
     }
@@ -135,7 +135,7 @@ impl Farm {
         self.hears(SOUTH, Content::Ask(Request { number, count, for_ms: 60_000 }))
     }
 
-    fn hears_offer(&mut self, from: NodeId, number: u64, loan: u64) -> Vec<String> {
+    fn hears_offer(&mut self, from: FarmId, number: u64, loan: u64) -> Vec<String> {
         self.hears(from, Content::Offer { number, loans: alloc::vec![LoanId(loan)] })
     }
 
@@ -703,7 +703,7 @@ fn a_late_call_changes_nothing() {
 fn only_its_own_leader_sends_a_worker_abroad() {
     let mut hand = Hand::new(0);
     let call = Word::Redirect { loan: LoanId(9), farm: "south".into(), for_ms: 1, within_ms: 1 };
-    assert_eq!(hand.step(Input::Message { from: NodeId(2), message: call.clone() }), [""; 0]);
+    assert_eq!(hand.step(Input::Message { from: ServerId(2), message: call.clone() }), [""; 0]);
     assert_eq!(hand.tell(allegiance::Command::Abroad(call)), [""; 0]);
     assert_eq!(hand.sent_home(9), [""; 0], "nor does another one's word keep it at home");
     assert_eq!(hand.0.epoch(), LoanId(0));
@@ -761,7 +761,7 @@ fn a_worker_whose_time_is_over_stays_while_its_home_is_out_of_reach() {
     let mut hand = Hand::away(5);
     hand.tell(allegiance::Command::Home(None));
     assert_eq!(hand.step(Input::Timer(allegiance::Timer::Lease)), ["set lease"]);
-    assert_eq!(hand.tell(allegiance::Command::Home(Some(NodeId(3)))), ["send 3 away under 5"]);
+    assert_eq!(hand.tell(allegiance::Command::Home(Some(ServerId(3)))), ["send 3 away under 5"]);
     let said = hand.step(Input::Timer(allegiance::Timer::Lease));
     assert_eq!(said[2..], ["finish", "cancel deadline", "come home", "send 3 at home, last away under 5"]);
 }
@@ -786,14 +786,14 @@ fn nobody_makes_a_worker_wait_for_ever() {
 #[test]
 fn a_guest_gets_work_while_it_is_borrowed() {
     let mut foreman = Foreman::new(foreman::Rules::default(), Ledger::default());
-    let guest = NodeId(11);
+    let guest = WorkerId(11);
     let hello = |slots: u16, loan: Option<u64>| {
         let (name, loan) = ("w1@south".into(), loan.map(LoanId));
         Input::Message {
             from: guest,
             message: crate::farm::Message::Hello(Hello {
                 name,
-                term: 0,
+                term: Term(0),
                 slots,
                 loan,
                 held: Vec::new(),
@@ -809,7 +809,7 @@ fn a_guest_gets_work_while_it_is_borrowed() {
     };
     let apply =
         |entry: Entry| Input::Command(foreman::Command::Apply(Batch { time_ms: 0, entries: [entry].into() }));
-    step(Input::Command(foreman::Command::Lead(1)));
+    step(Input::Command(foreman::Command::Lead(Term(1))));
     assert_eq!(
         step(hello(1, Some(5))),
         ["w1@south has arrived under 5", "send 11 welcome to term 1"],
@@ -836,7 +836,7 @@ fn a_new_leader_misses_whoever_is_lent_and_says_nothing() {
     ledger.apply(Batch { time_ms: 0, entries });
     let mut foreman = Foreman::new(foreman::Rules::default(), ledger);
     let mut out = Outbox::new();
-    foreman.step(Moment::START, Input::Command(foreman::Command::Lead(2)), &mut out);
+    foreman.step(Moment::START, Input::Command(foreman::Command::Lead(Term(2))), &mut out);
     assert_eq!(out.drain().count(), 1, "it waits");
     foreman.step(Moment::START, Input::Timer(foreman::Timer::Settle), &mut out);
     let leave = Entry::Leave { worker: "w1".into() };
@@ -855,23 +855,23 @@ fn a_worker_that_has_gone_home_takes_nothing() {
         let starts = out.drain().filter(|output| matches!(output, Output::Notify(_))).count();
         (starts, hand.is_idle())
     };
-    let leader = NodeId(1);
+    let leader = ServerId(1);
     let run = |sequence| {
         let task = crate::ledger::TaskId { job: crate::ledger::JobId(1), index: sequence };
-        let held = crate::ledger::Held { task, attempt: crate::ledger::Attempt { term: 1, sequence } };
+        let held = crate::ledger::Held { task, attempt: crate::ledger::Attempt { term: Term(1), sequence } };
         let (work, argument) =
             (crate::ledger::Work::Kind { name: "noop".into(), input: Vec::new() }, String::new());
         let assignment =
             crate::farm::Assignment { held, work, argument, number: 1, timeout_ms: None, cpus: 1, is_once: false };
-        Input::Message { from: leader, message: crate::farm::Message::Run(1, alloc::vec![assignment]) }
+        Input::Message { from: leader, message: crate::farm::Message::Run(Term(1), alloc::vec![assignment]) }
     };
     step(Input::Command(worker::Command::Serve(leader)));
-    step(Input::Message { from: leader, message: crate::farm::Message::Welcome(1) });
+    step(Input::Message { from: leader, message: crate::farm::Message::Welcome(Term(1)) });
     step(Input::Command(worker::Command::Open(false)));
     assert_eq!(step(run(1)), (0, true), "it takes nothing new");
     step(Input::Command(worker::Command::Allegiance(worker::Allegiance::Over)));
     assert_eq!(step(run(2)), (0, true));
-    step(Input::Message { from: leader, message: crate::farm::Message::Welcome(1) });
+    step(Input::Message { from: leader, message: crate::farm::Message::Welcome(Term(1)) });
     assert_eq!(step(Input::Command(worker::Command::Open(true))), (0, true), "nothing is left");
 }
 

@@ -17,8 +17,8 @@ mod state_machine_safety;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use primus_core::NodeId;
-use primus_replica::Term;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_replica::log::Log;
 use primus_replica::message::{Entry, Snapshot};
 use primus_server::Reason;
@@ -94,7 +94,7 @@ impl Checks {
     }
 
     /// A server begins to lead.
-    pub(super) fn on_lead(&mut self, id: NodeId, term: Term, log: &Log) {
+    pub(super) fn on_lead(&mut self, id: ServerId, term: Term, log: &Log) {
         let judgement = self.election_safety.on_lead(id, term);
         self.note(Property::ElectionSafety, judgement);
         let judgement = self.few_terms.on_lead(term);
@@ -110,7 +110,7 @@ impl Checks {
     /// A server has appended these entries to its log.
     pub(super) fn on_append<'a>(
         &mut self,
-        id: NodeId,
+        id: ServerId,
         term: Term,
         entries: impl Iterator<Item = &'a Entry> + Clone,
         log: &Log,
@@ -122,7 +122,7 @@ impl Checks {
     }
 
     /// A server starts with this log and this state.
-    pub(super) fn on_start(&mut self, id: NodeId, log: &Log, snapshot: Option<&Snapshot>) {
+    pub(super) fn on_start(&mut self, id: ServerId, log: &Log, snapshot: Option<&Snapshot>) {
         let entries: Vec<Entry> = log.entries().collect();
         self.commits_stay.on_start(id, log);
         self.on_append(id, Term(0), entries.iter(), log);
@@ -132,7 +132,7 @@ impl Checks {
     }
 
     /// A server applies an entry. Tells whether it is the first to know that it is committed.
-    pub(super) fn on_apply(&mut self, id: NodeId, term: Term, entry: &Entry, owner: &Owner) -> bool {
+    pub(super) fn on_apply(&mut self, id: ServerId, term: Term, entry: &Entry, owner: &Owner) -> bool {
         let before = self.committed.len();
         let judgement = state_machine_safety::on_apply(id, term, entry, owner, &mut self.committed);
         self.note(Property::StateMachineSafety, judgement);
@@ -144,12 +144,12 @@ impl Checks {
     }
 
     /// An entry is newly known to be committed: this server leads in a term of its own.
-    pub(super) fn on_commit(&mut self, leader: NodeId, term: Term, log: &Log) {
+    pub(super) fn on_commit(&mut self, leader: ServerId, term: Term, log: &Log) {
         self.note(Property::LeaderCompleteness, leader_completeness::on_commit(leader, term, log, &self.committed));
     }
 
     /// A server takes over a whole state.
-    pub(super) fn on_restore(&mut self, id: NodeId, snapshot: &Snapshot) {
+    pub(super) fn on_restore(&mut self, id: ServerId, snapshot: &Snapshot) {
         self.commits_stay.on_restore(id, snapshot.index);
         self.note(Property::StateMachineSafety, state_machine_safety::on_restore(id, snapshot, &self.committed));
         self.note(Property::GaveWay, gave_way::on_restore(id, snapshot, &self.committed));
@@ -157,7 +157,7 @@ impl Checks {
 
     /// A leader that has applied everything up to here, and leads because of the second reason, hands over to that one because
     /// of the first.
-    pub(super) fn on_handover(&mut self, to: NodeId, reason: Reason, leads_because: Reason, applied: u64) {
+    pub(super) fn on_handover(&mut self, to: ServerId, reason: Reason, leads_because: Reason, applied: u64) {
         let judgement = gave_way::on_handover(to, reason, leads_because, applied, &self.committed);
         self.note(Property::GaveWay, judgement);
     }
@@ -173,12 +173,12 @@ impl Checks {
     }
 
     /// A read that began when writes up to `since` had been acknowledged sees everything up to `index`.
-    pub(super) fn on_read(&mut self, id: NodeId, since: u64, index: u64) {
+    pub(super) fn on_read(&mut self, id: ServerId, since: u64, index: u64) {
         self.note(Property::Durability, durability::on_read(id, since, index));
     }
 
     /// A server broke an assertion of its own.
-    pub(super) fn on_panic(&mut self, id: NodeId, words: &str) {
+    pub(super) fn on_panic(&mut self, id: ServerId, words: &str) {
         self.note(Property::Assertions, Err(format!("server {id} broke off: {words}")));
     }
 

@@ -1,7 +1,7 @@
 //! What goes wrong in a run of a cluster. Single faults are drawn as for elections ([`crate::faults`]); here are those that
 //! only clusters know, and the rule that a majority comes back in the end.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::load::{Load, Score};
 use primus_core::machine::Delay;
 use primus_server::control::{Command, Reason};
@@ -41,7 +41,7 @@ pub(super) struct Plan {
     /// What happens to whoever leads at that moment, and until when.
     pub(super) strokes: Vec<(u64, Stroke, u64)>,
     /// What owners command.
-    pub(super) commands: Vec<(u64, NodeId, Command)>,
+    pub(super) commands: Vec<(u64, ServerId, Command)>,
     pub(super) network: Network,
     pub(super) clock_skew_ppm: Vec<i64>,
     /// How long a sync takes on each host.
@@ -61,9 +61,9 @@ pub(super) enum Stroke {
 
 impl Plan {
     /// The leader dies once, and comes back when all is over. By then everybody has measured its load, as real servers do.
-    pub(super) fn add_kill(&mut self, servers: &[NodeId], chance: &mut Chance) {
+    pub(super) fn add_kill(&mut self, servers: &[ServerId], chance: &mut Chance) {
         self.end_us = self.end_us.max(SLOW_END_US);
-        let loads = |server: &NodeId| {
+        let loads = |server: &ServerId| {
             let score = chance.between(0, 10_000);
             [1, 2, 3].map(|quarter| (quarter * KILL_US / 4, *server, load(score)))
         };
@@ -79,7 +79,7 @@ impl Plan {
     }
 
     /// Loads that change, and nothing else that matters.
-    pub(super) fn add_noise(&mut self, servers: &[NodeId], noise: Noise, chance: &mut Chance) {
+    pub(super) fn add_noise(&mut self, servers: &[ServerId], noise: Noise, chance: &mut Chance) {
         let spread = u64::from(noise.points * 100).min(MIDDLE);
         self.end_us = noise.minutes * 60_000_000;
         // Messages keep their order, as on a real link: why there will be another leader is said just before it is so.
@@ -90,7 +90,7 @@ impl Plan {
         }
     }
 
-    fn add_random_loads(&mut self, servers: &[NodeId], spread: u64, chance: &mut Chance) {
+    fn add_random_loads(&mut self, servers: &[ServerId], spread: u64, chance: &mut Chance) {
         for from_us in (0..self.end_us).step_by(NOISE_EVERY_US) {
             for server in servers {
                 let hundredths = chance.between(MIDDLE - spread, MIDDLE + spread);
@@ -99,7 +99,7 @@ impl Plan {
         }
     }
 
-    fn add_turns(&mut self, servers: &[NodeId], spread: u64) {
+    fn add_turns(&mut self, servers: &[ServerId], spread: u64) {
         for (turn, from_us) in (0..self.end_us).step_by(TURN_US).enumerate() {
             for (place, server) in servers.iter().enumerate() {
                 let is_calm = place == turn % 2;
@@ -111,7 +111,7 @@ impl Plan {
 }
 
 /// Draws the faults of a run among these servers.
-pub(super) fn plan(servers: &[NodeId], kinds: &Kinds, chance: &mut Chance) -> Plan {
+pub(super) fn plan(servers: &[ServerId], kinds: &Kinds, chance: &mut Chance) -> Plan {
     let mut draw = Draw { nodes: servers, kinds, chance, schedule: Vec::new() };
     let network = draw.network(DELAY);
     let clock_skew_ppm = draw.clock_skew();
@@ -144,9 +144,9 @@ fn crash(draw: &mut Draw<'_>, strokes: &mut Vec<(u64, Stroke, u64)>) {
     if draw.chance.happens(200_000) {
         let (from_us, until_us) = draw.span();
         for server in draw.nodes {
-            draw.schedule.push((from_us, Happening::Crash(*server)));
+            draw.schedule.push((from_us, Happening::Crash((*server).into())));
             let up_us = draw.chance.between(from_us, until_us);
-            draw.schedule.push((up_us, Happening::Restart(*server)));
+            draw.schedule.push((up_us, Happening::Restart((*server).into())));
         }
         return;
     }
@@ -188,7 +188,7 @@ fn stroke_or<'a>(
     }
 }
 
-fn command(draw: &mut Draw<'_>) -> (u64, NodeId, Command) {
+fn command(draw: &mut Draw<'_>) -> (u64, ServerId, Command) {
     let (at_us, server, other) = (draw.moment(), draw.node(), draw.node());
     let command = match draw.chance.below(4) {
         0 => Command::Elect(server),
@@ -211,7 +211,8 @@ fn bring_a_majority_back(draw: &mut Draw<'_>, end_us: u64) {
     let spared =
         if draw.chance.happens(200_000) { draw.chance.between(0, (servers.len() as u64 - 1) / 2) } else { 0 };
     let spared = usize::try_from(spared).expect("a length fits");
-    draw.schedule.extend(servers.into_iter().skip(spared).map(|server| (end_us, Happening::Restart(server))));
+    draw.schedule
+        .extend(servers.into_iter().skip(spared).map(|server| (end_us, Happening::Restart(server.into()))));
 }
 
 #[cfg(test)]
@@ -221,7 +222,7 @@ mod tests {
     use super::*;
 
     fn plans(kinds: &Kinds) -> impl Iterator<Item = Plan> {
-        let servers: Vec<NodeId> = (1..=5).map(NodeId).collect();
+        let servers: Vec<ServerId> = (1..=5).map(ServerId).collect();
         (0..200).map(move |seed| plan(&servers, kinds, &mut Chance::new(seed)))
     }
 

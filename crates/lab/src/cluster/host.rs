@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_core::machine::Token;
 use primus_replica::message::Snapshot;
-use primus_replica::{Consensus, Role, Term};
+use primus_replica::{Consensus, Role};
 use primus_server::Server;
 use primus_server::control::Timer;
 use primus_server::gave_way::GaveWay;
@@ -27,7 +28,7 @@ pub(super) struct Host {
     pub(super) started_us: u64,
     pub(super) disk: Disk,
     /// Messages that wait for the disk.
-    pub(super) waiting: Vec<(Token, NodeId, Words)>,
+    pub(super) waiting: Vec<(Token, ServerId, Words)>,
     /// The number under which each timer was set last.
     pub(super) timers: BTreeMap<Timer, u64>,
     /// What waits while the process stands still.

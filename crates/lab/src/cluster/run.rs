@@ -8,13 +8,14 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_core::election::Algorithm;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output, Token};
 use primus_core::planted::Bug;
 use primus_core::rank::RankBy;
+use primus_replica::Consensus;
 use primus_replica::message::{Entry, Kind, Record};
-use primus_replica::{Consensus, Term};
 use primus_server::control::{Command, Message, Notice, Reason, Timer};
 use primus_server::{self as server, Server};
 
@@ -23,6 +24,7 @@ use super::faults::{self, Plan, Stroke};
 use super::host::{Host, Owner};
 use super::{Cluster, Failover, Messages, Report, Words};
 use crate::chance::Chance;
+use crate::node::NodeId;
 use crate::observer::Observer;
 use crate::outcome::Leaders;
 use crate::queue::Queue;
@@ -44,7 +46,7 @@ pub(super) struct Run<'a, O> {
     cluster: &'a Cluster,
     seed: u64,
     observer: &'a mut O,
-    ids: Vec<NodeId>,
+    ids: Vec<ServerId>,
     /// In the order of the ids, which begin with 1.
     hosts: Vec<Host>,
     /// How servers are put together.
@@ -56,14 +58,14 @@ pub(super) struct Run<'a, O> {
     now_us: u64,
     /// Timers are numbered: one that was set again or cancelled is known by its old number.
     next_number: u64,
-    cut: BTreeSet<(NodeId, NodeId)>,
+    cut: BTreeSet<(ServerId, ServerId)>,
     clients: Clients,
     checks: Checks,
     /// In which term each host leads.
     leading: Vec<Option<Term>>,
     /// Why it began to lead, and whom it is handing over to.
     leads_because: Vec<Reason>,
-    successors: Vec<Option<NodeId>>,
+    successors: Vec<Option<ServerId>>,
     leaders: Leaders,
     messages: Messages,
     handovers_us: Vec<u64>,
@@ -78,34 +80,34 @@ pub(super) struct Run<'a, O> {
 #[derive(Debug, Clone)]
 pub(super) enum Event {
     Deliver {
-        from: NodeId,
-        to: NodeId,
+        from: ServerId,
+        to: ServerId,
         message: Box<Words>,
     },
     Timer {
-        at: NodeId,
+        at: ServerId,
         timer: Timer,
         number: u64,
     },
     Synced {
-        at: NodeId,
+        at: ServerId,
         incarnation: u32,
     },
     /// A link is lost; is the peer's process gone, or another one in its place?
     Look {
-        at: NodeId,
-        peer: NodeId,
+        at: ServerId,
+        peer: ServerId,
         incarnation: u32,
     },
     /// A link can be made again.
     Dial {
-        at: NodeId,
-        peer: NodeId,
+        at: ServerId,
+        peer: ServerId,
     },
     Clients,
     Happening(Happening),
     Stroke(Stroke, u64),
-    Command(NodeId, Command),
+    Command(ServerId, Command),
 }
 
 /// Everybody who writes and reads.
@@ -123,7 +125,7 @@ struct Clients {
 
 impl<'a, O: Observer<Server>> Run<'a, O> {
     pub(super) fn new(cluster: &'a Cluster, seed: u64, observer: &'a mut O) -> Self {
-        let ids: Vec<NodeId> = (1..=cluster.servers).map(NodeId).collect();
+        let ids: Vec<ServerId> = (1..=cluster.servers).map(ServerId).collect();
         let mut chance = Chance::new(seed);
         let mut pattern = pattern(&ids, &mut chance);
         let mut plan = faults::plan(&ids, &cluster.faults, &mut chance);
@@ -196,7 +198,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     fn begin(&mut self) {
         for id in self.ids.clone() {
             let at_us = self.chance.between(0, 100_000);
-            self.queue.push(at_us, Event::Happening(Happening::Restart(id)));
+            self.queue.push(at_us, Event::Happening(Happening::Restart(id.into())));
         }
         self.queue.push(CLIENT_EVERY_US, Event::Clients);
         for (at_us, happening) in std::mem::take(&mut self.plan.schedule) {
@@ -215,14 +217,14 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     }
 
     fn states(&self) -> Vec<State> {
-        let state = |(id, host): (&NodeId, &Host)| {
+        let state = |(id, host): (&ServerId, &Host)| {
             let process = host.process.as_ref()?;
             Some(State { id: *id, leader: process.leader(), applied: host.owner.applied })
         };
         self.ids.iter().zip(&self.hosts).filter_map(state).collect()
     }
 
-    fn host(&mut self, id: NodeId) -> &mut Host {
+    fn host(&mut self, id: ServerId) -> &mut Host {
         &mut self.hosts[place(id)]
     }
 
@@ -256,14 +258,14 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         }
         self.observer.on_happening(self.now_us, &happening);
         match happening {
-            Happening::Crash(id) => self.crash(id),
-            Happening::Restart(id) => self.restart(id),
-            Happening::Pause(id) => self.host(id).pause(),
-            Happening::Resume(id) => self.resume(id),
-            Happening::Cut(from, to) => _ = self.cut.insert((from, to)),
+            Happening::Crash(id) => self.crash(id.server()),
+            Happening::Restart(id) => self.restart(id.server()),
+            Happening::Pause(id) => self.host(id.server()).pause(),
+            Happening::Resume(id) => self.resume(id.server()),
+            Happening::Cut(from, to) => _ = self.cut.insert((from.server(), to.server())),
             Happening::Mend(from, to) => {
-                self.cut.remove(&(from, to));
-                self.after(self.travelled(DIAL, 4), Event::Dial { at: to, peer: from });
+                self.cut.remove(&(from.server(), to.server()));
+                self.after(self.travelled(DIAL, 4), Event::Dial { at: to.server(), peer: from.server() });
             }
             Happening::Command(..) => unreachable!("clusters are commanded otherwise"),
         }
@@ -271,13 +273,13 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
 
     /// Would it change nothing?
     fn is_idle(&self, happening: &Happening) -> bool {
-        let host = |id: &NodeId| &self.hosts[place(*id)];
+        let host = |id: &NodeId| &self.hosts[place(id.server())];
         match happening {
             Happening::Restart(id) => host(id).process.is_some(),
             Happening::Crash(id) | Happening::Pause(id) => host(id).process.is_none(),
             Happening::Resume(id) => host(id).backlog.is_none(),
-            Happening::Cut(from, to) => self.cut.contains(&(*from, *to)),
-            Happening::Mend(from, to) => !self.cut.contains(&(*from, *to)),
+            Happening::Cut(from, to) => self.cut.contains(&(from.server(), to.server())),
+            Happening::Mend(from, to) => !self.cut.contains(&(from.server(), to.server())),
             Happening::Command(..) => false,
         }
     }
@@ -294,19 +296,19 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         let happening = |at_us, happening| (at_us, Event::Happening(happening));
         let events = match stroke {
             Stroke::Crash => vec![
-                happening(self.now_us, Happening::Crash(victim)),
-                happening(until_us, Happening::Restart(victim)),
+                happening(self.now_us, Happening::Crash(victim.into())),
+                happening(until_us, Happening::Restart(victim.into())),
             ],
             Stroke::Pause => vec![
-                happening(self.now_us, Happening::Pause(victim)),
-                happening(until_us, Happening::Resume(victim)),
+                happening(self.now_us, Happening::Pause(victim.into())),
+                happening(until_us, Happening::Resume(victim.into())),
             ],
             Stroke::Isolate => {
                 let pairs = self.peers(victim).into_iter().flat_map(|peer| [(victim, peer), (peer, victim)]);
                 let both = pairs.flat_map(|(from, to)| {
                     [
-                        happening(self.now_us, Happening::Cut(from, to)),
-                        happening(until_us, Happening::Mend(from, to)),
+                        happening(self.now_us, Happening::Cut(from.into(), to.into())),
+                        happening(until_us, Happening::Mend(from.into(), to.into())),
                     ]
                 });
                 both.collect()
@@ -320,18 +322,18 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         self.queue.push(at_us, event);
     }
 
-    fn peers(&self, id: NodeId) -> Vec<NodeId> {
+    fn peers(&self, id: ServerId) -> Vec<ServerId> {
         self.ids.iter().copied().filter(|peer| *peer != id).collect()
     }
 
     /// Messages first, then timers: a pause of one's own is nobody else's silence.
-    fn resume(&mut self, id: NodeId) {
+    fn resume(&mut self, id: ServerId) {
         let Some(mut backlog) = self.host(id).backlog.take() else { return };
         backlog.sort_by_key(|event| matches!(event, Event::Timer { .. }));
         backlog.into_iter().for_each(|event| self.queue.push(self.now_us, event));
     }
 
-    fn crash(&mut self, id: NodeId) {
+    fn crash(&mut self, id: ServerId) {
         let host = &mut self.hosts[place(id)];
         host.disk.crash(&mut self.chance);
         host.forget();
@@ -344,7 +346,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         }
     }
 
-    fn restart(&mut self, id: NodeId) {
+    fn restart(&mut self, id: ServerId) {
         let records = self.host(id).disk.read();
         self.pattern.id = id;
         let Ok(process) = catch_unwind(AssertUnwindSafe(|| self.pattern.server(records))) else {
@@ -371,7 +373,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     }
 
     /// Only a refusal counts, and a cut link cannot refuse.
-    fn on_look(&mut self, at: NodeId, peer: NodeId, incarnation: u32) {
+    fn on_look(&mut self, at: ServerId, peer: ServerId, incarnation: u32) {
         let found = self.host(peer);
         let is_gone = found.process.is_none() || found.incarnation != incarnation;
         if is_gone && !self.cut.contains(&(peer, at)) {
@@ -380,7 +382,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         }
     }
 
-    fn on_dial(&mut self, at: NodeId, peer: NodeId) {
+    fn on_dial(&mut self, at: ServerId, peer: ServerId) {
         if self.cut.contains(&(peer, at)) {
             return;
         }
@@ -392,9 +394,9 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     }
 
     /// Somebody who believes to lead, and can answer.
-    fn leader_to_ask(&mut self) -> Option<NodeId> {
-        let leads = |id: &NodeId| self.hosts[place(*id)].is_running() && self.leading[place(*id)].is_some();
-        let leaders: Vec<NodeId> = self.ids.iter().copied().filter(leads).collect();
+    fn leader_to_ask(&mut self) -> Option<ServerId> {
+        let leads = |id: &ServerId| self.hosts[place(*id)].is_running() && self.leading[place(*id)].is_some();
+        let leaders: Vec<ServerId> = self.ids.iter().copied().filter(leads).collect();
         (!leaders.is_empty()).then(|| self.chance.pick(&leaders))
     }
 
@@ -422,22 +424,22 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         self.step(leader, Input::Command(Command::Propose(vec![words])));
     }
 
-    fn deliver(&mut self, from: NodeId, to: NodeId, message: Words) {
+    fn deliver(&mut self, from: ServerId, to: ServerId, message: Words) {
         if self.cut.contains(&(from, to)) {
-            self.observer.on_loss(self.now_us, from, to, &message);
+            self.observer.on_loss(self.now_us, from.into(), to.into(), &message);
         } else {
             self.step(to, Input::Message { from, message });
         }
     }
 
-    fn on_timer(&mut self, at: NodeId, timer: Timer, number: u64) {
+    fn on_timer(&mut self, at: ServerId, timer: Timer, number: u64) {
         if self.host(at).timers.get(&timer) == Some(&number) {
             self.host(at).timers.remove(&timer);
             self.step(at, Input::Timer(timer));
         }
     }
 
-    fn on_synced(&mut self, at: NodeId, incarnation: u32) {
+    fn on_synced(&mut self, at: ServerId, incarnation: u32) {
         let host = self.host(at);
         if host.incarnation != incarnation || host.process.is_none() {
             return;
@@ -446,14 +448,14 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         let waiting = std::mem::take(&mut host.waiting);
         let (ready, waiting) = waiting.into_iter().partition(|(after, ..)| *after <= token);
         host.waiting = waiting;
-        let ready: Vec<(Token, NodeId, Words)> = ready;
+        let ready: Vec<(Token, ServerId, Words)> = ready;
         ready.into_iter().for_each(|(_, to, message)| self.send(at, to, message));
         self.sync(at);
         self.step(at, Input::Persisted(token));
     }
 
     /// Starts a sync, if there is something to sync and none runs.
-    fn sync(&mut self, at: NodeId) {
+    fn sync(&mut self, at: ServerId) {
         let host = self.host(at);
         let incarnation = host.incarnation;
         if host.disk.begin_sync() {
@@ -462,7 +464,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         }
     }
 
-    fn step(&mut self, id: NodeId, mut input: Input<Server>) {
+    fn step(&mut self, id: ServerId, mut input: Input<Server>) {
         let clock_us = self.clock_us(id);
         let Some(server) = self.hosts[place(id)].process.as_mut() else { return };
         if self.cluster.planted.is(Bug::OldTermAppend) {
@@ -477,7 +479,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
                 .checks
                 .on_panic(id, words.downcast_ref::<String>().map_or("without a word", String::as_str));
         }
-        self.observer.on_step(self.now_us, id, &input, outbox.as_slice());
+        self.observer.on_step(self.now_us, id.into(), &input, outbox.as_slice());
         self.check_step(id, outbox.as_slice());
         for output in outbox.drain() {
             self.carry_out(id, output);
@@ -485,7 +487,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         self.outbox = outbox;
     }
 
-    fn check_step(&mut self, id: NodeId, outputs: &[Output<Server>]) {
+    fn check_step(&mut self, id: ServerId, outputs: &[Output<Server>]) {
         let Some(server) = &self.hosts[place(id)].process else { return };
         let (log, (_, _, term)) = (server.replica().log(), server.replica().view());
         for output in outputs {
@@ -509,7 +511,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         self.check_handover(id);
     }
 
-    fn check_handover(&mut self, id: NodeId) {
+    fn check_handover(&mut self, id: ServerId) {
         let host = &self.hosts[place(id)];
         let successor = host.process.as_ref().and_then(Server::successor);
         let before = std::mem::replace(&mut self.successors[place(id)], successor.map(|(to, _)| to));
@@ -518,7 +520,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         }
     }
 
-    fn carry_out(&mut self, id: NodeId, output: Output<Server>) {
+    fn carry_out(&mut self, id: ServerId, output: Output<Server>) {
         let is_hasty = self.cluster.planted.is(Bug::AcknowledgedBeforeSync);
         match output {
             Output::Send { to, message } => self.send(id, to, message),
@@ -538,12 +540,12 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         }
     }
 
-    fn send(&mut self, from: NodeId, to: NodeId, message: Words) {
+    fn send(&mut self, from: ServerId, to: ServerId, message: Words) {
         self.messages.add(&message);
         let network = self.plan.network;
         if self.now_us < network.faulty_until_us {
             if self.chance.happens(network.loss_ppm) {
-                return self.observer.on_loss(self.now_us, from, to, &message);
+                return self.observer.on_loss(self.now_us, from.into(), to.into(), &message);
             }
             if self.chance.happens(network.duplication_ppm) {
                 self.dispatch(from, to, message.clone());
@@ -553,7 +555,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     }
 
     /// Every message draws its own time, so messages overtake each other.
-    fn dispatch(&mut self, from: NodeId, to: NodeId, message: Words) {
+    fn dispatch(&mut self, from: ServerId, to: ServerId, message: Words) {
         let network = self.plan.network;
         let is_late = self.now_us < network.faulty_until_us && self.chance.happens(network.lateness_ppm);
         let late_us = if is_late { self.chance.between(network.late_by.min_us, network.late_by.max_us) } else { 0 };
@@ -561,25 +563,25 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         self.queue.push(at_us, Event::Deliver { from, to, message: Box::new(message) });
     }
 
-    fn set_timer(&mut self, id: NodeId, timer: Timer, delay: Delay) {
+    fn set_timer(&mut self, id: ServerId, timer: Timer, delay: Delay) {
         self.next_number += 1;
         let number = self.next_number;
         self.host(id).timers.insert(timer, number);
         self.after(delay.skewed(self.skew_ppm(id)), Event::Timer { at: id, timer, number });
     }
 
-    fn skew_ppm(&self, id: NodeId) -> i64 {
+    fn skew_ppm(&self, id: ServerId) -> i64 {
         self.plan.clock_skew_ppm.get(place(id)).copied().unwrap_or(0)
     }
 
     /// A process counts from its own start, on a clock of its own.
-    fn clock_us(&self, id: NodeId) -> u64 {
+    fn clock_us(&self, id: ServerId) -> u64 {
         let elapsed_us = i128::from(self.now_us - self.hosts[place(id)].started_us);
         let clock_us = elapsed_us * 1_000_000 / (1_000_000 + i128::from(self.skew_ppm(id)));
         u64::try_from(clock_us).unwrap_or(0)
     }
 
-    fn on_notice(&mut self, id: NodeId, notice: Notice) {
+    fn on_notice(&mut self, id: ServerId, notice: Notice) {
         match notice {
             Notice::Committed(entries) => entries.iter().for_each(|entry| self.apply(id, entry)),
             Notice::Restored(snapshot) => {
@@ -616,7 +618,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         }
     }
 
-    fn apply(&mut self, id: NodeId, entry: &Entry) {
+    fn apply(&mut self, id: ServerId, entry: &Entry) {
         let host = &mut self.hosts[place(id)];
         let Some(term) = host.process.as_ref().map(|server| server.replica().view().2) else { return };
         let is_new = self.checks.on_apply(id, term, entry, &host.owner);
@@ -657,7 +659,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
 
 impl Event {
     /// Whose process takes part in it, and can stand still.
-    const fn receiver(&self) -> Option<NodeId> {
+    const fn receiver(&self) -> Option<ServerId> {
         match self {
             Self::Deliver { to: at, .. }
             | Self::Timer { at, .. }
@@ -671,7 +673,7 @@ impl Event {
 }
 
 /// Servers as people configure them, with any algorithm and any rank, and with snapshots as often as runs need them.
-fn pattern(ids: &[NodeId], chance: &mut Chance) -> server::Plan {
+fn pattern(ids: &[ServerId], chance: &mut Chance) -> server::Plan {
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 7460));
     let mut plan = server::Plan::new(ids[0], ids.iter().map(|id| (*id, nowhere)).collect());
     plan.algorithm = chance.pick(&[Algorithm::Bully, Algorithm::Bully, Algorithm::Ring]);
@@ -680,7 +682,7 @@ fn pattern(ids: &[NodeId], chance: &mut Chance) -> server::Plan {
     plan
 }
 
-fn place(id: NodeId) -> usize {
+fn place(id: ServerId) -> usize {
     usize::try_from(id.0 - 1).expect("ids of servers are small")
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::farm::Message;
 use primus_core::farm::worker::{self, Record, Worker};
 use primus_core::ledger::loans::name_here;
@@ -18,7 +18,7 @@ use super::scene::{BEAT, BORROWER, LENDER, Scene, TASK_US};
 use super::{Milestone, Rule};
 
 /// Who leads its own farm, always.
-const HOME_LEADER: NodeId = NodeId(1);
+const HOME_LEADER: ServerId = ServerId(1);
 /// Nothing here has a length.
 const ANY_MS: u64 = 1000;
 

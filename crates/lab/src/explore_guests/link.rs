@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::farm::Message;
 use primus_core::loan::Word;
 
@@ -17,7 +17,7 @@ pub(super) enum Words {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Link {
     /// Whom the guest has dialled.
-    pub(super) leader: Option<NodeId>,
+    pub(super) leader: Option<ServerId>,
     /// Does the guest take it for open?
     pub(super) is_open: bool,
     /// Does the leader?
@@ -28,7 +28,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn to(leader: NodeId) -> Self {
+    pub(super) fn to(leader: ServerId) -> Self {
         Self { leader: Some(leader), is_open: true, is_known: true, ..Self::default() }
     }
 

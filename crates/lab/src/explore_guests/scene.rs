@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use primus_core::NodeId;
 use primus_core::farm::foreman::{self, Foreman};
 use primus_core::farm::worker::{self, Worker};
 use primus_core::farm::{Message, assign};
@@ -12,6 +11,7 @@ use primus_core::ledger::{
 };
 use primus_core::loan::allegiance;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
+use primus_core::{ServerId, Term, WorkerId};
 
 use super::guest::{Guest, report};
 use super::link::Words;
@@ -23,8 +23,8 @@ pub(super) const BORROWER: &str = "south";
 pub(super) const TASK_US: u64 = 15_000;
 pub(super) const BEAT: Delay = Delay::exactly_ms(500);
 /// The guest and the own worker, as the borrower's leader knows them. The guest comes first.
-const GUEST: NodeId = NodeId(11);
-const OWN: NodeId = NodeId(12);
+const GUEST: WorkerId = WorkerId(11);
+const OWN: WorkerId = WorkerId(12);
 const FIRST_TERM: u64 = 3;
 /// Within so many steps everything must have come to its end.
 const STEPS_MAX: usize = 300;
@@ -81,7 +81,7 @@ impl Scene {
             passed: 0,
             broken: 0,
         };
-        scene.command(foreman::Command::Lead(FIRST_TERM));
+        scene.command(foreman::Command::Lead(Term(FIRST_TERM)));
         scene.meet_home();
         scene.call_abroad();
         if model.has_own {
@@ -128,8 +128,8 @@ impl Scene {
     }
 
     /// The leader, by its term.
-    pub(super) const fn leader(&self) -> NodeId {
-        NodeId(self.term)
+    pub(super) const fn leader(&self) -> ServerId {
+        ServerId(self.term)
     }
 
     /// If everybody is reached from now on, and the guest is wanted back: does every task end, and has the guest told everything?
@@ -353,7 +353,7 @@ impl Scene {
         self.step_foreman(Input::LinkDown(OWN));
         proposed.into_iter().filter(|_| is_heard).for_each(|entries| self.agree(entries));
         self.term += 1;
-        self.command(foreman::Command::Lead(self.term));
+        self.command(foreman::Command::Lead(Term(self.term)));
         self.step_own(Input::LinkDown(before));
         self.step_own(Input::Command(worker::Command::Serve(self.leader())));
     }
@@ -387,7 +387,7 @@ impl Scene {
         }
     }
 
-    fn send(&mut self, to: NodeId, message: Message) {
+    fn send(&mut self, to: WorkerId, message: Message) {
         if let Message::Run(_, assignments) = &message {
             let is_late = assignments.iter().any(|assignment| self.ended.contains(&assignment.held.task));
             self.must(Rule::HandedOutLate, !is_late);

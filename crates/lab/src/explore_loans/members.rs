@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::ledger::LoanId;
 use primus_core::loan::Word;
 use primus_core::loan::allegiance::{self, Allegiance};
@@ -176,7 +176,7 @@ impl Scene {
         self.step_allegiance(worker, Input::Persisted(token));
     }
 
-    pub(super) fn meet_leader(&mut self, worker: usize, leader: NodeId) {
+    pub(super) fn meet_leader(&mut self, worker: usize, leader: ServerId) {
         self.step_allegiance(worker, Input::Command(allegiance::Command::Home(Some(leader))));
     }
 

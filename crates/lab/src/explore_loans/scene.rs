@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use primus_core::NodeId;
 use primus_core::ledger::loans::{home_of, name_here};
 use primus_core::ledger::{Batch, Effect, Ending, Entry, Ledger, Lend, LoanId, Loans, Why};
 use primus_core::loan::office::{self, LOOK_MS, Office, Rules, Situation};
 use primus_core::loan::{Content, Message, Word};
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
+use primus_core::{FarmId, ServerId, Term};
 
 use super::members::{Member, Place};
 use super::{Action, BORROWER, Budget, Farm, LENDER, LoanExploration, Milestone, Way};
@@ -24,7 +24,7 @@ const NAMES: [&str; 2] = ["north", "south"];
 /// Terms of two farms have nothing to do with each other.
 const TERMS: [u64; 2] = [7, 3];
 /// How each farm calls the other one.
-const NEIGHBOUR: NodeId = NodeId(1);
+const NEIGHBOUR: ServerId = ServerId(1);
 
 /// One state of an exploration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -355,7 +355,7 @@ impl Scene {
 
     fn lead(&mut self, farm: Farm) {
         let (term, loans) = (self.farms[farm].term, self.loans(farm).clone());
-        self.step_office(farm, Input::Command(office::Command::Lead(term, loans)));
+        self.step_office(farm, Input::Command(office::Command::Lead(Term(term), loans)));
     }
 
     /// What is under way from and to the dead leader is lost, and everybody who has a link to its successor says so. What it had
@@ -421,8 +421,8 @@ impl Scene {
     }
 
     /// Whoever leads the lender, by its term.
-    pub(super) const fn leader(&self) -> NodeId {
-        NodeId(self.farms[LENDER].term)
+    pub(super) const fn leader(&self) -> ServerId {
+        ServerId(self.farms[LENDER].term)
     }
 
     /// A worker introduces itself abroad: it may work there, or it is only heard and the office decides.
@@ -461,7 +461,7 @@ impl Scene {
     fn hear(&mut self, from: Farm) {
         let Some(message) = self.farms[from].said.pop_front() else { return };
         let message = Arc::unwrap_or_clone(message);
-        self.step_office(1 - from, Input::Message { from: NEIGHBOUR, message });
+        self.step_office(1 - from, Input::Message { from: FarmId(NEIGHBOUR.0), message });
     }
 
     fn step_office(&mut self, farm: Farm, input: Input<Office>) {

@@ -13,8 +13,9 @@ mod reruns;
 
 use std::collections::BTreeMap;
 
-use primus_core::NodeId;
 use primus_core::ledger::{Batch, Effect, Held, Ledger, TaskId};
+
+use crate::node::NodeId;
 
 pub(crate) use reruns::Witness;
 

@@ -1,6 +1,5 @@
 //! The workers of a run and their links: what they run, what they keep, and to whom they talk.
 
-use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::farm::foreman::Foreman;
 use primus_core::farm::worker::{Command, Notice, Timer, Worker};
@@ -9,6 +8,7 @@ use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output, Token}
 
 use super::host::{Link, WorkerHost};
 use super::run::{Event, Run, worker_name};
+use crate::node::NodeId;
 use crate::observer::Observer;
 
 const TRAVEL: Delay = Delay { min_us: 50, max_us: 2_000 };
@@ -56,7 +56,7 @@ impl<O: Observer<Foreman> + Observer<Worker>> Run<'_, O> {
 
     fn carry_out(&mut self, id: NodeId, output: Output<Worker>) {
         match output {
-            Output::Send { to, message } => self.send_to_server(id, to, message),
+            Output::Send { to, message } => self.send_to_server(id, to.into(), message),
             Output::Persist { token, records } => {
                 let host = self.worker(id);
                 host.unsynced.push((token, records));
@@ -159,14 +159,14 @@ impl<O: Observer<Foreman> + Observer<Worker>> Run<'_, O> {
     pub(super) fn deliver_to_worker(&mut self, worker: NodeId, link: u64, message: Message) {
         let found = self.worker(worker).link.filter(|found| found.number == link && !found.is_broken);
         if let Some(found) = found {
-            self.step_worker(worker, Input::Message { from: found.server, message });
+            self.step_worker(worker, Input::Message { from: found.server.server(), message });
         }
     }
 
     pub(super) fn deliver_to_server(&mut self, server: NodeId, worker: NodeId, link: u64, message: Message) {
         let found = self.worker(worker).link.filter(|found| found.number == link && !found.is_broken);
         if found.is_some() && self.server(server).links.get(&worker) == Some(&link) {
-            self.step_server(server, Input::Message { from: worker, message });
+            self.step_server(server, Input::Message { from: worker.worker(), message });
         }
     }
 
@@ -183,14 +183,14 @@ impl<O: Observer<Foreman> + Observer<Worker>> Run<'_, O> {
         let links = &mut self.server(server).links;
         if links.get(&worker) == Some(&link) {
             links.remove(&worker);
-            self.step_server(server, Input::LinkDown(worker));
+            self.step_server(server, Input::LinkDown(worker.worker()));
         }
     }
 
     pub(super) fn on_worker_sees(&mut self, worker: NodeId, number: u64) {
         let Some(link) = self.worker(worker).link.filter(|link| link.number == number) else { return };
         self.worker(worker).link = None;
-        self.step_worker(worker, Input::LinkDown(link.server));
+        self.step_worker(worker, Input::LinkDown(link.server.server()));
     }
 
     /// A worker without a link looks for the leader; one that serves a leader that is deposed may hear of it.
@@ -230,6 +230,6 @@ impl<O: Observer<Foreman> + Observer<Worker>> Run<'_, O> {
         self.server(server).links.insert(worker, number);
         let (to_worker_us, to_server_us) = (self.now_us, self.now_us);
         self.worker(worker).link = Some(Link { number, server, is_broken: false, to_worker_us, to_server_us });
-        self.step_worker(worker, Input::Command(Command::Serve(server)));
+        self.step_worker(worker, Input::Command(Command::Serve(server.server())));
     }
 }

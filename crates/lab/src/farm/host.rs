@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::NodeId;
 use primus_core::farm::foreman::{self, Foreman};
 use primus_core::farm::worker::{self, Record, Worker};
 use primus_core::ledger::Held;
 use primus_core::machine::Token;
 
 use crate::chance::Chance;
+use crate::node::NodeId;
 
 /// A server's host.
 #[derive(Debug, Default)]

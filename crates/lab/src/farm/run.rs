@@ -3,9 +3,9 @@
 //! Here are the loop, the servers with their log, and the clients; workers and links are in [`super::hands`], what goes
 //! wrong in [`super::strokes`].
 
+use primus_core::Term;
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::farm::foreman::{self, Command, Foreman, Notice, Rules};
 use primus_core::farm::worker::{self, Worker};
@@ -18,6 +18,7 @@ use super::host::{ServerHost, WorkerHost};
 use super::{Farm, Faults, Report};
 use crate::chance::Chance;
 use crate::log::Log;
+use crate::node::NodeId;
 use crate::observer::Observer;
 use crate::queue::Queue;
 use crate::simulate::Happening;
@@ -278,7 +279,7 @@ impl<'a, O: Observer<Foreman> + Observer<Worker>> Run<'a, O> {
         }
         self.catch_up(leader);
         self.server(leader).leads = Some(term);
-        self.step_server(leader, Input::Command(Command::Lead(term)));
+        self.step_server(leader, Input::Command(Command::Lead(Term(term))));
     }
 
     /// A leader hears that there is a newer one, as soon as it hears anything.
@@ -351,7 +352,7 @@ impl<'a, O: Observer<Foreman> + Observer<Worker>> Run<'a, O> {
         self.observer.on_step(self.now_us, id, &input, outbox.as_slice());
         for output in outbox.drain() {
             match output {
-                Output::Send { to, message } => self.send_to_worker(id, to, message),
+                Output::Send { to, message } => self.send_to_worker(id, to.into(), message),
                 Output::Set { timer, delay } => {
                     let number = self.number();
                     self.server(id).timers.insert(timer, number);
@@ -393,7 +394,7 @@ impl<'a, O: Observer<Foreman> + Observer<Worker>> Run<'a, O> {
         let host = &self.workers[&worker];
         let process = host.process.as_ref().filter(|_| !self.frozen.contains_key(&worker))?;
         let is_linked = host.link.is_some_and(|link| link.server == server && !link.is_broken);
-        let is_welcome = process.serves() == Some((server, self.servers[&server].leads?));
+        let is_welcome = process.serves() == Some((server.server(), self.servers[&server].leads.map(Term)?));
         let name = worker_name(worker);
         let is_present = self.servers[&server].process.as_ref()?.present().any(|(present, ..)| present == name);
         (is_linked && is_welcome && is_present).then(|| Witness { worker, has: process.has().collect() })

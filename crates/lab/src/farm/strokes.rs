@@ -1,12 +1,12 @@
 //! How what goes wrong is done to the processes and links of a run.
 
-use primus_core::NodeId;
 use primus_core::farm::foreman::Foreman;
 use primus_core::farm::worker::Worker;
 
 use super::faults::{FAULTS_END_US, Stroke};
 use super::hands::{NOTICE, STALL};
 use super::run::{Event, Run};
+use crate::node::NodeId;
 use crate::observer::Observer;
 use crate::simulate::Happening;
 

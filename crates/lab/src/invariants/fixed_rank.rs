@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use primus_core::election::bully::Bully;
 use primus_core::machine::{Input, Output};
 use primus_core::rank::Standing;
-use primus_core::{Machine, NodeId, Round};
+use primus_core::{Machine, Round};
 
 use super::Evidence;
+use crate::node::NodeId;
 use crate::simulate::{Happening, Observer};
 
 /// Applies where ranks can change.

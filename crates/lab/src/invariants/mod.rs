@@ -14,7 +14,7 @@ pub mod uniqueness;
 
 use std::collections::BTreeMap;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 
 use crate::simulate::Outcome;
 use message_bound::Bound;
@@ -44,7 +44,7 @@ pub struct Evidence<'a> {
     /// Did all faults end? A partition that stays is a fault that does not.
     pub faults_ended: bool,
     /// Who should lead, where that is determined.
-    pub best: Option<NodeId>,
+    pub best: Option<ServerId>,
     /// How many messages the algorithm needs at most, in a run without faults.
     pub bound: Option<Bound>,
     /// Ranks that changed within a round, where ranks can change at all.

@@ -3,8 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use primus_core::machine::{Input, Machine, Output};
-use primus_core::{NodeId, trace};
+use primus_core::trace;
 
+use crate::node::NodeId;
 use crate::simulate::{Happening, Observer};
 
 /// Sums a whole run up in one number: every step, every happening, every loss, with its time.

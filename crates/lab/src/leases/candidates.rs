@@ -1,15 +1,16 @@
 //! The guards of a run and what runs under their leases; how their questions find the leader, and the answers them.
 
-use primus_core::NodeId;
+use primus_core::SessionId;
+use primus_core::lease::guard::Leader;
 use primus_core::lease::guard::{Command, Notice, Rules, Timer};
 use primus_core::lease::{Guard, Lessor, Message, Poll};
-use primus_core::ledger::Session;
 use primus_core::load::Score;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
 
 use super::checks::Interval;
 use super::host::GuardHost;
 use super::run::{Event, Run};
+use crate::node::NodeId;
 use crate::observer::Observer;
 
 /// How soon a guard says that what ran is dead.
@@ -29,12 +30,12 @@ impl<O: Observer<Lessor> + Observer<Guard>> Run<'_, O> {
     /// A new process is a new session.
     pub(super) fn start_guard(&mut self, id: NodeId) {
         let rules = Rules { lease_us: self.lease_us, planted: self.planted };
-        let session = Session(self.number());
+        let session = SessionId(self.number());
         let score = Score::from_hundredths(u32::try_from(self.chance.below(10_000)).expect("it is small"));
         let host = self.guard(id);
         host.guard = Some(Guard::new(session, rules));
         let (at, wants) = (host.at, host.wants.clone());
-        for command in [Command::Score(score), Command::At(at), Command::Want(wants)] {
+        for command in [Command::Score(score), Command::At(at.server()), Command::Want(wants)] {
             self.step_guard(id, Input::Command(command));
         }
     }
@@ -137,7 +138,7 @@ impl<O: Observer<Lessor> + Observer<Guard>> Run<'_, O> {
         if !self.guard(id).is_beside && (is_gone || is_restless) {
             let next = self.chance.pick(&self.server_ids);
             self.guard(id).at = next;
-            self.step_guard(id, Input::Command(Command::At(next)));
+            self.step_guard(id, Input::Command(Command::At(next.server())));
         }
     }
 
@@ -149,7 +150,7 @@ impl<O: Observer<Lessor> + Observer<Guard>> Run<'_, O> {
         }
         if self.servers[&server].leads.is_some() {
             let message = Message::Poll(poll);
-            return self.step_lessor(server, Input::Message { from: NodeId(session.0), message });
+            return self.step_lessor(server, Input::Message { from: session, message });
         }
         let leader = self.leader_for(server).filter(|_| !is_passed_on);
         match leader {
@@ -169,7 +170,7 @@ impl<O: Observer<Lessor> + Observer<Guard>> Run<'_, O> {
     }
 
     /// The answer of a leader, of whatever term, to whoever has this session.
-    pub(super) fn send_answer(&mut self, server: NodeId, session: Session, message: Message) {
+    pub(super) fn send_answer(&mut self, server: NodeId, session: SessionId, message: Message) {
         let Some(term) = self.servers[&server].leads else { return };
         self.checks.seen.stale_answers += u64::from(term < self.log.term);
         let guard = self.guards.iter().find(|(_, host)| host.session() == Some(session)).map(|(id, _)| *id);
@@ -179,14 +180,14 @@ impl<O: Observer<Lessor> + Observer<Guard>> Run<'_, O> {
     }
 
     pub(super) fn on_answer(&mut self, event: Event) {
-        let Event::Answer { server, term, guard, session, message } = event else { return };
+        let Event::Answer { term, guard, session, message, .. } = event else { return };
         if self.guard(guard).session() == Some(session) {
             self.guard(guard).heard = term;
-            self.step_guard(guard, Input::Message { from: server, message });
+            self.step_guard(guard, Input::Message { from: Leader, message });
         }
     }
 
-    pub(super) fn on_failed(&mut self, id: NodeId, session: Session, number: u64) {
+    pub(super) fn on_failed(&mut self, id: NodeId, session: SessionId, number: u64) {
         if self.guard(id).session() == Some(session) {
             self.step_guard(id, Input::Command(Command::Failed(number)));
         }

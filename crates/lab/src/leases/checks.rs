@@ -9,7 +9,8 @@ mod tokens;
 
 use std::collections::BTreeMap;
 
-use primus_core::ledger::{GroupRules, Session};
+use primus_core::SessionId;
+use primus_core::ledger::GroupRules;
 
 /// A property of leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +59,7 @@ pub struct Sightings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Interval {
     pub(super) group: String,
-    pub(super) session: Session,
+    pub(super) session: SessionId,
     pub(super) token: u64,
     pub(super) from_us: u64,
     /// When it ends, or has ended.
@@ -126,14 +127,14 @@ impl Checks {
     }
 
     /// A guard has died, and with it everything that it ran.
-    pub(super) fn on_crash(&mut self, session: Session, now_us: u64) {
+    pub(super) fn on_crash(&mut self, session: SessionId, now_us: u64) {
         for interval in self.intervals.iter_mut().filter(|interval| interval.session == session) {
             interval.end_us = interval.end_us.min(now_us);
         }
     }
 
     /// A guard that stood still goes on.
-    pub(super) fn on_resume(&mut self, session: Session, now_us: u64) {
+    pub(super) fn on_resume(&mut self, session: SessionId, now_us: u64) {
         let mut own = self.intervals.iter().filter(|interval| interval.session == session);
         // Whatever ended by anybody's word ended before its promise did.
         let is_late = own.any(|interval| interval.end_us == interval.until_us && interval.end_us < now_us);

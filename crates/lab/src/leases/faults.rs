@@ -1,6 +1,5 @@
 //! Who takes part in a run of leases, what goes wrong, and how their clocks run, drawn from the seed.
 
-use primus_core::NodeId;
 use primus_core::lease::{Candidacy, LEASE_MIN_US, LEASE_US};
 use primus_core::ledger::{GroupRank, GroupRules};
 use primus_core::machine::Delay;
@@ -8,6 +7,7 @@ use primus_core::machine::Delay;
 use super::Faults;
 use super::host::{Clock, GuardHost, ServerHost};
 use crate::chance::Chance;
+use crate::node::NodeId;
 
 /// How many leases after the beginning the last fault has ended.
 pub(super) const FAULTY_LEASES: u64 = 12;

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::NodeId;
+use primus_core::SessionId;
 use primus_core::lease::{Candidacy, Guard, Lessor, guard};
-use primus_core::ledger::{Ledger, Session};
+use primus_core::ledger::Ledger;
 use primus_core::machine::Delay;
+
+use crate::node::NodeId;
 
 /// A host's clock. It began at some time, runs too fast or too slow, and never stands still.
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +120,7 @@ impl GuardHost {
         }
     }
 
-    pub(super) fn session(&self) -> Option<Session> {
+    pub(super) fn session(&self) -> Option<SessionId> {
         self.guard.as_ref().map(Guard::session)
     }
 

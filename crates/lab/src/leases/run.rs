@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::NodeId;
+use primus_core::SessionId;
 use primus_core::lease::lessor::{Command, Notice, Rules, Tick};
 use primus_core::lease::{Guard, Lessor, Message, Poll, guard};
-use primus_core::ledger::{Batch, Entry, Session};
+use primus_core::ledger::{Batch, Entry};
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::Planted;
 
@@ -18,6 +18,7 @@ use super::host::{GuardHost, ServerHost};
 use super::{Leases, Report};
 use crate::chance::Chance;
 use crate::log::Log;
+use crate::node::NodeId;
 use crate::observer::Observer;
 use crate::queue::Queue;
 use crate::simulate::Happening;
@@ -69,7 +70,7 @@ pub(super) enum Event {
     Poll {
         server: NodeId,
         guard: NodeId,
-        session: Session,
+        session: SessionId,
         poll: Poll,
         is_passed_on: bool,
     },
@@ -77,12 +78,12 @@ pub(super) enum Event {
         server: NodeId,
         term: u64,
         guard: NodeId,
-        session: Session,
+        session: SessionId,
         message: Message,
     },
     Failed {
         guard: NodeId,
-        session: Session,
+        session: SessionId,
         number: u64,
     },
     Tick {
@@ -225,7 +226,9 @@ impl<'a, O: Observer<Lessor> + Observer<Guard>> Run<'a, O> {
             one != other && (self.isolated.contains(one) || self.isolated.contains(other))
         };
         match event {
-            Event::Poll { server, guard, poll, .. } => self.cut_off.contains(guard) || is_parted(&poll.at, server),
+            Event::Poll { server, guard, poll, .. } => {
+                self.cut_off.contains(guard) || is_parted(&poll.at.into(), server)
+            }
             Event::Answer { server, guard, .. } => {
                 self.cut_off.contains(guard) || is_parted(&self.guards[guard].at, server)
             }
@@ -292,7 +295,7 @@ impl<'a, O: Observer<Lessor> + Observer<Guard>> Run<'a, O> {
 
     pub(super) fn start_server(&mut self, id: NodeId) {
         let rules = Rules { lease_us: self.server(id).lease_us, planted: self.planted };
-        self.server(id).lessor = Some(Lessor::new(id, rules));
+        self.server(id).lessor = Some(Lessor::new(id.server(), rules));
     }
 
     /// Can this server take part in what the log needs a majority for?
@@ -449,7 +452,7 @@ impl<'a, O: Observer<Lessor> + Observer<Guard>> Run<'a, O> {
         self.observer.on_step(now_us, id, &input, outbox.as_slice());
         for output in outbox.drain() {
             match output {
-                Output::Send { to, message } => self.send_answer(id, Session(to.0), message),
+                Output::Send { to, message } => self.send_answer(id, to, message),
                 Output::Set { timer: Tick, delay } => self.set_tick(id, delay),
                 Output::Cancel(Tick) => self.server(id).tick = None,
                 Output::Notify(notice) => self.on_lessor_notice(id, notice),

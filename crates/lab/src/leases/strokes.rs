@@ -1,12 +1,12 @@
 //! How what goes wrong is done to the processes of a run of leases.
 
-use primus_core::NodeId;
 use primus_core::lease::{Guard, Lessor, guard, lessor};
 use primus_core::machine::{Delay, Input};
 
 use super::faults::Stroke;
 use super::host::GuardHost;
 use super::run::{Event, Run};
+use crate::node::NodeId;
 use crate::observer::Observer;
 use crate::simulate::Happening;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::ledger::loans::name_here;
 use primus_core::ledger::{Entry, LoanId};
 use primus_core::loan::allegiance::{self, Allegiance};
@@ -13,7 +13,7 @@ use primus_core::planted::Planted;
 use super::run::{COMMIT_US, Crew, Event, FarmId, Run, SYNC_US, TRAVEL_US, WorkerId};
 
 /// Every farm is led by the same server all day.
-const LEADER: NodeId = NodeId(1);
+const LEADER: ServerId = ServerId(1);
 
 impl Run<'_> {
     /// A worker has found its own leader.

@@ -1,6 +1,7 @@
 //! The leaders of the farms: their offices, and what is agreed on.
 
-use primus_core::NodeId;
+use primus_core::Term;
+use primus_core::ids;
 use primus_core::ledger::loans::{home_of, name_here};
 use primus_core::ledger::{Batch, Effect, Entry};
 use primus_core::loan::office::{self, Office, Situation};
@@ -22,7 +23,7 @@ impl Run<'_> {
         self.farms[farm].ledger.apply(Batch { time_ms: 0, entries });
         self.now_us = farm as u64 * APART_US;
         let loans = self.farms[farm].ledger.loans().clone();
-        self.step_office(farm, Input::Command(office::Command::Lead(TERM, loans)));
+        self.step_office(farm, Input::Command(office::Command::Lead(Term(TERM), loans)));
         self.now_us = 0;
         self.refit();
     }
@@ -148,11 +149,11 @@ impl Run<'_> {
     }
 
     /// Neighbours are counted from 1, beginning with the next farm.
-    fn neighbour_of(&self, farm: FarmId, number: NodeId) -> FarmId {
+    fn neighbour_of(&self, farm: FarmId, number: ids::FarmId) -> FarmId {
         (farm + usize::try_from(number.0).expect("there are few farms")) % self.farms.len()
     }
 
-    fn number_of(&self, farm: FarmId, neighbour: FarmId) -> NodeId {
-        NodeId(((neighbour + self.farms.len() - farm) % self.farms.len()) as u64)
+    fn number_of(&self, farm: FarmId, neighbour: FarmId) -> ids::FarmId {
+        ids::FarmId(((neighbour + self.farms.len() - farm) % self.farms.len()) as u64)
     }
 }

@@ -14,7 +14,6 @@ mod stay;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::NodeId;
 use primus_core::ledger::{Batch, Effect, Ending, Held, Ledger, Lent, LoanId, Why};
 use primus_core::loan::Allegiance;
 
@@ -22,6 +21,7 @@ use super::Faults;
 use super::host::{FarmId, Member, WorkerHost};
 use crate::farm;
 use crate::farm::checks::Witness;
+use crate::node::NodeId;
 
 /// A property of farms that lend each other workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

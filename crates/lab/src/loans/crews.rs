@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::NodeId;
 use primus_core::farm::worker::{self, Worker};
 use primus_core::ledger::{Held, LoanId, Outcome, Report, Tail, Verdict};
 use primus_core::loan::allegiance::{self, Allegiance, Record};
@@ -11,6 +10,7 @@ use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output, Token}
 use super::Audience;
 use super::host::{Duty, FarmId, Member, Words, WorkerHost};
 use super::run::{Event, FLOOD_TASK_US, Run};
+use crate::node::NodeId;
 
 const SYNC: Delay = Delay { min_us: 50, max_us: 10_000 };
 const BEAT: Delay = Delay::exactly_ms(250);
@@ -74,7 +74,7 @@ impl<O: Audience> Run<'_, O> {
 
     fn carry_out(&mut self, member: Member, output: Output<Worker>) {
         match output {
-            Output::Send { to, message } => self.send_to_server(member, to, Words::Work(message)),
+            Output::Send { to, message } => self.send_to_server(member, to.into(), Words::Work(message)),
             Output::Persist { token, records } => self.persist(member, token, records),
             Output::Set { timer, delay } => {
                 let number = self.number();
@@ -174,7 +174,7 @@ impl<O: Audience> Run<'_, O> {
         match output {
             Output::Send { to, message } => {
                 let farm = self.workers[&id].home;
-                self.send_to_server(Member { worker: id, farm }, to, Words::Loan(message));
+                self.send_to_server(Member { worker: id, farm }, to.into(), Words::Loan(message));
             }
             Output::Persist { token, records } => self.persist_epoch(id, token, &records),
             Output::Set { timer, delay } => {

@@ -1,8 +1,8 @@
 //! The farms of a run, their processes, and what belongs to those: clocks, timers, links, disks and what a worker runs.
 
+use primus_core::ServerId;
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::farm::foreman::{self, Foreman};
 use primus_core::farm::worker::{self, Record, Worker};
@@ -13,6 +13,7 @@ use primus_core::machine::{Delay, Token};
 
 use crate::chance::Chance;
 use crate::log::Log;
+use crate::node::NodeId;
 
 /// A farm, by its place among all.
 pub(super) type FarmId = usize;
@@ -79,7 +80,7 @@ pub(super) struct WorkerHost {
     /// The other farm that it works for.
     pub(super) away: Option<FarmId>,
     /// What its allegiance was told last.
-    pub(super) told_home: Option<NodeId>,
+    pub(super) told_home: Option<ServerId>,
     pub(super) told_idle: bool,
     pub(super) incarnation: u32,
     /// The number under which each timer was set last.

@@ -1,7 +1,7 @@
 //! What is said in a run, and on which ways: between a worker and a server, and between the leaders of two farms.
 
-use primus_core::NodeId;
 use primus_core::farm::{Message, worker};
+use primus_core::ids;
 use primus_core::loan;
 use primus_core::loan::{allegiance, office};
 use primus_core::machine::{Delay, Input, Token};
@@ -10,6 +10,7 @@ use super::Audience;
 use super::faults::Network;
 use super::host::{FarmId, Link, Member, Words};
 use super::run::{Event, Run};
+use crate::node::NodeId;
 
 const TRAVEL: Delay = Delay { min_us: 50, max_us: 2_000 };
 const LATE: Delay = Delay { min_us: 2_000, max_us: 700_000 };
@@ -60,9 +61,9 @@ impl<O: Audience> Run<'_, O> {
         let from = found.server;
         let is_home = self.workers[&member.worker].home == member.farm;
         match words {
-            Words::Work(message) => self.step_duty(member, Input::Message { from, message }),
+            Words::Work(message) => self.step_duty(member, Input::Message { from: from.server(), message }),
             Words::Loan(message) if is_home => {
-                self.step_allegiance(member.worker, Input::Message { from, message });
+                self.step_allegiance(member.worker, Input::Message { from: from.server(), message });
             }
             Words::Loan(word) => {
                 self.step_allegiance(member.worker, Input::Command(allegiance::Command::Abroad(word)));
@@ -76,7 +77,9 @@ impl<O: Audience> Run<'_, O> {
             return;
         }
         match words {
-            Words::Work(message) => self.step_foreman(server, Input::Message { from: member.worker, message }),
+            Words::Work(message) => {
+                self.step_foreman(server, Input::Message { from: member.worker.worker(), message });
+            }
             Words::Loan(word) => {
                 let name = self.workers[&member.worker].name.clone();
                 self.step_office(server, Input::Command(office::Command::Said(name, word)));
@@ -97,7 +100,7 @@ impl<O: Audience> Run<'_, O> {
         let links = &mut self.server(server).links;
         if links.get(&worker) == Some(&link) {
             links.remove(&worker);
-            self.step_foreman(server, Input::LinkDown(worker));
+            self.step_foreman(server, Input::LinkDown(worker.worker()));
         }
     }
 
@@ -105,7 +108,7 @@ impl<O: Audience> Run<'_, O> {
         let Some(link) = self.link(member).copied().filter(|link| link.number == number) else { return };
         let host = self.worker(member.worker);
         host.duties.get_mut(&member.farm).into_iter().for_each(|duty| duty.link = None);
-        self.step_duty(member, Input::LinkDown(link.server));
+        self.step_duty(member, Input::LinkDown(link.server.server()));
     }
 
     /// A worker that has nothing more to tell a farm leaves it.
@@ -168,11 +171,11 @@ impl<O: Audience> Run<'_, O> {
         let link = Link { number, server, is_broken: false, to_worker_us, to_server_us };
         let host = self.worker(member.worker);
         host.duties.get_mut(&member.farm).into_iter().for_each(|duty| duty.link = Some(link));
-        self.step_duty(member, Input::Command(worker::Command::Serve(server)));
+        self.step_duty(member, Input::Command(worker::Command::Serve(server.server())));
     }
 
     /// What a leader says to a neighbour goes to all servers there, and only the one that leads listens.
-    pub(super) fn send_to_neighbour(&mut self, from: NodeId, number: NodeId, message: &loan::Message) {
+    pub(super) fn send_to_neighbour(&mut self, from: NodeId, number: ids::FarmId, message: &loan::Message) {
         let Some(farm) = self.neighbour_of(self.servers[&from].farm, number) else { return };
         for to in self.farms[farm].server_ids.clone() {
             self.send_between(from, to, message);

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::NodeId;
 use primus_core::farm::worker;
 use primus_core::ledger::{Entry, Held, Lend, Why};
 use primus_core::loan::{self, allegiance, office};
@@ -17,6 +16,7 @@ use super::host::{FarmHost, FarmId, Lane, Member, ServerHost, ServerTimer, Words
 use super::{Audience, Loans, Report};
 use crate::chance::Chance;
 use crate::log::Log;
+use crate::node::NodeId;
 use crate::observer::Observer;
 use crate::queue::Queue;
 use crate::simulate::Happening;

@@ -1,7 +1,8 @@
 //! The servers of a run: their logs, and what their foremen and offices want.
 
-use primus_core::NodeId;
+use primus_core::Term;
 use primus_core::farm::foreman::{self, Foreman};
+use primus_core::ids;
 use primus_core::ledger::loans::{home_of, name_here};
 use primus_core::ledger::{Batch, Effect, Entry, Held, Ledger};
 use primus_core::loan::office::{self, Happening, Office};
@@ -11,6 +12,7 @@ use super::Audience;
 use super::host::{FarmId, Member, Process, ServerHost, ServerTimer, Words};
 use super::run::{Event, Run};
 use crate::farm::checks::Witness;
+use crate::node::NodeId;
 
 const COMMIT: Delay = Delay { min_us: 200, max_us: 5_000 };
 /// How often servers look whether there is a leader.
@@ -79,10 +81,10 @@ impl<O: Audience> Run<'_, O> {
         self.follow(leader);
         self.catch_up(leader);
         self.server(leader).leads = Some(term);
-        self.step_foreman(leader, Input::Command(foreman::Command::Lead(term)));
+        self.step_foreman(leader, Input::Command(foreman::Command::Lead(Term(term))));
         let Some(process) = &self.servers[&leader].process else { return };
         let loans = process.foreman.ledger().loans().clone();
-        self.step_office(leader, Input::Command(office::Command::Lead(term, loans)));
+        self.step_office(leader, Input::Command(office::Command::Lead(Term(term), loans)));
     }
 
     fn follow(&mut self, server: NodeId) {
@@ -165,7 +167,7 @@ impl<O: Audience> Run<'_, O> {
         self.observer.on_step(self.now_us, id, &input, outbox.as_slice());
         for output in outbox.drain() {
             match output {
-                Output::Send { to, message } => self.send_to_worker(id, to, Words::Work(message)),
+                Output::Send { to, message } => self.send_to_worker(id, to.into(), Words::Work(message)),
                 Output::Set { timer, delay } => self.set_server_timer(id, ServerTimer::Foreman(timer), delay),
                 Output::Cancel(timer) => _ = self.server(id).timers.remove(&ServerTimer::Foreman(timer)),
                 Output::Notify(foreman::Notice::Propose(entries)) => self.propose(id, entries),
@@ -259,12 +261,12 @@ impl<O: Audience> Run<'_, O> {
     }
 
     /// The number of a farm among the neighbours of another, counted from 1, and back.
-    pub(super) fn number_among(&self, farm: FarmId, neighbour: FarmId) -> Option<NodeId> {
+    pub(super) fn number_among(&self, farm: FarmId, neighbour: FarmId) -> Option<ids::FarmId> {
         let place = self.neighbours(farm).into_iter().position(|other| other == neighbour)?;
-        Some(NodeId(place as u64 + 1))
+        Some(ids::FarmId(place as u64 + 1))
     }
 
-    pub(super) fn neighbour_of(&self, farm: FarmId, number: NodeId) -> Option<FarmId> {
+    pub(super) fn neighbour_of(&self, farm: FarmId, number: ids::FarmId) -> Option<FarmId> {
         let place = usize::try_from(number.0).ok()?.checked_sub(1)?;
         self.neighbours(farm).get(place).copied()
     }
@@ -303,7 +305,7 @@ impl<O: Audience> Run<'_, O> {
         let host = self.workers.get(&worker).filter(|_| !self.frozen.contains_key(&worker))?;
         let duty = host.duties.get(&farm)?;
         let is_linked = duty.link.is_some_and(|link| link.server == server && !link.is_broken);
-        let is_welcome = duty.machine.serves() == Some((server, self.servers[&server].leads?));
+        let is_welcome = duty.machine.serves() == Some((server.server(), self.servers[&server].leads.map(Term)?));
         let name = host.name_in(farm, self.farms[host.home].name);
         let foreman = &self.servers[&server].process.as_ref()?.foreman;
         let is_present = foreman.present().any(|(present, ..)| present == name);

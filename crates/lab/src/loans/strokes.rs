@@ -1,6 +1,5 @@
 //! How what goes wrong is done to the processes and links of a run.
 
-use primus_core::NodeId;
 use primus_core::loan::allegiance::Place;
 
 use super::Audience;
@@ -8,6 +7,7 @@ use super::faults::{FAULTS_END_US, Stroke};
 use super::host::{FarmId, Member};
 use super::links::{NOTICE, STALL};
 use super::run::{Event, Run};
+use crate::node::NodeId;
 use crate::simulate::Happening;
 
 impl<O: Audience> Run<'_, O> {

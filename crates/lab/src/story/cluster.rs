@@ -15,12 +15,13 @@
 //! with the same line, so that what they find can be told as a story.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use primus_core::election::{Command, Election, Reminders, bully, ring};
 use primus_core::load::Score;
 use primus_core::rank::Address;
-use primus_core::{Delay, Input, Machine, Moment, NodeId, Outbox, Round};
+use primus_core::{Delay, Input, Machine, Moment, Outbox, Round, ServerId};
 
 use super::servers::ServerRecipe;
 use super::{farm, loan};
@@ -46,9 +47,9 @@ pub struct Description<R> {
     /// How nodes are made.
     pub recipe: R,
     /// What nodes are called, besides their ids.
-    pub names: BTreeMap<String, NodeId>,
+    pub names: BTreeMap<String, ServerId>,
     /// Who leads already.
-    pub leader: Option<NodeId>,
+    pub leader: Option<ServerId>,
 }
 
 /// How to make the nodes of one election, again after every crash.
@@ -57,22 +58,22 @@ pub trait Recipe: Clone {
     type Machine: Election;
 
     /// All nodes, in the order given.
-    fn nodes(&self) -> Vec<NodeId>;
+    fn nodes(&self) -> Vec<ServerId>;
 
     /// A node as it starts, knowing nothing of what was before.
-    fn make(&self, node: NodeId) -> Self::Machine;
+    fn make(&self, node: ServerId) -> Self::Machine;
 
     /// Of two nodes that take part in one election, does this one win?
-    fn is_better(&self, one: NodeId, other: NodeId) -> bool;
+    fn is_better(&self, one: ServerId, other: ServerId) -> bool;
 
     /// Does a better node take over from a live leader?
     fn preempts(&self) -> bool;
 
     /// The nodes are other ones from now on. False if this election cannot change its nodes.
-    fn set_nodes(&mut self, nodes: Arc<[NodeId]>) -> bool;
+    fn set_nodes(&mut self, nodes: Arc<[ServerId]>) -> bool;
 
     /// A node is loaded differently from now on.
-    fn set_score(&mut self, node: NodeId, score: Score);
+    fn set_score(&mut self, node: ServerId, score: Score);
 
     /// A message of a foreign node, as a story words it.
     ///
@@ -84,9 +85,9 @@ pub trait Recipe: Clone {
 /// How to make the nodes of a Bully election.
 #[derive(Debug, Clone)]
 pub struct BullyRecipe {
-    nodes: Vec<NodeId>,
+    nodes: Vec<ServerId>,
     rules: Arc<bully::Rules>,
-    scores: BTreeMap<NodeId, Score>,
+    scores: BTreeMap<ServerId, Score>,
     /// Does everybody know the others' scores?
     known: bool,
 }
@@ -94,7 +95,7 @@ pub struct BullyRecipe {
 /// How to make the members of a ring.
 #[derive(Debug, Clone)]
 pub struct RingRecipe {
-    members: Arc<[NodeId]>,
+    members: Arc<[ServerId]>,
     rules: Arc<ring::Rules>,
 }
 
@@ -122,13 +123,13 @@ impl<R> Description<R> {
     ///
     /// # Errors
     /// If there is none.
-    pub fn node(&self, name: &str) -> Result<NodeId, String> {
+    pub fn node(&self, name: &str) -> Result<ServerId, String> {
         find(&self.names, name)
     }
 }
 
 /// The node of this name.
-pub(super) fn find(names: &BTreeMap<String, NodeId>, name: &str) -> Result<NodeId, String> {
+pub(super) fn find<N: Copy>(names: &BTreeMap<String, N>, name: &str) -> Result<N, String> {
     names.get(name).copied().ok_or_else(|| format!("there is no node {name}"))
 }
 
@@ -137,7 +138,7 @@ impl BullyRecipe {
         let has = |option| options.contains(&option);
         let (nodes, rules) = match () {
             () if has("rank=address") => {
-                let nodes: Vec<_> = (1..).map(NodeId).take(names.len()).collect();
+                let nodes: Vec<_> = (1..).map(ServerId).take(names.len()).collect();
                 let addresses = names.iter().map(|name| parse_address(name)).collect::<Result<Vec<_>, _>>()?;
                 (nodes.clone(), bully::Rules::by_address(nodes.into_iter().zip(addresses)))
             }
@@ -171,11 +172,11 @@ impl Description<BullyRecipe> {
 impl Recipe for BullyRecipe {
     type Machine = bully::Bully;
 
-    fn nodes(&self) -> Vec<NodeId> {
+    fn nodes(&self) -> Vec<ServerId> {
         self.nodes.clone()
     }
 
-    fn make(&self, node: NodeId) -> bully::Bully {
+    fn make(&self, node: ServerId) -> bully::Bully {
         let mut machine = bully::Bully::new(node, Arc::clone(&self.rules));
         let own = Command::Score(self.score_of(node));
         let known = self.nodes.iter().filter(|_| self.known);
@@ -187,7 +188,7 @@ impl Recipe for BullyRecipe {
         machine
     }
 
-    fn is_better(&self, one: NodeId, other: NodeId) -> bool {
+    fn is_better(&self, one: ServerId, other: ServerId) -> bool {
         let rank = |node| self.rules.rank_of(node, self.score_of(node));
         rank(one) > rank(other)
     }
@@ -196,11 +197,11 @@ impl Recipe for BullyRecipe {
         self.rules.preempt
     }
 
-    fn set_nodes(&mut self, _: Arc<[NodeId]>) -> bool {
+    fn set_nodes(&mut self, _: Arc<[ServerId]>) -> bool {
         false
     }
 
-    fn set_score(&mut self, node: NodeId, score: Score) {
+    fn set_score(&mut self, node: ServerId, score: Score) {
         self.scores.insert(node, score);
     }
 
@@ -210,7 +211,7 @@ impl Recipe for BullyRecipe {
 }
 
 impl BullyRecipe {
-    fn score_of(&self, node: NodeId) -> Score {
+    fn score_of(&self, node: ServerId) -> Score {
         self.scores.get(&node).copied().unwrap_or_default()
     }
 
@@ -257,11 +258,11 @@ impl Description<RingRecipe> {
 impl Recipe for RingRecipe {
     type Machine = ring::Ring;
 
-    fn nodes(&self) -> Vec<NodeId> {
+    fn nodes(&self) -> Vec<ServerId> {
         self.members.to_vec()
     }
 
-    fn make(&self, node: NodeId) -> ring::Ring {
+    fn make(&self, node: ServerId) -> ring::Ring {
         let position = self.members.iter().position(|member| *member == node);
         ring::Ring::new(
             position.expect("only members are made"),
@@ -270,7 +271,7 @@ impl Recipe for RingRecipe {
         )
     }
 
-    fn is_better(&self, one: NodeId, other: NodeId) -> bool {
+    fn is_better(&self, one: ServerId, other: ServerId) -> bool {
         self.rules.winner.is_better(one, other)
     }
 
@@ -278,12 +279,12 @@ impl Recipe for RingRecipe {
         self.rules.preempt
     }
 
-    fn set_nodes(&mut self, nodes: Arc<[NodeId]>) -> bool {
+    fn set_nodes(&mut self, nodes: Arc<[ServerId]>) -> bool {
         self.members = nodes;
         true
     }
 
-    fn set_score(&mut self, _: NodeId, _: Score) {}
+    fn set_score(&mut self, _: ServerId, _: Score) {}
 
     /// Only ours name a round.
     fn foreign(&self, words: &[&str]) -> Result<ring::Message, String> {
@@ -302,7 +303,10 @@ const fn reminders() -> Reminders {
 }
 
 /// Every node goes by its id; by the name that it was given, too.
-pub(super) fn name_nodes(nodes: &[NodeId], names: &[&str]) -> Result<BTreeMap<String, NodeId>, String> {
+pub(super) fn name_nodes<N: Copy + fmt::Display>(
+    nodes: &[N],
+    names: &[&str],
+) -> Result<BTreeMap<String, N>, String> {
     let mut all = BTreeMap::new();
     for (node, name) in nodes.iter().zip(names) {
         if all.insert((*name).to_owned(), *node).is_some() {
@@ -313,13 +317,13 @@ pub(super) fn name_nodes(nodes: &[NodeId], names: &[&str]) -> Result<BTreeMap<St
     if nodes.is_empty() { Err("a cluster needs a node".to_owned()) } else { Ok(all) }
 }
 
-pub(super) fn parse_ids(words: &[&str]) -> Result<Vec<NodeId>, String> {
+pub(super) fn parse_ids(words: &[&str]) -> Result<Vec<ServerId>, String> {
     words.iter().map(|word| parse_id(word)).collect()
 }
 
 /// Reads one id.
-pub(super) fn parse_id(word: &str) -> Result<NodeId, String> {
-    word.parse().map(NodeId).map_err(|_| format!("{word} is no id"))
+pub(super) fn parse_id(word: &str) -> Result<ServerId, String> {
+    word.parse().map(ServerId).map_err(|_| format!("{word} is no id"))
 }
 
 fn parse_address(word: &str) -> Result<Address, String> {
@@ -335,7 +339,7 @@ pub(super) fn parse_score(word: &str) -> Result<Score, String> {
     word.parse().map(Score::from_percent).map_err(|_| format!("{word} is no number"))
 }
 
-pub(super) fn parse_scores(nodes: &[NodeId], words: &str) -> Result<BTreeMap<NodeId, Score>, String> {
+pub(super) fn parse_scores(nodes: &[ServerId], words: &str) -> Result<BTreeMap<ServerId, Score>, String> {
     let scores = words.split(',').map(parse_score).collect::<Result<Vec<_>, _>>()?;
     if scores.len() != nodes.len() {
         return Err(format!("{} nodes, but {} scores", nodes.len(), scores.len()));

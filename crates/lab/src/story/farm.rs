@@ -25,12 +25,13 @@ use primus_core::farm::worker::{self, Worker};
 use primus_core::ledger::{
     Batch, Entry, Fan, Held, JobId, Ledger, Outcome, Report, Spec, State, Tail, Target, TaskId, Verdict, Work,
 };
-use primus_core::{Delay, NodeId};
+use primus_core::{Delay, Term};
 
 use self::member::{Command, Member, name_of, tell, worker_of};
 use super::cluster;
 use super::scenery::{Manner, Scenery};
 use super::stage::Stage;
+use crate::node::NodeId;
 use crate::world::World;
 
 const BEAT: Delay = Delay::exactly_ms(500);
@@ -68,7 +69,7 @@ pub(super) struct Farm {
 impl Description {
     /// Reads what follows `cluster farm`.
     pub(super) fn parse(words: &[&str], options: &[&str]) -> Result<Self, String> {
-        let node = |word: &&str| worker_of(word).map_or_else(|| cluster::parse_id(word), Ok);
+        let node = |word: &&str| worker_of(word).map_or_else(|| cluster::parse_id(word).map(NodeId::from), Ok);
         let nodes = words.iter().map(node).collect::<Result<Vec<_>, _>>()?;
         let names = cluster::name_nodes(&nodes, words)?;
         let mut description = Self { names, slots: 1, leader: None };
@@ -97,7 +98,7 @@ impl Stage for Farm {
             ["lead", server] => self.lead(self.scenery.alive(server)?, printed)?,
             ["follow", server] => self.command(server, Command::Server(foreman::Command::Follow), printed)?,
             ["serve", worker, server] => {
-                let command = worker::Command::Serve(self.scenery.node(server)?);
+                let command = worker::Command::Serve(self.scenery.node(server)?.server());
                 self.command(worker, Command::Worker(command), printed)?;
             }
             ["unlink", worker, server] => self.unlink(worker, server, printed)?,
@@ -136,7 +137,7 @@ impl Farm {
         self.lead(leader, &mut unseen)?;
         let workers: Vec<NodeId> = self.scenery.world.nodes().filter(|node| is_worker(*node)).collect();
         for worker in workers {
-            self.act(worker, Command::Worker(worker::Command::Serve(leader)), &mut unseen)?;
+            self.act(worker, Command::Worker(worker::Command::Serve(leader.server())), &mut unseen)?;
         }
         self.settle(&mut unseen)
     }
@@ -162,7 +163,7 @@ impl Farm {
         while self.apply_next(leader, printed)? {}
         self.log.term += 1;
         self.log.leader = Some(leader);
-        self.act(leader, Command::Server(foreman::Command::Lead(self.log.term)), printed)
+        self.act(leader, Command::Server(foreman::Command::Lead(Term(self.log.term))), printed)
     }
 
     fn unlink(&mut self, worker: &str, server: &str, printed: &mut Vec<String>) -> Result<(), String> {

@@ -23,7 +23,6 @@ mod member;
 
 use std::collections::BTreeMap;
 
-use primus_core::NodeId;
 use primus_core::ledger::{Entry, Lend, LoanId, Loans, Why};
 use primus_core::loan::allegiance::{self, Place};
 
@@ -32,6 +31,7 @@ use self::host::Host;
 use self::member::{Command, Member, is_told, name_of, node_of, tell};
 use super::scenery::{Manner, Scenery};
 use super::stage::Stage;
+use crate::node::NodeId;
 use crate::world::World;
 
 /// A story that takes longer than this will not end.
@@ -178,7 +178,7 @@ impl Lending {
     fn reach(&mut self, worker: NodeId, printed: &mut Vec<String>) -> Result<(), String> {
         let home = self.home(worker)?;
         self.wish(home, Entry::Join { worker: name_of(worker), slots: 1 })?;
-        self.act(worker, Command::Worker(allegiance::Command::Home(Some(home))), printed)
+        self.act(worker, Command::Worker(allegiance::Command::Home(Some(home.server()))), printed)
     }
 
     fn miss(&mut self, farm: &str, worker: &str) -> Result<(), String> {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::{Machine, Moment, NodeId, Output};
+use primus_core::{Machine, Moment, Output};
 
 use super::cluster;
 use crate::world::{Delivery, Envelope, Taken, World};
@@ -18,16 +18,16 @@ pub(super) const NO_SUCH_COMMAND: &str = "no such command";
 
 /// Nodes, and everything between them.
 pub(super) struct Scenery<M: Machine> {
-    pub(super) names: BTreeMap<String, NodeId>,
+    pub(super) names: BTreeMap<String, M::Peer>,
     pub(super) world: World<M>,
     pub(super) clock_us: u64,
     /// In the order in which they were set.
-    due: Vec<Due<M::Timer>>,
+    due: Vec<Due<M>>,
     /// Links that deliver only by hand.
-    held: BTreeSet<(NodeId, NodeId)>,
+    held: BTreeSet<(M::Peer, M::Peer)>,
     /// Nodes that stand still, and nodes whose disk does.
-    frozen: BTreeSet<NodeId>,
-    slow: BTreeSet<NodeId>,
+    frozen: BTreeSet<M::Peer>,
+    slow: BTreeSet<M::Peer>,
     /// How long messages take, and when those were sent that are in flight.
     pub(super) delay_us: u64,
     sent_us: Vec<u64>,
@@ -45,14 +45,14 @@ pub(super) struct Manner<M: Machine> {
     pub(super) tell: fn(&Taken<M>) -> Option<String>,
 }
 
-struct Due<T> {
-    node: NodeId,
-    timer: T,
+struct Due<M: Machine> {
+    node: M::Peer,
+    timer: M::Timer,
     at_us: u64,
 }
 
 impl<M: Machine> Scenery<M> {
-    pub(super) fn new(names: BTreeMap<String, NodeId>, world: World<M>, manner: Manner<M>) -> Self {
+    pub(super) fn new(names: BTreeMap<String, M::Peer>, world: World<M>, manner: Manner<M>) -> Self {
         let (held, frozen, slow) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let (due, sent_us, sent) = (Vec::new(), Vec::new(), Vec::new());
         Self { names, world, clock_us: 0, due, held, frozen, slow, delay_us: 0, sent_us, sent, manner }
@@ -88,7 +88,7 @@ impl<M: Machine> Scenery<M> {
         Ok(())
     }
 
-    fn crash(&mut self, node: NodeId) {
+    fn crash(&mut self, node: M::Peer) {
         self.world.crash(node);
         self.frozen.remove(&node);
         self.due.retain(|due| due.node != node);
@@ -112,7 +112,7 @@ impl<M: Machine> Scenery<M> {
     /// A node does what this says, and that is written down.
     pub(super) fn act(
         &mut self,
-        node: NodeId,
+        node: M::Peer,
         printed: &mut Vec<String>,
         act: impl FnOnce(&mut World<M>) -> Option<Taken<M>>,
     ) -> Result<(), String> {
@@ -140,7 +140,7 @@ impl<M: Machine> Scenery<M> {
     /// When the first message arrives that nothing holds back.
     fn next_arrival(&mut self) -> Option<(u64, usize)> {
         self.note_sent();
-        let is_free = |envelope: &Envelope<_>| {
+        let is_free = |envelope: &Envelope<_, _>| {
             !self.held.contains(&(envelope.from, envelope.to)) && !self.frozen.contains(&envelope.to)
         };
         let in_flight = self.world.in_flight().iter().zip(&self.sent_us).enumerate();
@@ -172,20 +172,20 @@ impl<M: Machine> Scenery<M> {
         }
     }
 
-    pub(super) fn fire(&mut self, node: NodeId, timer: &str, printed: &mut Vec<String>) -> Result<(), String> {
+    pub(super) fn fire(&mut self, node: M::Peer, timer: &str, printed: &mut Vec<String>) -> Result<(), String> {
         let place = self.due.iter().position(|due| due.node == node && due.timer.to_string() == timer);
         self.fire_due(place.ok_or_else(|| format!("node {node} has not set its timer {timer}"))?, printed);
         Ok(())
     }
 
     /// Does it stand still?
-    pub(super) fn is_frozen(&self, node: NodeId) -> bool {
+    pub(super) fn is_frozen(&self, node: M::Peer) -> bool {
         self.frozen.contains(&node)
     }
 
     /// Everything that is on its way from one node to another is gone.
-    pub(super) fn lose(&mut self, from: NodeId, to: NodeId) {
-        let is_it = |envelope: &Envelope<_>| (envelope.from, envelope.to) == (from, to);
+    pub(super) fn lose(&mut self, from: M::Peer, to: M::Peer) {
+        let is_it = |envelope: &Envelope<_, _>| (envelope.from, envelope.to) == (from, to);
         while let Some(place) = self.world.in_flight().iter().position(is_it) {
             self.leave(place);
             self.world.drop(place);
@@ -209,7 +209,7 @@ impl<M: Machine> Scenery<M> {
     }
 
     fn sync_next(&mut self, printed: &mut Vec<String>) -> bool {
-        let is_free = |node: &NodeId| !self.slow.contains(node) && !self.frozen.contains(node);
+        let is_free = |node: &M::Peer| !self.slow.contains(node) && !self.frozen.contains(node);
         let nodes: Vec<_> = self.world.nodes().filter(is_free).collect();
         nodes.into_iter().any(|node| {
             self.tell_time();
@@ -257,7 +257,7 @@ impl<M: Machine> Scenery<M> {
         self.note_sent();
     }
 
-    fn forget(&mut self, node: NodeId, timer: M::Timer) {
+    fn forget(&mut self, node: M::Peer, timer: M::Timer) {
         self.due.retain(|due| due.node != node || due.timer != timer);
     }
 
@@ -269,12 +269,12 @@ impl<M: Machine> Scenery<M> {
     }
 
     /// The node of this name.
-    pub(super) fn node(&self, name: &str) -> Result<NodeId, String> {
+    pub(super) fn node(&self, name: &str) -> Result<M::Peer, String> {
         cluster::find(&self.names, name)
     }
 
     /// The same, if it is alive.
-    pub(super) fn alive(&self, name: &str) -> Result<NodeId, String> {
+    pub(super) fn alive(&self, name: &str) -> Result<M::Peer, String> {
         let node = self.node(name)?;
         self.world.machine(node).map(|_| node).ok_or_else(|| format!("node {node} is crashed"))
     }
@@ -286,7 +286,7 @@ impl<M: Machine> Scenery<M> {
         let text = words.concat();
         let says_so = |message: &M::Message| message.to_string().replace(' ', "").starts_with(&text);
         let is_it =
-            |envelope: &Envelope<_>| (envelope.from, envelope.to) == (from, to) && says_so(&envelope.message);
+            |envelope: &Envelope<_, _>| (envelope.from, envelope.to) == (from, to) && says_so(&envelope.message);
         let place = self.world.in_flight().iter().position(is_it);
         place.ok_or_else(|| format!("no such message is in flight from {from} to {to}"))
     }

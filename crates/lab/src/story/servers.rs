@@ -22,13 +22,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use primus_core::Term;
 use primus_core::election::Algorithm;
 use primus_core::load::Score;
 use primus_core::rank::RankBy;
-use primus_core::{Machine, NodeId, Output};
+use primus_core::{Machine, Output, ServerId};
+use primus_replica::Role;
 use primus_replica::consensus::Consensus;
 use primus_replica::message::Record;
-use primus_replica::{Role, Term};
 use primus_server::control::Command;
 use primus_server::gave_way::Fact;
 use primus_server::told::{Telling, Told, Topic};
@@ -44,10 +45,10 @@ type Words = <Server as Machine>::Message;
 /// How to make the servers of a cluster, again after every crash.
 #[derive(Debug, Clone)]
 pub struct ServerRecipe {
-    nodes: Vec<NodeId>,
+    nodes: Vec<ServerId>,
     /// What they are told when they start, but for their own id.
     plan: Box<Plan>,
-    scores: BTreeMap<NodeId, Score>,
+    scores: BTreeMap<ServerId, Score>,
 }
 
 impl ServerRecipe {
@@ -64,7 +65,7 @@ impl ServerRecipe {
         Ok(description)
     }
 
-    fn make(&self, node: NodeId, disk: Vec<Record>) -> Server {
+    fn make(&self, node: ServerId, disk: Vec<Record>) -> Server {
         Plan { id: node, ..Plan::clone(&self.plan) }.server(disk)
     }
 }
@@ -140,7 +141,7 @@ impl Servers {
     }
 
     /// Lets everybody start and a server win, out of sight.
-    fn crown(&mut self, leader: NodeId) -> Result<(), String> {
+    fn crown(&mut self, leader: ServerId) -> Result<(), String> {
         let mut unseen = Vec::new();
         self.recipe.nodes.clone().into_iter().try_for_each(|node| self.boot(node, &mut unseen))?;
         self.wait(START_US, &mut unseen)?;
@@ -150,7 +151,7 @@ impl Servers {
         }
     }
 
-    fn boot(&mut self, node: NodeId, printed: &mut Vec<String>) -> Result<(), String> {
+    fn boot(&mut self, node: ServerId, printed: &mut Vec<String>) -> Result<(), String> {
         self.act(node, Command::Boot, printed)?;
         match self.recipe.scores.get(&node).copied() {
             Some(score) => self.act(node, Command::Load(score.into()), printed),
@@ -162,17 +163,17 @@ impl Servers {
         self.act(self.node(node)?, command, printed)
     }
 
-    fn act(&mut self, node: NodeId, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
+    fn act(&mut self, node: ServerId, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
         self.scenery.act(node, printed, |world| world.command(node, command))
     }
 
-    fn snapshot(&mut self, node: NodeId, printed: &mut Vec<String>) -> Result<(), String> {
+    fn snapshot(&mut self, node: ServerId, printed: &mut Vec<String>) -> Result<(), String> {
         let server = self.scenery.world.machine(node).ok_or_else(|| format!("node {node} is crashed"))?;
         let (state, (_, committed)) = (record::front(b"", server.gave_way()), server.replica().extent());
         self.act(node, Command::Compact(committed, state), printed)
     }
 
-    fn link_up(&mut self, node: NodeId, peer: NodeId, printed: &mut Vec<String>) -> Result<(), String> {
+    fn link_up(&mut self, node: ServerId, peer: ServerId, printed: &mut Vec<String>) -> Result<(), String> {
         self.scenery.act(node, printed, |world| world.link_up(node, peer))
     }
 
@@ -211,7 +212,7 @@ impl Servers {
     }
 
     fn print_leaders(&self, printed: &mut Vec<String>) -> Result<(), String> {
-        let leads = |(node, server): (NodeId, &Server)| {
+        let leads = |(node, server): (ServerId, &Server)| {
             let (role, _, Term(term)) = server.replica().view();
             (role == Role::Leader).then(|| format!("{node} in term {term}"))
         };
@@ -221,7 +222,7 @@ impl Servers {
         Ok(())
     }
 
-    fn node(&self, name: &str) -> Result<NodeId, String> {
+    fn node(&self, name: &str) -> Result<ServerId, String> {
         self.scenery.node(name)
     }
 }
@@ -230,7 +231,7 @@ impl Servers {
 const START_US: u64 = 150_000;
 
 /// `follows 3 in term 2: a b [c]`.
-fn describe(node: NodeId, server: &Server) -> String {
+fn describe(node: ServerId, server: &Server) -> String {
     let (_, leader, Term(term)) = server.replica().view();
     let (_, committed) = server.replica().extent();
     let role = match leader {

@@ -24,7 +24,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::{Command, Election, Timer};
 
 use super::cluster::{self, Cluster, Description, Recipe};
@@ -90,7 +90,7 @@ impl<R: Recipe> Stage for Cast<R> {
 impl<R: Recipe> Cast<R> {
     fn new(description: Description<R>, printed: &mut Vec<String>) -> Result<Self, String> {
         let Description { recipe, names, leader } = description;
-        let is_id = |name: &&String, id: &NodeId| **name == id.to_string();
+        let is_id = |name: &&String, id: &ServerId| **name == id.to_string();
         let legend = names.iter().filter(|(name, id)| !is_id(name, id));
         let mut legend: Vec<_> = legend.map(|(name, id)| (id, format!("{id} is {name}"))).collect();
         legend.sort();
@@ -104,7 +104,7 @@ impl<R: Recipe> Cast<R> {
     }
 
     /// Lets a node win, out of sight.
-    fn crown(&mut self, leader: NodeId) -> Result<(), String> {
+    fn crown(&mut self, leader: ServerId) -> Result<(), String> {
         let mut unseen = Vec::new();
         self.command(leader, Command::Start, &mut unseen)?;
         self.settle(&mut unseen)?;
@@ -119,7 +119,7 @@ impl<R: Recipe> Cast<R> {
         nodes.iter().try_for_each(|node| self.command(self.node(node)?, command.clone(), printed))
     }
 
-    fn command(&mut self, node: NodeId, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
+    fn command(&mut self, node: ServerId, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
         self.scenery.act(node, printed, |world| world.command(node, command))
     }
 
@@ -167,7 +167,7 @@ impl<R: Recipe> Cast<R> {
         Ok(())
     }
 
-    fn fire(&mut self, node: NodeId, timer: &str, printed: &mut Vec<String>) -> Result<(), String> {
+    fn fire(&mut self, node: ServerId, timer: &str, printed: &mut Vec<String>) -> Result<(), String> {
         match Timer::ALL.iter().any(|known| known.to_string() == timer) {
             true => self.scenery.fire(node, timer, printed),
             false => Err(format!("there is no timer {timer}")),
@@ -206,7 +206,7 @@ impl<R: Recipe> Cast<R> {
         Ok(())
     }
 
-    fn node(&self, name: &str) -> Result<NodeId, String> {
+    fn node(&self, name: &str) -> Result<ServerId, String> {
         self.scenery.node(name)
     }
 }

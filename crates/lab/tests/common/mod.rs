@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::bully;
 use primus_core::election::ring::{self, Winner};
 use primus_core::rank::RankBy;
@@ -11,8 +11,8 @@ use primus_lab::experiment::{Contest, DELAY, Experiment, Starts, tuned_bully, tu
 
 /// A cold start of this many nodes under all faults. By address they are 172.18.0.8, .9, .10, …
 pub(crate) fn bully(rank_by: RankBy, nodes: u64, change: impl Fn(&mut bully::Rules)) -> Experiment {
-    let ids = (1..=nodes).map(NodeId);
-    let address = |id: NodeId| (id, format!("172.18.0.{}", 7 + id.0).parse().expect("an address"));
+    let ids = (1..=nodes).map(ServerId);
+    let address = |id: ServerId| (id, format!("172.18.0.{}", 7 + id.0).parse().expect("an address"));
     let mut rules = match rank_by {
         RankBy::Id => bully::Rules::by_id(ids),
         RankBy::Load => bully::Rules::by_load(ids),
@@ -25,7 +25,7 @@ pub(crate) fn bully(rank_by: RankBy, nodes: u64, change: impl Fn(&mut bully::Rul
 
 /// A cold start of a ring of this many members, in no particular order, under all faults.
 pub(crate) fn ring(winner: Winner, members: u64, change: impl Fn(&mut ring::Rules)) -> Experiment {
-    let members: Arc<[NodeId]> = (1..=members).map(|id| NodeId(1 + id * 37 % 101)).collect();
+    let members: Arc<[ServerId]> = (1..=members).map(|id| ServerId(1 + id * 37 % 101)).collect();
     let mut rules = ring::Rules::new(winner, members.len());
     change(&mut rules);
     let rules = Arc::new(tuned_ring(rules, members.len(), DELAY));

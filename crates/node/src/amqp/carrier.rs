@@ -14,7 +14,7 @@ use lapin::options::{
 };
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, Consumer};
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::ring;
 use primus_wire::ring_amqp::{EXCHANGE, Message, queue};
 use tokio::time::sleep;
@@ -34,9 +34,9 @@ pub struct AmqpCarrier {
     broker: Broker,
     /// From 1, as queues are named.
     position: usize,
-    id: NodeId,
-    positions: BTreeMap<NodeId, usize>,
-    members: Vec<NodeId>,
+    id: ServerId,
+    positions: BTreeMap<ServerId, usize>,
+    members: Vec<ServerId>,
     expiry_ms: u64,
     session: Option<Session>,
 }
@@ -136,7 +136,7 @@ impl AmqpCarrier {
     }
 
     /// The document does not say whether `sender_id` is an id or a position: both are understood.
-    fn sender(&self, sender: NodeId) -> Option<NodeId> {
+    fn sender(&self, sender: ServerId) -> Option<ServerId> {
         if self.positions.contains_key(&sender) {
             return Some(sender);
         }
@@ -163,14 +163,14 @@ impl Carrier for AmqpCarrier {
         acknowledged.await.map(|_| ()).map_err(|error| self.cut(&error))
     }
 
-    async fn is_there(&mut self, peer: NodeId) -> Result<bool, Cut> {
+    async fn is_there(&mut self, peer: ServerId) -> Result<bool, Cut> {
         let Some(position) = self.positions.get(&peer).copied() else { return Ok(false) };
         let session = self.session()?;
         let found = session.looker.consumers(&session.connection, &queue(position)).await;
         found.map(|consumers| consumers.is_some_and(|count| count > 0)).map_err(|error| self.cut(&error))
     }
 
-    async fn send(&mut self, to: NodeId, message: &ring::Message) -> Result<(), Cut> {
+    async fn send(&mut self, to: ServerId, message: &ring::Message) -> Result<(), Cut> {
         let (Some(position), Ok(message)) = (self.positions.get(&to).copied(), Message::new(self.id, message))
         else {
             return Ok(());

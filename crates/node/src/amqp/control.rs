@@ -9,7 +9,7 @@ use lapin::message::Delivery;
 use lapin::options::{BasicConsumeOptions, BasicPublishOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, Consumer};
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_wire::ring_amqp::queue;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -98,7 +98,7 @@ async fn answered(delivery: &Delivery, position: usize, orders: &mpsc::Sender<Or
             view(orders).await?
         }
     };
-    let leader = now.leader.map(|NodeId(id)| id);
+    let leader = now.leader.map(|ServerId(id)| id);
     let (state, before) = (now.state.to_owned(), before.state.to_owned());
     Some(Answer { position, state, round: now.round.0, leader, before })
 }

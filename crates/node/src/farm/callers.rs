@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use primus_core::NodeId;
+use primus_core::WorkerId;
 use primus_core::farm::Message;
 use primus_wire::native::{self, Answer, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
@@ -28,8 +28,6 @@ use super::shares::Share;
 use crate::cuts::Line;
 use crate::outgoing::{self, Leaving, Outgoing, WRITE_TIME};
 
-/// Links are numbered from here on; servers have smaller numbers.
-const FIRST_LINK: u64 = 1 << 32;
 /// How many workers may have a link.
 const LINKS_MAX: usize = 4096;
 /// How many words of all workers may wait for the farm.
@@ -57,14 +55,14 @@ pub struct Caller {
 #[derive(Debug)]
 pub(super) enum CallerEvent {
     /// What a worker said, and what it takes of the memory for words until it is dropped.
-    Word(NodeId, FromWorker, Share),
-    Down(NodeId),
+    Word(WorkerId, FromWorker, Share),
+    Down(WorkerId),
 }
 
 /// All links.
 #[derive(Debug)]
 pub(super) struct Callers {
-    links: BTreeMap<NodeId, Link>,
+    links: BTreeMap<WorkerId, Link>,
     last: u64,
     events: mpsc::Sender<CallerEvent>,
     /// Names of workers that have no link at the moment, with their disks, and until when they are kept.
@@ -94,7 +92,7 @@ impl Drop for Link {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Met {
     /// There is a link, in the place of this one if there was one.
-    New(NodeId, Option<NodeId>),
+    New(WorkerId, Option<WorkerId>),
     /// There is none, for this reason.
     Refused(String),
 }
@@ -103,7 +101,7 @@ impl Callers {
     pub(super) fn new() -> (Self, mpsc::Receiver<CallerEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
         let (links, kept, unread) = <_>::default();
-        (Self { links, last: FIRST_LINK, events, kept, unread }, received)
+        (Self { links, last: 0, events, kept, unread }, received)
     }
 
     /// Answers a worker that calls. Must be called inside the farm's runtime.
@@ -121,7 +119,7 @@ impl Callers {
     }
 
     /// Why a worker is refused, if the one of its name has this link.
-    fn objection(&self, hello: &WorkerHello, before: Option<NodeId>, now: Instant) -> Option<String> {
+    fn objection(&self, hello: &WorkerHello, before: Option<WorkerId>, now: Instant) -> Option<String> {
         let WorkerHello { name, store, .. } = hello;
         let kept = self.kept.get(name).filter(|(known, until)| known != store && now < *until);
         match before {
@@ -138,9 +136,9 @@ impl Callers {
         }
     }
 
-    fn open(&mut self, stream: TcpStream, arrived: BytesMut, hello: WorkerHello, line: Line) -> NodeId {
+    fn open(&mut self, stream: TcpStream, arrived: BytesMut, hello: WorkerHello, line: Line) -> WorkerId {
         self.last += 1;
-        let id = NodeId(self.last);
+        let id = WorkerId(self.last);
         let (outgoing, leaving) = outgoing::queue();
         let is_known = Arc::<AtomicBool>::default();
         let ear =
@@ -156,24 +154,24 @@ impl Callers {
     }
 
     /// The foreman knows this worker now.
-    pub(super) fn welcome(&self, id: NodeId) {
+    pub(super) fn welcome(&self, id: WorkerId) {
         if let Some(link) = self.links.get(&id) {
             link.is_known.store(true, Ordering::Relaxed);
         }
     }
 
     /// The link of the worker of this name.
-    pub(super) fn named(&self, name: &str) -> Option<NodeId> {
+    pub(super) fn named(&self, name: &str) -> Option<WorkerId> {
         self.links.iter().find(|(_, link)| link.name == name).map(|(id, _)| *id)
     }
 
     /// Who is at the other end.
-    pub(super) fn name(&self, id: NodeId) -> Option<&str> {
+    pub(super) fn name(&self, id: WorkerId) -> Option<&str> {
         self.links.get(&id).map(|link| link.name.as_str())
     }
 
     /// Ends a link. Its worker may come back, so its name is kept for it.
-    pub(super) fn drop_link(&mut self, id: NodeId) {
+    pub(super) fn drop_link(&mut self, id: WorkerId) {
         let Some(mut link) = self.links.remove(&id) else { return };
         let now = Instant::now();
         if self.kept.len() >= NAMES_MAX {
@@ -185,7 +183,7 @@ impl Callers {
     }
 
     /// Says something at once.
-    pub(super) fn say(&self, id: NodeId, word: &ToWorker) {
+    pub(super) fn say(&self, id: WorkerId, word: &ToWorker) {
         if let Some(link) = self.links.get(&id) {
             let mut buffer = BytesMut::new();
             work::put(&mut buffer, word);
@@ -198,7 +196,7 @@ impl Callers {
     }
 
     /// Keeps what the foreman says until the turn ends. What is said in a row in the same way is said in one go.
-    pub(super) fn add(&mut self, to: NodeId, message: Message) {
+    pub(super) fn add(&mut self, to: WorkerId, message: Message) {
         let Some(Link { said, .. }) = self.links.get_mut(&to) else { return };
         match (said.last_mut(), message) {
             (Some(Message::Forget(term, all)), Message::Forget(same, more)) if *term == same => all.extend(more),
@@ -208,7 +206,7 @@ impl Callers {
     }
 
     /// Sends what was said in this turn; gives back those who do not read.
-    pub(super) fn flush(&mut self) -> Vec<NodeId> {
+    pub(super) fn flush(&mut self) -> Vec<WorkerId> {
         let mut lazy = Vec::new();
         for (id, link) in self.links.iter_mut().filter(|(_, link)| !link.said.is_empty()) {
             let mut buffer = BytesMut::new();
@@ -230,7 +228,7 @@ async fn refuse(mut stream: TcpStream, reason: String) {
 
 /// What it takes to hear a worker.
 struct Ear {
-    id: NodeId,
+    id: WorkerId,
     events: mpsc::Sender<CallerEvent>,
     is_known: Arc<AtomicBool>,
     unread: Share,

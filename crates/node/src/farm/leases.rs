@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::SessionId;
 use primus_core::lease::lessor::{Command, Notice, Rules, Tick};
 use primus_core::lease::{Answer, Lessor, Message, Poll};
-use primus_core::ledger::{Effect, Entry, Groups, Session};
+use primus_core::ledger::{Effect, Entry, Groups};
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_server::Reason;
 use tokio::sync::{mpsc, oneshot};
@@ -28,11 +29,11 @@ pub(super) struct Leases {
     confirmed: mpsc::UnboundedReceiver<u64>,
     tick: Option<Instant>,
     /// Sessions that wait for answers to these questions.
-    waiting: BTreeMap<Session, (u64, Reply<Answer>)>,
+    waiting: BTreeMap<SessionId, (u64, Reply<Answer>)>,
     /// Who waits until nothing is held beside this server.
     vacating: Vec<Reply<()>>,
     /// Whom this server wants to hand over to then, and why.
-    handover: Option<(NodeId, Reason)>,
+    handover: Option<(ServerId, Reason)>,
     /// What the lessor wants to write.
     pub(super) proposed: Vec<Entry>,
     meters: Arc<Meters>,
@@ -40,7 +41,7 @@ pub(super) struct Leases {
 
 impl Leases {
     pub(super) fn new(
-        id: NodeId,
+        id: ServerId,
         rules: Rules,
         requests: mpsc::UnboundedSender<Request>,
         meters: Arc<Meters>,
@@ -108,10 +109,10 @@ impl Leases {
         }
     }
 
-    pub(super) fn on_poll(&mut self, session: Session, poll: Poll, reply: Reply<Answer>) {
+    pub(super) fn on_poll(&mut self, session: SessionId, poll: Poll, reply: Reply<Answer>) {
         // Whoever asks again has given up the older question.
         self.waiting.insert(session, (poll.number, reply));
-        self.step(Input::Message { from: NodeId(session.0), message: Message::Poll(poll) });
+        self.step(Input::Message { from: session, message: Message::Poll(poll) });
     }
 
     /// What is held beside this server is to end, because another one will lead; the answer comes when it has.
@@ -121,14 +122,14 @@ impl Leases {
     }
 
     /// The same, for the leader's own sake. It may say so again and again.
-    pub(super) fn hand_over(&mut self, to: NodeId, reason: Reason) {
+    pub(super) fn hand_over(&mut self, to: ServerId, reason: Reason) {
         if self.handover.replace((to, reason)).is_none() {
             self.step(Input::Command(Command::Vacate(true)));
         }
     }
 
     /// Whom the leader can hand over to now.
-    pub(super) fn take_handover(&mut self) -> Option<(NodeId, Reason)> {
+    pub(super) fn take_handover(&mut self) -> Option<(ServerId, Reason)> {
         self.handover.take_if(|_| !self.lessor.holds_beside())
     }
 
@@ -146,7 +147,7 @@ impl Leases {
 
     fn carry_out(&mut self, output: Output<Lessor>) {
         match output {
-            Output::Send { to, message: Message::Answer(answer) } => self.answer(Session(to.0), answer),
+            Output::Send { to, message: Message::Answer(answer) } => self.answer(SessionId(to.0), answer),
             Output::Set { delay, .. } => {
                 self.tick = Some(Instant::now() + drawn(delay).max(Duration::from_millis(1)));
             }
@@ -161,7 +162,7 @@ impl Leases {
         }
     }
 
-    fn answer(&mut self, session: Session, answer: Answer) {
+    fn answer(&mut self, session: SessionId, answer: Answer) {
         if let Some((_, reply)) = self.waiting.remove(&session).filter(|(number, _)| *number == answer.number) {
             // Whoever asked may have gone away.
             _ = reply.send(Ok(answer));

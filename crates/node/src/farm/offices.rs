@@ -1,5 +1,6 @@
 //! Loans in reality: the office meets other farms, a clock, and those who want to know what happens.
 
+use primus_core::Term;
 use std::collections::{BTreeSet, HashMap};
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
@@ -107,7 +108,7 @@ impl Offices {
         }
     }
 
-    pub(super) fn lead(&mut self, term: u64, loans: &Loans) {
+    pub(super) fn lead(&mut self, term: Term, loans: &Loans) {
         // Whoever has no neighbours any more may still have lent to one, or borrowed.
         self.is_leading = self.neighbours.known().next().is_some() || !loans.is_empty();
         if self.is_leading {

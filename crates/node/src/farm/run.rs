@@ -10,13 +10,13 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::farm::foreman::{Command, Foreman, Notice, Rules, Timer};
 use primus_core::lease::lessor;
 use primus_core::ledger::{Effect, Entry, Ledger, Limits, Timekeeper, timekeeper};
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::planted::Planted;
+use primus_core::{ServerId, Term, WorkerId};
 use primus_server::Plan;
 use primus_server::plan::Neighbour;
 use primus_server::record::{self, Assembly, Draft};
@@ -128,7 +128,7 @@ pub(crate) fn start(
     }
 }
 
-fn servers_of_neighbours(plan: &Plan) -> BTreeMap<String, BTreeSet<NodeId>> {
+fn servers_of_neighbours(plan: &Plan) -> BTreeMap<String, BTreeSet<ServerId>> {
     let servers = |neighbour: &Neighbour| neighbour.servers.keys().copied().collect();
     plan.neighbours.iter().map(|neighbour| (neighbour.name.clone(), servers(neighbour))).collect()
 }
@@ -142,7 +142,7 @@ struct Inputs {
 
 /// The loop's state.
 struct Farm {
-    id: NodeId,
+    id: ServerId,
     origin: u64,
     foreman: Foreman,
     leases: Leases,
@@ -163,8 +163,8 @@ struct Farm {
     meters: Arc<Meters>,
     assembly: Assembly,
     /// Who leads, as far as this server knows, and in which term this server does.
-    leader: Option<NodeId>,
-    leads: Option<u64>,
+    leader: Option<ServerId>,
+    leads: Option<Term>,
     last_number: u64,
     /// What the foreman wants to write.
     proposed: VecDeque<Entry>,
@@ -188,7 +188,7 @@ struct Farm {
 
 /// A part of an output that a worker was asked for.
 struct Wanted {
-    from: NodeId,
+    from: WorkerId,
     len_max: usize,
     reply: Reply<Option<Bytes>>,
 }
@@ -354,7 +354,7 @@ impl Farm {
     }
 
     /// Whoever leads, this server does not, or not yet: what it knew as a leader is void.
-    fn on_leader(&mut self, leader: Option<NodeId>) {
+    fn on_leader(&mut self, leader: Option<ServerId>) {
         self.leader = leader;
         if self.leads.take().is_some() {
             self.step(Input::Command(Command::Follow));
@@ -377,7 +377,7 @@ impl Farm {
         std::mem::take(&mut self.early).into_iter().for_each(|ask| self.on_ask(ask));
     }
 
-    fn on_lead(&mut self, term: u64) {
+    fn on_lead(&mut self, term: Term) {
         self.leads = Some(term);
         self.timekeeper.lead(now_us() / 1000);
         self.starts.begin(term, Instant::now().into_std());
@@ -425,7 +425,7 @@ impl Farm {
         }
     }
 
-    fn on_link_down(&mut self, id: NodeId) {
+    fn on_link_down(&mut self, id: WorkerId) {
         self.callers.drop_link(id);
         self.step(Input::LinkDown(id));
         for (_, wanted) in self.outputs.extract_if(.., |_, wanted| wanted.from == id) {
@@ -488,7 +488,7 @@ impl Farm {
     }
 
     /// Only the worker that was asked answers, and with no more than it was asked for.
-    fn on_output(&mut self, from: NodeId, number: u64, bytes: Option<Bytes>) {
+    fn on_output(&mut self, from: WorkerId, number: u64, bytes: Option<Bytes>) {
         let is_asked = self.outputs.get(&number).is_some_and(|wanted| wanted.from == from);
         if let Some(Wanted { len_max, reply, .. }) = is_asked.then(|| self.outputs.remove(&number)).flatten() {
             answer(reply, Ok(bytes.map(|bytes| bytes.slice(..bytes.len().min(len_max)))));
@@ -555,13 +555,13 @@ impl Farm {
 }
 
 impl Farm {
-    fn on_clock(&mut self, server: NodeId, shows_ms: u64) {
+    fn on_clock(&mut self, server: ServerId, shows_ms: u64) {
         let now_ms = now_us() / 1000;
         self.timekeeper.on_clock(server, shows_ms, now_ms);
         for notice in self.timekeeper.take_notices() {
             self.history.add(match notice {
-                timekeeper::Notice::Off(NodeId(server), ahead_ms) => Kind::ClockOff { server, ahead_ms },
-                timekeeper::Notice::Right(NodeId(server)) => Kind::ClockRight { server },
+                timekeeper::Notice::Off(ServerId(server), ahead_ms) => Kind::ClockOff { server, ahead_ms },
+                timekeeper::Notice::Right(ServerId(server)) => Kind::ClockRight { server },
             });
         }
         let wanted = self.timekeeper.limits(self.limits, now_ms);

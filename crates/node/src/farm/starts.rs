@@ -4,6 +4,7 @@
 //! attempts are numbered in the order in which they are handed out, so a few marks along the way tell the time of each. When
 //! there are too many, marks go that stand close together for their age: of what was long ago nobody wants to know the second.
 
+use primus_core::Term;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ struct Mark {
 
 impl Starts {
     /// A leadership begins. What was handed out before, by whomever, counts as handed out now.
-    pub(super) fn begin(&self, term: u64, now: Instant) {
+    pub(super) fn begin(&self, term: Term, now: Instant) {
         let first = Mark { attempt: Attempt { term, sequence: 0 }, at: now };
         *self.0.lock().expect("nobody panics while holding this") = VecDeque::from([first]);
     }
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     fn attempt(term: u64, sequence: u64) -> Attempt {
-        Attempt { term, sequence }
+        Attempt { term: Term(term), sequence }
     }
 
     #[test]
@@ -86,7 +87,7 @@ mod tests {
         let (starts, began) = (Starts::default(), Instant::now());
         let at = |ms| began + Duration::from_millis(ms);
         assert_eq!(starts.age(attempt(7, 1), began), None);
-        starts.begin(7, began);
+        starts.begin(Term(7), began);
         starts.note(attempt(7, 5), at(100));
         starts.note(attempt(7, 9), at(101));
         starts.note(attempt(7, 12), at(500));
@@ -101,7 +102,7 @@ mod tests {
     #[test]
     fn marks_are_few_and_old_ones_are_about_right() {
         let (starts, began) = (Starts::default(), Instant::now());
-        starts.begin(1, began);
+        starts.begin(Term(1), began);
         let second = |number: u64| began + Duration::from_secs(number);
         (1..=100_000).for_each(|number| starts.note(attempt(1, number), second(number)));
         assert!(starts.0.lock().unwrap().len() <= MARKS_MAX);

@@ -4,10 +4,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use primus_core::NodeId;
+use primus_core::SessionId;
+use primus_core::lease::guard::Leader;
 use primus_core::lease::guard::{Command, Notice, Rules, Timer};
 use primus_core::lease::{Candidacy, Guard, Message, Objection, Poll};
-use primus_core::ledger::Session;
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::planted::Planted;
 use tokio::sync::{mpsc, watch};
@@ -38,7 +38,7 @@ type Asked = Pin<Box<dyn Future<Output = (u64, Result<Given, Unable>)> + Send>>;
 /// The loop's state.
 pub(super) struct Keeper {
     handle: Handle,
-    session: Session,
+    session: SessionId,
     candidacy: Candidacy,
     guard: Guard,
     outbox: Outbox<Guard>,
@@ -57,7 +57,7 @@ pub(super) struct Keeper {
 impl Keeper {
     pub(super) fn new(
         handle: Handle,
-        session: Session,
+        session: SessionId,
         candidacy: Candidacy,
         standing: watch::Sender<Standing>,
         ended: mpsc::UnboundedReceiver<u64>,
@@ -126,7 +126,7 @@ impl Keeper {
     fn on_answer(&mut self, number: u64, answer: Result<Given, Unable>) {
         match answer {
             Ok(Given::Holds(answer)) => {
-                self.step(Input::Message { from: NodeId(0), message: Message::Answer(answer) });
+                self.step(Input::Message { from: Leader, message: Message::Answer(answer) });
             }
             _ => self.tell(Command::Failed(number)),
         }

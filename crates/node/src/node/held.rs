@@ -1,9 +1,9 @@
 //! Elections that somebody asks for: who waits for the result, and what it is.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_core::load::Score;
 use primus_core::machine::Input;
-use primus_replica::Term;
 use primus_server::control::{Command, Confirmed};
 
 use super::Running;
@@ -12,8 +12,8 @@ use crate::handle::{Election, Outcome, Reply, Unable};
 
 /// Somebody who waits for the result of an election.
 pub(super) struct Waiting {
-    asked: NodeId,
-    previous: Option<NodeId>,
+    asked: ServerId,
+    previous: Option<ServerId>,
     reply: Reply<Election>,
 }
 
@@ -23,7 +23,7 @@ const WAITING_MAX: usize = 64;
 impl Running {
     /// Somebody asked that server for an election, and it asked this one. Whoever asks while one is under way waits for the
     /// same result.
-    pub(super) fn on_elect(&mut self, asked: NodeId, reply: Reply<Election>) {
+    pub(super) fn on_elect(&mut self, asked: ServerId, reply: Reply<Election>) {
         let previous = self.state.leader;
         let is_elsewhere = previous.is_some() && !self.leads();
         if is_elsewhere || self.held.len() >= WAITING_MAX {
@@ -54,14 +54,14 @@ impl Running {
     }
 
     /// Somebody leads, whoever did before.
-    pub(super) fn on_elected(&mut self, leader: NodeId, term: Term) {
+    pub(super) fn on_elected(&mut self, leader: ServerId, term: Term) {
         if !self.held.is_empty() {
             let scores: Vec<_> = self.server.loads().iter().map(|(id, load)| (*id, load.score)).collect();
             self.end_election(leader, term, &scores);
         }
     }
 
-    fn end_election(&mut self, leader: NodeId, term: Term, scores: &[(NodeId, Score)]) {
+    fn end_election(&mut self, leader: ServerId, term: Term, scores: &[(ServerId, Score)]) {
         for Waiting { asked, previous, reply } in std::mem::take(&mut self.held) {
             let outcome = match previous {
                 None => Outcome::Elected,

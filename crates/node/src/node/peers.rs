@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_server::peers::{Peers, Sign, State};
 
 use super::Running;
@@ -16,7 +16,7 @@ pub(super) struct Acquaintances {
 }
 
 impl Acquaintances {
-    pub(super) fn new(peers: impl Iterator<Item = NodeId> + Clone) -> Self {
+    pub(super) fn new(peers: impl Iterator<Item = ServerId> + Clone) -> Self {
         Self { heard: Arc::new(Heard::new(peers.clone())), peers: Peers::new(peers) }
     }
 
@@ -27,7 +27,7 @@ impl Acquaintances {
 }
 
 impl Running {
-    pub(super) fn see(&mut self, peer: NodeId, sign: Sign) {
+    pub(super) fn see(&mut self, peer: ServerId, sign: Sign) {
         let Some(now) = self.acquaintances.peers.see(peer, sign) else { return };
         if let Some(view) = self.state.peers.get_mut(&peer) {
             if view.state != now.state {
@@ -38,7 +38,7 @@ impl Running {
     }
 
     /// A peer said something, whatever it was.
-    pub(super) fn hear(&mut self, peer: NodeId) {
+    pub(super) fn hear(&mut self, peer: ServerId) {
         self.acquaintances.heard.hear(peer);
         if self.state.peers.get(&peer).is_some_and(|view| view.state != State::Up) {
             self.see(peer, Sign::Heard);
@@ -48,7 +48,7 @@ impl Running {
     /// Looks for peers that have been silent for long, and for those that are not any more.
     pub(super) fn look_for_missing(&mut self) {
         let leads = self.leads();
-        let has_changed = |(peer, state): (NodeId, State)| {
+        let has_changed = |(peer, state): (ServerId, State)| {
             let is_missing = self.server.is_missing(peer);
             let sign = match (is_missing, leads) {
                 (true, true) => Sign::Silent,
@@ -58,7 +58,7 @@ impl Running {
             (is_missing == (state == State::Up)).then_some((peer, sign))
         };
         let states = self.state.peers.iter().map(|(peer, view)| (*peer, view.state));
-        let changed: Vec<(NodeId, Sign)> = states.filter_map(has_changed).collect();
+        let changed: Vec<(ServerId, Sign)> = states.filter_map(has_changed).collect();
         changed.into_iter().for_each(|(peer, sign)| self.see(peer, sign));
     }
 }

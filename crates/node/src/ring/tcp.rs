@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::ring::Message;
 use primus_wire::native;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -24,15 +24,15 @@ const ARRIVALS_MAX: usize = 1024;
 const READ_LEN: usize = 4096;
 
 /// Where the members of a ring listen.
-pub type Addresses = Arc<BTreeMap<NodeId, SocketAddr>>;
+pub type Addresses = Arc<BTreeMap<ServerId, SocketAddr>>;
 
 /// Messages between sockets.
 #[derive(Debug)]
 pub struct TcpCarrier {
-    id: NodeId,
+    id: ServerId,
     addresses: Addresses,
-    dialled: BTreeMap<NodeId, TcpStream>,
-    arrivals: mpsc::Receiver<(NodeId, Message)>,
+    dialled: BTreeMap<ServerId, TcpStream>,
+    arrivals: mpsc::Receiver<(ServerId, Message)>,
     /// Accepts and reads; ends with the carrier.
     _listening: JoinSet<()>,
 }
@@ -48,7 +48,7 @@ pub async fn listen() -> io::Result<TcpListener> {
 impl TcpCarrier {
     /// What is said to this listener is for this member.
     #[must_use]
-    pub fn new(id: NodeId, listener: TcpListener, addresses: Addresses) -> Self {
+    pub fn new(id: ServerId, listener: TcpListener, addresses: Addresses) -> Self {
         let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
         let known = addresses.keys().copied().collect();
         let mut listening = JoinSet::new();
@@ -57,7 +57,7 @@ impl TcpCarrier {
     }
 
     /// An open link to this member, dialled if need be.
-    async fn link(&mut self, peer: NodeId) -> Option<&mut TcpStream> {
+    async fn link(&mut self, peer: ServerId) -> Option<&mut TcpStream> {
         if self.dialled.get(&peer).is_some_and(is_closed) {
             self.dialled.remove(&peer);
         }
@@ -79,7 +79,7 @@ fn is_closed(link: &TcpStream) -> bool {
     !matches!(link.try_read(&mut [0; 1]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-async fn accept(listener: TcpListener, arrivals: mpsc::Sender<(NodeId, Message)>, known: Vec<NodeId>) {
+async fn accept(listener: TcpListener, arrivals: mpsc::Sender<(ServerId, Message)>, known: Vec<ServerId>) {
     let known = Arc::new(known);
     let mut reading = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -89,11 +89,11 @@ async fn accept(listener: TcpListener, arrivals: mpsc::Sender<(NodeId, Message)>
 }
 
 /// Reads until the other side closes, or says something that no member says.
-async fn read(mut stream: TcpStream, arrivals: mpsc::Sender<(NodeId, Message)>, known: Arc<Vec<NodeId>>) {
+async fn read(mut stream: TcpStream, arrivals: mpsc::Sender<(ServerId, Message)>, known: Arc<Vec<ServerId>>) {
     let mut arrived = BytesMut::with_capacity(READ_LEN);
     while stream.read_buf(&mut arrived).await.is_ok_and(|count| count > 0) {
         loop {
-            match native::take::<(NodeId, Message)>(&mut arrived) {
+            match native::take::<(ServerId, Message)>(&mut arrived) {
                 Ok(Some((from, message))) if known.contains(&from) => {
                     if arrivals.send((from, message)).await.is_err() {
                         return;
@@ -120,11 +120,11 @@ impl Carrier for TcpCarrier {
         Ok(())
     }
 
-    async fn is_there(&mut self, peer: NodeId) -> Result<bool, Cut> {
+    async fn is_there(&mut self, peer: ServerId) -> Result<bool, Cut> {
         Ok(self.link(peer).await.is_some())
     }
 
-    async fn send(&mut self, to: NodeId, message: &Message) -> Result<(), Cut> {
+    async fn send(&mut self, to: ServerId, message: &Message) -> Result<(), Cut> {
         let mut frame = BytesMut::new();
         native::put(&mut frame, &(self.id, *message)).map_err(|error| Cut(error.to_string()))?;
         // Whoever is not there gets nothing; the loop has looked a moment ago, and the next look tells the machine.

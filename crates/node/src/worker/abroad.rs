@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::farm::worker::Record;
 use primus_core::ledger::LoanId;
 
@@ -33,7 +33,7 @@ const IN_USE_TRIES: u32 = 50;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Farm {
     pub(super) name: String,
-    pub(super) servers: BTreeMap<NodeId, SocketAddr>,
+    pub(super) servers: BTreeMap<ServerId, SocketAddr>,
 }
 
 /// What had been kept for a farm, and where more can be.
@@ -108,7 +108,7 @@ fn farm_of(text: &str) -> Option<Farm> {
     let name = lines.next()?.to_owned();
     let server = |line: &str| {
         let (server, address) = line.split_once(' ')?;
-        Some((NodeId(server.parse().ok()?), address.parse().ok()?))
+        Some((ServerId(server.parse().ok()?), address.parse().ok()?))
     };
     Some(Farm { name, servers: lines.map(server).collect::<Option<_>>()? })
 }
@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn a_farm_is_found_again() {
-        let servers = [(NodeId(1), "127.0.0.1:7460".parse().unwrap()), (NodeId(2), "[::1]:7460".parse().unwrap())];
+        let servers =
+            [(ServerId(1), "127.0.0.1:7460".parse().unwrap()), (ServerId(2), "[::1]:7460".parse().unwrap())];
         let farm = Farm { name: "south".to_owned(), servers: servers.into() };
         assert_eq!(farm_of(&text_of(&farm)), Some(farm));
         assert_eq!(farm_of("south\n1 nowhere\n"), None);

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use bytes::BytesMut;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_wire::native::WorkerHello;
 use primus_wire::work::{Reader, ToWorker};
 use tokio::io::AsyncReadExt;
@@ -24,20 +24,20 @@ const WORDS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) enum LinkEvent {
     /// A server can be written to, here.
-    Up(NodeId, Outgoing),
+    Up(ServerId, Outgoing),
     /// A server said something.
-    Word(NodeId, ToWorker),
+    Word(ServerId, ToWorker),
     /// The link to a server is lost.
-    Down(NodeId),
+    Down(ServerId),
     /// A server does not want this worker.
-    Refused(NodeId, String),
+    Refused(ServerId, String),
 }
 
 /// The links that are up.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    up: BTreeMap<NodeId, Outgoing>,
-    given_up: BTreeSet<NodeId>,
+    up: BTreeMap<ServerId, Outgoing>,
+    given_up: BTreeSet<ServerId>,
 }
 
 impl Links {
@@ -45,7 +45,7 @@ impl Links {
     pub(super) fn start(
         cluster: String,
         name: &str,
-        servers: &BTreeMap<NodeId, SocketAddr>,
+        servers: &BTreeMap<ServerId, SocketAddr>,
         store: [u8; 16],
     ) -> (Self, mpsc::Receiver<LinkEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
@@ -56,11 +56,11 @@ impl Links {
         (Self::default(), received)
     }
 
-    pub(super) fn opened(&mut self, server: NodeId, outgoing: Outgoing) {
+    pub(super) fn opened(&mut self, server: ServerId, outgoing: Outgoing) {
         self.up.insert(server, outgoing);
     }
 
-    pub(super) fn closed(&mut self, server: NodeId) {
+    pub(super) fn closed(&mut self, server: ServerId) {
         self.up.remove(&server);
         self.given_up.remove(&server);
     }
@@ -71,19 +71,19 @@ impl Links {
     }
 
     /// Is this server's link given up, and its end not known yet?
-    pub(super) fn is_given_up(&self, server: NodeId) -> bool {
+    pub(super) fn is_given_up(&self, server: ServerId) -> bool {
         self.given_up.contains(&server)
     }
 
     /// Where to write to a server.
-    pub(super) fn outgoing(&self, server: NodeId) -> Option<Outgoing> {
+    pub(super) fn outgoing(&self, server: ServerId) -> Option<Outgoing> {
         self.up.get(&server).cloned()
     }
 }
 
 /// Keeps the link to one server.
 struct Dialler {
-    server: NodeId,
+    server: ServerId,
     address: SocketAddr,
     hello: WorkerHello,
     events: mpsc::Sender<LinkEvent>,

@@ -11,13 +11,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use primus_core::NodeId;
 use primus_core::farm::Message;
 use primus_core::farm::worker::{Allegiance, Command, Notice, REPORTS_MAX, Timer, Worker};
 use primus_core::ledger::Held;
 use primus_core::load::Load;
 use primus_core::loan::Word;
 use primus_core::machine::{Delay, Input, Machine, Outbox, Output, Token};
+use primus_core::{ServerId, Term};
 use primus_wire::work::{self, FromWorker, Part, ToWorker};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -47,8 +47,8 @@ pub(super) struct Setting {
     pub(super) name: String,
     pub(super) slots: u16,
     /// The server on the same host, if it is one of this farm.
-    pub(super) beside: Option<NodeId>,
-    pub(super) servers: BTreeMap<NodeId, SocketAddr>,
+    pub(super) beside: Option<ServerId>,
+    pub(super) servers: BTreeMap<ServerId, SocketAddr>,
     pub(super) executor: executor::Settings,
     pub(super) kinds: Kinds,
     pub(super) store: [u8; 16],
@@ -74,16 +74,16 @@ pub(super) struct Service {
     links: Links,
     link_events: mpsc::Receiver<LinkEvent>,
     /// The servers that lead, as they say themselves, and in which terms.
-    leads: BTreeMap<NodeId, u64>,
+    leads: BTreeMap<ServerId, Term>,
     /// The newest term that any of them named.
-    newest: u64,
+    newest: Term,
     /// The leader that the worker was last told to serve.
-    serves: Option<(NodeId, u64)>,
+    serves: Option<(ServerId, Term)>,
     timers: Timers<Timer>,
     /// When it last looked at the clock, which it does several times a second.
     awake: Instant,
     /// What was said to servers in this turn.
-    said: BTreeMap<NodeId, Vec<FromWorker>>,
+    said: BTreeMap<ServerId, Vec<FromWorker>>,
     /// What leaders have said about loans in this turn.
     heard: Vec<Call>,
     happenings: mpsc::UnboundedSender<Happening>,
@@ -92,9 +92,9 @@ pub(super) struct Service {
 /// What a leader says about loans, and where the servers of the farm are that it speaks of.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) from: NodeId,
+    pub(super) from: ServerId,
     pub(super) word: Word,
-    pub(super) servers: BTreeMap<NodeId, SocketAddr>,
+    pub(super) servers: BTreeMap<ServerId, SocketAddr>,
 }
 
 /// What happens to a service.
@@ -129,7 +129,7 @@ impl Service {
             links,
             link_events,
             leads: BTreeMap::new(),
-            newest: 0,
+            newest: Term(0),
             serves: None,
             timers: Timers::default(),
             awake: Instant::now(),
@@ -150,7 +150,7 @@ impl Service {
     }
 
     /// The leader that has welcomed the worker.
-    pub(super) fn leader(&self) -> Option<NodeId> {
+    pub(super) fn leader(&self) -> Option<ServerId> {
         self.worker.serves().map(|(leader, _)| leader)
     }
 
@@ -290,7 +290,7 @@ impl Service {
         }
     }
 
-    fn on_word(&mut self, server: NodeId, word: ToWorker) {
+    fn on_word(&mut self, server: ServerId, word: ToWorker) {
         match word {
             ToWorker::Farm(message) => self.step(Input::Message { from: server, message }),
             ToWorker::Leads(term) => {
@@ -322,7 +322,7 @@ impl Service {
         self.tell(Happening::Serves(server, term));
     }
 
-    fn lose(&mut self, server: NodeId) {
+    fn lose(&mut self, server: ServerId) {
         if self.serves.take_if(|(leader, _)| *leader == server).is_some() {
             self.step(Input::LinkDown(server));
             self.tell(Happening::LostLeader(server));
@@ -337,7 +337,7 @@ impl Service {
         }
     }
 
-    fn tell_refusal(&self, server: NodeId, reason: String) {
+    fn tell_refusal(&self, server: ServerId, reason: String) {
         _ = self.happenings.send(match self.abroad.clone() {
             None => Happening::Refused(server, reason),
             Some(farm) => Happening::RefusedAbroad(farm, server, reason),
@@ -345,7 +345,7 @@ impl Service {
     }
 
     /// Disks may be slow, so others read.
-    fn read_output(&self, server: NodeId, number: u64, part: Part) {
+    fn read_output(&self, server: ServerId, number: u64, part: Part) {
         let Some(outgoing) = self.links.outgoing(server) else { return };
         let outputs = self.outputs.clone();
         tokio::task::spawn_blocking(move || {
@@ -381,7 +381,7 @@ impl Service {
     }
 
     /// What is said in a row in the same way is said in one go.
-    fn say(&mut self, to: NodeId, message: Message) {
+    fn say(&mut self, to: ServerId, message: Message) {
         let said = self.said.entry(to).or_default();
         match (said.last_mut(), message) {
             (Some(FromWorker::Farm(Message::Ended(all))), Message::Ended(more))
@@ -394,7 +394,7 @@ impl Service {
     }
 
     /// Says where the worker is.
-    pub(super) fn say_where(&mut self, to: NodeId, word: Word) {
+    pub(super) fn say_where(&mut self, to: ServerId, word: Word) {
         self.said.entry(to).or_default().push(FromWorker::Loan(word));
     }
 

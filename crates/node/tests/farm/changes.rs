@@ -11,7 +11,7 @@ async fn what_runs_goes_on_when_the_leader_dies() {
     let job = farm.submit(spec(sleep(600), Fan::Array { first: 1, last: 2 })).await;
     farm.wait_until("both run", |farm| async move { farm.look(|foreman| foreman.handed_out() == 2).await }).await;
     let leader = farm.leader().await;
-    let term = farm.handle_of(leader).view.borrow().term.0;
+    let term = farm.handle_of(leader).view.borrow().term;
     farm.stop_server(leader);
     farm.wait_for(job).await;
     assert_ne!(farm.leader().await, leader);

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use primus_core::NodeId;
 use primus_core::ledger::{LoanId, Why};
 use primus_core::loan::{Beat, Content, Lending, Message};
+use primus_core::{ServerId, Term};
 use primus_node::events::Kind;
 use primus_server::plan::Neighbour;
 use primus_wire::native::{self, Answer, FarmHello};
@@ -21,10 +21,10 @@ use super::stage::{Farm, PATIENCE};
 async fn north() -> (Farm, SocketAddr) {
     let mut north = Farm::of("north", 1);
     let nowhere = "127.0.0.1:9".parse().expect("an address");
-    north.neighbours = vec![Neighbour { name: "east".to_owned(), servers: [(NodeId(1), nowhere)].into() }];
+    north.neighbours = vec![Neighbour { name: "east".to_owned(), servers: [(ServerId(1), nowhere)].into() }];
     north.start_server(1).await;
     north.leader().await;
-    let address = north.as_neighbour().servers[&NodeId(1)];
+    let address = north.as_neighbour().servers[&ServerId(1)];
     (north, address)
 }
 
@@ -45,7 +45,7 @@ async fn call(address: SocketAddr, hello: &FarmHello) -> (TcpStream, Answer) {
 }
 
 fn hello(farm: &str, to: &str, server: u64) -> FarmHello {
-    FarmHello::new(farm.to_owned(), to.to_owned(), NodeId(server), [7; 16])
+    FarmHello::new(farm.to_owned(), to.to_owned(), ServerId(server), [7; 16])
 }
 
 /// Says this as the leader of east; does the link end then?
@@ -91,7 +91,7 @@ async fn whoever_is_no_neighbour_is_refused() {
 async fn garbage_ends_a_link_and_nothing_else() {
     let (north, address) = north().await;
     let lent: Vec<Lending> = (1..=60_000).map(lending).collect();
-    let endless = as_bytes(&Message { term: 1, content: Content::Beat(Beat { lent, ..Beat::default() }) });
+    let endless = as_bytes(&Message { term: Term(1), content: Content::Beat(Beat { lent, ..Beat::default() }) });
     assert!(endless.len() > FARM_WORD_LEN_MAX);
     for garbage in [Bytes::from_static(&[0xFF; 64]), Bytes::from_static(&[0, 0, 0, 2, 0, 99]), endless] {
         assert!(is_closed_after(address, garbage).await);
@@ -102,7 +102,7 @@ async fn garbage_ends_a_link_and_nothing_else() {
     // Whoever talks sense after that is heard.
     let (mut stream, _) = call(address, &hello("east", "north", 1)).await;
     let beat = Beat { borrowed: vec![LoanId(5)], ..Beat::default() };
-    let bytes = as_bytes(&Message { term: 1, content: Content::Beat(beat) });
+    let bytes = as_bytes(&Message { term: Term(1), content: Content::Beat(beat) });
     stream.write_all(&bytes).await.expect("it reads");
     let is_told = |kind: &Kind| matches!(kind, Kind::LoanUnknown { farm, loan: 5 } if farm == "east");
     wait_for_event(&north, "a loan that there is not", is_told).await;

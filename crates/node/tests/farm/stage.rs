@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::ledger::{CommandLine, Effect, Entry, Fan, JobId, Outcome, Spec, State, Target, TaskId, Work};
 use primus_core::load::Weights;
 use primus_core::loan::office;
@@ -84,7 +84,7 @@ struct Server {
 pub(crate) struct Farm {
     pub(crate) name: String,
     dir: PathBuf,
-    addresses: BTreeMap<NodeId, SocketAddr>,
+    addresses: BTreeMap<ServerId, SocketAddr>,
     servers: BTreeMap<u64, Server>,
     workers: BTreeMap<String, (Process, mpsc::UnboundedReceiver<Happening>)>,
     /// Workers whose names others have by now.
@@ -115,7 +115,7 @@ impl Farm {
         let dir = std::env::temp_dir().join(format!("primus-farm-{}-{number}", std::process::id()));
         fs::create_dir_all(&dir).expect("there is room for a directory");
         let bound = || std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let listeners: Vec<_> = (1..=servers).map(|id| (NodeId(id), bound())).collect();
+        let listeners: Vec<_> = (1..=servers).map(|id| (ServerId(id), bound())).collect();
         let address = |listener: &std::net::TcpListener| listener.local_addr().expect("it is bound");
         let addresses = listeners.iter().map(|(id, listener)| (*id, address(listener))).collect();
         Self {
@@ -149,15 +149,15 @@ impl Farm {
     }
 
     pub(crate) async fn start_server(&mut self, id: u64) {
-        let mut plan = Plan::new(NodeId(id), self.addresses.clone());
+        let mut plan = Plan::new(ServerId(id), self.addresses.clone());
         plan.rank = RankBy::Id;
         plan.snapshot_every = self.snapshot_every;
         plan.neighbours.clone_from(&self.neighbours);
         plan.lending = self.lending;
         let config = Config { cluster: self.name.clone(), plan };
-        let identity = Identity { cluster: config.cluster.clone(), server: NodeId(id) };
+        let identity = Identity { cluster: config.cluster.clone(), server: ServerId(id) };
         let opened = open_store(&self.dir.join(id.to_string()), &identity).await;
-        let address = self.addresses[&NodeId(id)];
+        let address = self.addresses[&ServerId(id)];
         let (ready, handle) = oneshot::channel();
         let process = Process::start(move || async move {
             let listener = TcpListener::bind(address).await.expect("the port is free again");

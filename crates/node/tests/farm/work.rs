@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::ledger::{Effect, Entry, Fan, Held, Job, JobId, State, TaskId, Verdict};
 use primus_node::farm::Awaited;
 use primus_node::handle::Unable;
@@ -100,13 +100,13 @@ async fn only_the_leader_takes_entries() {
     let leader = farm.leader().await;
     let other = farm.farm_of(leader % 3 + 1);
     let entries = vec![Entry::Submit { spec: spec(noop(), Fan::One), key: None }];
-    assert_eq!(other.enter(entries).await, Err(Unable::NotLeading(NodeId(leader))));
+    assert_eq!(other.enter(entries).await, Err(Unable::NotLeading(ServerId(leader))));
 }
 
 #[tokio::test]
 async fn workers_hear_who_leads() {
     let mut farm = Farm::started().await;
-    let leader = NodeId(farm.leader().await);
+    let leader = ServerId(farm.leader().await);
     loop {
         if matches!(farm.happening("w1").await, Happening::Serves(server, _) if server == leader) {
             break;

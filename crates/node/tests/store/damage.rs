@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_node::store::StoreId;
 use primus_replica::message::Record;
 
@@ -26,7 +26,7 @@ fn filled() -> (Scratch, Scratch, View) {
     }
     write(vec![snapshot(90, 5)]);
     write(vec![entry(241, 12)]);
-    store.remember_peer(NodeId(2), StoreId([9; 16])).unwrap();
+    store.remember_peer(ServerId(2), StoreId([9; 16])).unwrap();
     let crashed = scratch.copy();
     (scratch, crashed, view_of(records))
 }
@@ -46,7 +46,7 @@ impl Tally {
         };
         self.opened += 1;
         let mut store = opened.store;
-        assert_eq!(store.peers()[&NodeId(2)], StoreId([9; 16]), "{what}");
+        assert_eq!(store.peers()[&ServerId(2)], StoreId([9; 16]), "{what}");
         assert!(view_of(opened.records) == *expected, "{what}");
         store.write(&[entry(242, 13)]).unwrap();
         drop(store);

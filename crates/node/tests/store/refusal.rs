@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_node::store::{Identity, OpenError, Store};
 use redb::{Database, TableDefinition};
 
@@ -47,9 +47,9 @@ fn a_store_serves_its_own_cluster_and_server_only() {
     let other_cluster = Identity { cluster: "mine".to_owned(), ..identity() };
     let error = Store::open(scratch.path(), &other_cluster).unwrap_err();
     assert!(matches!(error, OpenError::OtherCluster { .. }), "{error}");
-    let other_server = Identity { server: NodeId(2), ..identity() };
+    let other_server = Identity { server: ServerId(2), ..identity() };
     let error = Store::open(scratch.path(), &other_server).unwrap_err();
-    assert!(matches!(error, OpenError::OtherServer { found: NodeId(1), expected: NodeId(2), .. }), "{error}");
+    assert!(matches!(error, OpenError::OtherServer { found: ServerId(1), expected: ServerId(2), .. }), "{error}");
     open(scratch.path());
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_node::store::{Identity, OpenError, Opened, Store};
 use primus_replica::log::Log;
 use primus_replica::message::{Entry, HardState, Record, Snapshot};
@@ -45,7 +45,7 @@ impl Drop for Scratch {
 }
 
 pub(crate) fn identity() -> Identity {
-    Identity { cluster: "farm".to_owned(), server: NodeId(1) }
+    Identity { cluster: "farm".to_owned(), server: ServerId(1) }
 }
 
 pub(crate) fn open(dir: &Path) -> Opened {

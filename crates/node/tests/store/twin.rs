@@ -1,6 +1,6 @@
 //! The store against its slow twin: the log in memory that takes the same records in the same order.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_node::store::{PeerCheck, StoreId};
 use primus_replica::log::Log;
 use primus_replica::message::Record;
@@ -119,12 +119,12 @@ fn peers_are_remembered_and_a_wiped_one_is_noticed() {
     let scratch = Scratch::new();
     let (first, second) = (StoreId([1; 16]), StoreId([2; 16]));
     let mut store = open(scratch.path()).store;
-    assert_eq!(store.remember_peer(NodeId(2), first).unwrap(), PeerCheck::New);
+    assert_eq!(store.remember_peer(ServerId(2), first).unwrap(), PeerCheck::New);
     drop(store);
     let mut store = open(scratch.path()).store;
-    assert_eq!(store.remember_peer(NodeId(2), first).unwrap(), PeerCheck::Known);
-    assert_eq!(store.remember_peer(NodeId(2), second).unwrap(), PeerCheck::Mismatch(first));
-    assert_eq!(store.peers().into_iter().collect::<Vec<_>>(), [(NodeId(2), first)]);
+    assert_eq!(store.remember_peer(ServerId(2), first).unwrap(), PeerCheck::Known);
+    assert_eq!(store.remember_peer(ServerId(2), second).unwrap(), PeerCheck::Mismatch(first));
+    assert_eq!(store.peers().into_iter().collect::<Vec<_>>(), [(ServerId(2), first)]);
 }
 
 fn hard_state_of_commit(commit: u64) -> Record {

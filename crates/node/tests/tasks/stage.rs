@@ -1,5 +1,6 @@
 //! An executor with a companion of its own, and ways to look at processes.
 
+use primus_core::Term;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -136,7 +137,7 @@ pub(crate) fn assignment(index: u64, work: Work) -> Assignment {
 }
 
 pub(crate) fn held(index: u64) -> Held {
-    Held { task: TaskId { job: JobId(3), index }, attempt: Attempt { term: 7, sequence: 5 } }
+    Held { task: TaskId { job: JobId(3), index }, attempt: Attempt { term: Term(7), sequence: 5 } }
 }
 
 /// A shell command whose processes all carry a mark.

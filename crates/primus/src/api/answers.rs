@@ -7,7 +7,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::ledger::JobId;
 use primus_core::load::Score;
 pub(crate) use primus_node::events::text_of;
@@ -129,7 +129,7 @@ impl StatusAnswer {
 
 impl ServerAnswer {
     /// What a server that is not up said of its load counts no more; how much of the log it has stays true.
-    fn new(context: &Context, view: &View, id: NodeId, places: Places) -> Self {
+    fn new(context: &Context, view: &View, id: ServerId, places: Places) -> Self {
         let is_self = id == view.id;
         let peer = view.peers.get(&id).cloned().unwrap_or_default();
         let state = if is_self { State::Up } else { peer.state };

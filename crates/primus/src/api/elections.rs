@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Request};
 use axum::response::{IntoResponse, Response};
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::load::Score;
 use primus_node::elections::Elected;
 use primus_node::handle::{Election, Outcome, Request as Ask};
@@ -70,8 +70,8 @@ pub(super) async fn elect(State(context): State<Context>, mut query: Asked, requ
 }
 
 /// The server that was asked first.
-fn asked(context: &Context, headers: &HeaderMap) -> NodeId {
-    let through = headers.get(PASSED_ON).and_then(|id| id.to_str().ok()?.parse().ok()).map(NodeId);
+fn asked(context: &Context, headers: &HeaderMap) -> ServerId {
+    let through = headers.get(PASSED_ON).and_then(|id| id.to_str().ok()?.parse().ok()).map(ServerId);
     through.filter(|id| context.servers.contains_key(id)).unwrap_or(context.handle.view.borrow().id)
 }
 
@@ -108,7 +108,7 @@ async fn elect_in_group(context: &Context, name: String, request: Request<Body>)
 /// The API of the group's leader, or else of a member that is there.
 fn member(context: &Context, group: &Elected) -> Option<SocketAddr> {
     let view = context.handle.view.borrow();
-    let is_up = |id: &&NodeId| view.peers.get(id).is_some_and(|peer| peer.is_up);
+    let is_up = |id: &&ServerId| view.peers.get(id).is_some_and(|peer| peer.is_up);
     let member = group.leader.iter().chain(&group.members).find(is_up)?;
     context.servers.get(member).map(|places| places.api)
 }
@@ -129,14 +129,14 @@ impl Answer {
         }
     }
 
-    fn of_group(context: &Context, group: String, asked: NodeId, before: &Elected, now: &Elected) -> Self {
+    fn of_group(context: &Context, group: String, asked: ServerId, before: &Elected, now: &Elected) -> Self {
         let view = context.handle.view.borrow();
         let outcome = match before.leader {
             None => Outcome::Elected,
             previous if previous == now.leader => Outcome::Confirmed,
             Some(_) => Outcome::Transferred,
         };
-        let score = |id: &NodeId| match view.peers.get(id) {
+        let score = |id: &ServerId| match view.peers.get(id) {
             Some(peer) => peer.load.map(|load| (*id, load.score)),
             None => Some((*id, view.load.score)),
         };
@@ -155,6 +155,6 @@ impl Answer {
     }
 }
 
-fn scores(scores: impl Iterator<Item = (NodeId, Score)>) -> Vec<ServerScore> {
+fn scores(scores: impl Iterator<Item = (ServerId, Score)>) -> Vec<ServerScore> {
     scores.map(|(id, score)| ServerScore { id: id.0, score: f64::from(score.hundredths()) / 100.0 }).collect()
 }

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::handover::Standing;
 use primus_core::rank::RankBy;
@@ -177,7 +177,7 @@ fn prospect(view: &View, outlook: Option<Outlook>) -> String {
 
 /// Who does not stand, and until when.
 fn gave_way(view: &View) -> String {
-    let sentence = |(server, to): (&NodeId, &NodeId)| format!(" Server {server} gave way to server {to}.");
+    let sentence = |(server, to): (&ServerId, &ServerId)| format!(" Server {server} gave way to server {to}.");
     let all: String = view.gave_way.iter().map(sentence).collect();
     let until =
         "stands again when the leader is lost, after primus elect, or once leadership is transferred to it.";
@@ -248,22 +248,23 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
+    use primus_core::Term;
     use primus_core::handover::Rules;
     use primus_core::load::Load;
     use primus_node::handle::PeerView;
-    use primus_replica::{Role, Term};
+    use primus_replica::Role;
     use primus_server::transfer::Obstacle;
 
     use super::*;
 
     /// Server 3 of so many, which leads since the beginning of 1970.
     fn view(servers: u64, reason: Reason) -> View {
-        let peers: BTreeMap<NodeId, PeerView> =
-            (1..=servers).filter(|id| *id != 3).map(|id| (NodeId(id), PeerView::default())).collect();
+        let peers: BTreeMap<ServerId, PeerView> =
+            (1..=servers).filter(|id| *id != 3).map(|id| (ServerId(id), PeerView::default())).collect();
         View {
-            id: NodeId(3),
+            id: ServerId(3),
             role: Role::Leader,
-            leader: Some(NodeId(3)),
+            leader: Some(ServerId(3)),
             term: Term(7),
             since: SystemTime::UNIX_EPOCH,
             reason,
@@ -298,7 +299,7 @@ mod tests {
     }
 
     fn told(way: Way, best: Option<u64>, less_loaded_by: Option<i64>) -> String {
-        let outlook = Outlook { best: best.map(NodeId), less_loaded_by, obstacle: None, way };
+        let outlook = Outlook { best: best.map(ServerId), less_loaded_by, obstacle: None, way };
         prospect(&view(3, Reason::Start), Some(outlook))
     }
 
@@ -365,7 +366,7 @@ mod tests {
     fn who_gave_way_is_told() {
         let mut view = view(3, Reason::Resigned);
         assert_eq!(gave_way(&view), "");
-        view.gave_way = BTreeMap::from([(NodeId(2), NodeId(3))]);
+        view.gave_way = BTreeMap::from([(ServerId(2), ServerId(3))]);
         let expected = " Server 2 gave way to server 3. A server that gave way stands again when the leader is lost, after primus \
                         elect, or once leadership is transferred to it.";
         assert_eq!(gave_way(&view), expected);
@@ -373,9 +374,9 @@ mod tests {
 
     #[test]
     fn what_is_in_the_way_is_told() {
-        let silent = Some(Obstacle::Silent(NodeId(2)));
+        let silent = Some(Obstacle::Silent(ServerId(2)));
         let way = Way::Rank { rest_us: 0 };
-        let outlook = Outlook { best: Some(NodeId(2)), less_loaded_by: None, obstacle: silent, way };
+        let outlook = Outlook { best: Some(ServerId(2)), less_loaded_by: None, obstacle: silent, way };
         let expected = "Server 2 ranks better and takes over once it has caught up; at the moment server 2 is dead, \
                         frozen or cut off.";
         assert_eq!(prospect(&view(3, Reason::Start), Some(outlook)), expected);

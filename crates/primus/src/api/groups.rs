@@ -8,7 +8,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::Request;
 use axum::response::Response;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::farm::foreman::Foreman;
 use primus_core::lease::Lessor;
 use primus_core::ledger::{GroupRules, Holding};
@@ -117,7 +117,7 @@ fn elected(groups: &ElectedGroups) -> Vec<GroupFacts> {
 }
 
 fn without_quorum(name: &str, group: &Elected) -> GroupFacts {
-    let server = |id: NodeId| Value::from(id.0);
+    let server = |id: ServerId| Value::from(id.0);
     GroupFacts {
         group: name.to_owned(),
         authority: "none",

@@ -248,12 +248,12 @@ pub(super) fn farms(farm: &str, ledger: &Ledger, situation: Option<&Situation>, 
 
 #[cfg(test)]
 mod tests {
-    use primus_core::NodeId;
     use primus_core::ledger::loans::name_here;
     use primus_core::ledger::{Batch, Borrow, Entry, Lend};
     use primus_core::loan::office::{Command, Rules};
     use primus_core::loan::{Beat, Content, Lending, Message};
     use primus_core::machine::{Input, Machine, Moment, Outbox};
+    use primus_core::{FarmId, Term};
 
     use super::*;
 
@@ -274,10 +274,10 @@ mod tests {
     fn office(ledger: &Ledger, beats: &[Beat]) -> Office {
         let mut office = Office::new(Rules::default(), vec!["south".to_owned()]);
         let mut outbox = Outbox::new();
-        office.step(Moment::START, Input::Command(Command::Lead(1, ledger.loans().clone())), &mut outbox);
+        office.step(Moment::START, Input::Command(Command::Lead(Term(1), ledger.loans().clone())), &mut outbox);
         for beat in beats {
-            let message = Message { term: 1, content: Content::Beat(beat.clone()) };
-            office.step(Moment::START, Input::Message { from: NodeId(1), message }, &mut outbox);
+            let message = Message { term: Term(1), content: Content::Beat(beat.clone()) };
+            office.step(Moment::START, Input::Message { from: FarmId(1), message }, &mut outbox);
         }
         office
     }

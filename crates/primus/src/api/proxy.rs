@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_node::handle::Unable;
 use tokio::time::timeout;
 
@@ -36,13 +36,13 @@ const CONNECT_TIME: Duration = Duration::from_secs(3);
 pub(crate) struct Proxy {
     client: Client<HttpConnector, Body>,
     /// This server.
-    id: NodeId,
+    id: ServerId,
     /// What shows others that it is one.
     proof: Option<HeaderValue>,
 }
 
 impl Proxy {
-    pub(crate) fn new(id: NodeId, proof: Option<&str>) -> Self {
+    pub(crate) fn new(id: ServerId, proof: Option<&str>) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIME));
         connector.set_nodelay(true);

@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use futures_util::{Stream, StreamExt, stream};
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::farm::foreman::Foreman;
 use primus_core::load::Score;
@@ -60,7 +60,7 @@ const BULK_TIME: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) farm: String,
-    pub(crate) servers: Arc<BTreeMap<NodeId, Places>>,
+    pub(crate) servers: Arc<BTreeMap<ServerId, Places>>,
     pub(crate) handle: Handle,
     pub(crate) proxy: Proxy,
     /// How servers elect, and what they compare.
@@ -308,10 +308,10 @@ async fn transfer(State(context): State<Context>, request: Request<Body>) -> Res
     }
 }
 
-async fn wanted_leader(context: &Context, request: Request<Body>) -> Result<NodeId, Problem> {
+async fn wanted_leader(context: &Context, request: Request<Body>) -> Result<ServerId, Problem> {
     let mut order = Order::must(request, "send {\"to\":2}").await?;
     let to = order.number("to")?;
-    let to = NodeId(order.given("to", to)?);
+    let to = ServerId(order.given("to", to)?);
     order.done()?;
     match context.servers.contains_key(&to) {
         true => Ok(to),
@@ -320,7 +320,7 @@ async fn wanted_leader(context: &Context, request: Request<Body>) -> Result<Node
 }
 
 /// Waits until somebody else leads; a transfer that comes to nothing leaves the old leader in place.
-async fn hand_over(context: &Context, to: Option<NodeId>, reason: Reason) -> Response {
+async fn hand_over(context: &Context, to: Option<ServerId>, reason: Reason) -> Response {
     let mut view = context.handle.view.clone();
     let me = view.borrow().id;
     if to == Some(me) && view.borrow().leader == Some(me) {
@@ -488,7 +488,7 @@ fn sent(
 async fn cut(State(context): State<Context>, request: Request<Body>) -> Result<Json<serde_json::Value>, Problem> {
     let mut order = chaos(&context, request, "send {\"peers\":[1,2]}").await?;
     let peers: Option<BTreeSet<u64>> = order.numbers("peers")?;
-    let peers: BTreeSet<NodeId> = order.given("peers", peers)?.into_iter().map(NodeId).collect();
+    let peers: BTreeSet<ServerId> = order.given("peers", peers)?.into_iter().map(ServerId).collect();
     let [held, closed, farms] = ["held", "closed", "farms"].map(|name| order.texts::<BTreeSet<String>>(name));
     let (held, closed, farms) =
         (held?.unwrap_or_default(), closed?.unwrap_or_default(), farms?.unwrap_or_default());
@@ -507,7 +507,7 @@ async fn cut(State(context): State<Context>, request: Request<Body>) -> Result<J
 async fn delay(State(context): State<Context>, request: Request<Body>) -> Result<Json<serde_json::Value>, Problem> {
     let mut order = chaos(&context, request, "send {\"peers\":[1,2],\"delay_ms\":75}").await?;
     let peers: Option<BTreeSet<u64>> = order.numbers("peers")?;
-    let peers: BTreeSet<NodeId> = order.given("peers", peers)?.into_iter().map(NodeId).collect();
+    let peers: BTreeSet<ServerId> = order.given("peers", peers)?.into_iter().map(ServerId).collect();
     let ms = order.within("delay_ms", 0.0, DELAY_MAX.as_secs_f64() * 1000.0)?;
     let delay = Duration::from_secs_f64(order.given("delay_ms", ms)? / 1000.0);
     order.done()?;

@@ -7,10 +7,11 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Request;
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::SessionId;
 use primus_core::lease::{Answer, Candidacy, Claim, Objection, Poll, Promise};
 use primus_core::ledger::groups::{HOLDER_NAME_LEN_MAX, HOLDERS_MAX, objection_to_group};
-use primus_core::ledger::{GroupRank, GroupRules, Session};
+use primus_core::ledger::{GroupRank, GroupRules};
 use primus_core::load::Score;
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +111,7 @@ pub(super) async fn ask(
     request: Request<Body>,
 ) -> Result<Json<AnswerBody>, Problem> {
     let passed_on = request.headers().get(PASSED_ON).and_then(|id| id.to_str().ok()?.parse().ok());
-    let at = passed_on.map_or(context.handle.view.borrow().id, NodeId);
+    let at = passed_on.map_or(context.handle.view.borrow().id, ServerId);
     let session = u64::from_str_radix(&session, 16).ok().filter(|id| *id != 0);
     let session =
         session.ok_or_else(|| Problem::usage("a session is a number in hex, and not 0", "choose one at random"))?;
@@ -120,7 +121,7 @@ pub(super) async fn ask(
         Problem::usage(message, "send {\"number\":1,\"wants\":[{\"group\":\"cron\",\"rank\":\"id\"}]}")
     })?;
     let poll = question.into_poll(at)?;
-    let answer = context.handle.farm.poll(Session(session), poll).await?;
+    let answer = context.handle.farm.poll(SessionId(session), poll).await?;
     Ok(Json(AnswerBody::new(answer, at, context.lease_us)))
 }
 
@@ -138,7 +139,7 @@ impl QuestionBody {
         }
     }
 
-    fn into_poll(self, at: NodeId) -> Result<Poll, Problem> {
+    fn into_poll(self, at: ServerId) -> Result<Poll, Problem> {
         let claims = |claims: Vec<Object<ClaimBody>>| {
             claims.into_iter().map(|Object(claim)| claim.into_claim()).collect::<Result<Vec<_>, _>>()
         };
@@ -181,7 +182,7 @@ fn named(group: String) -> Result<String, Problem> {
 }
 
 impl AnswerBody {
-    fn new(answer: Answer, at: NodeId, lease_us: u64) -> Self {
+    fn new(answer: Answer, at: ServerId, lease_us: u64) -> Self {
         let hold = |Promise { group, token, rest_us }| HoldBody { group, term: token, rest_ms: in_ms(rest_us) };
         Self {
             number: answer.number,

@@ -40,7 +40,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::Command;
 use primus_core::election::bully;
 use primus_core::election::ring::{Ring, Rules, Winner};
@@ -104,7 +104,7 @@ fn measure(nodes: u64, all_initiators: bool, runs: Option<u64>) -> Result<Figure
     let started = Instant::now();
     let members = shuffled(nodes);
     let (first, outcome) = timed(|| ring(&members, all_initiators));
-    check(&outcome, NodeId(1), "the ring")?;
+    check(&outcome, ServerId(1), "the ring")?;
     let mut times = vec![first];
     let fits = || milliseconds(started) + first.ms < BUDGET_MS;
     while (times.len() as u64) < runs.unwrap_or(RUNS) && (runs.is_some() || fits()) {
@@ -113,7 +113,7 @@ fn measure(nodes: u64, all_initiators: bool, runs: Option<u64>) -> Result<Figure
     // The memory of the ring can be told apart only before the other election runs.
     let peak_mb = peak_mb();
     let (bully, bully_outcome) = timed(bully);
-    check(&bully_outcome, NodeId(BULLY_NODES - 1), "the Bully election")?;
+    check(&bully_outcome, ServerId(BULLY_NODES - 1), "the Bully election")?;
     let (runs, cpu): (Vec<f64>, Vec<Option<f64>>) = times.iter().map(|time| (time.ms, time.cpu_ms)).unzip();
     let cpu: Option<Vec<f64>> = cpu.into_iter().collect();
     let per_s = |ms: f64| (outcome.events as f64 / ms * 1000.0).round();
@@ -160,18 +160,18 @@ fn cpu_ms() -> Option<f64> {
     Some(nanoseconds / 1_000_000.0)
 }
 
-fn shuffled(nodes: u64) -> Arc<[NodeId]> {
-    let mut members: Vec<NodeId> = (1..=nodes).map(NodeId).collect();
+fn shuffled(nodes: u64) -> Arc<[ServerId]> {
+    let mut members: Vec<ServerId> = (1..=nodes).map(ServerId).collect();
     Chance::new(SEED).shuffle(&mut members);
     members.into()
 }
 
 /// A ring in which nothing goes wrong, and so nothing needs to be repeated.
-fn ring(members: &Arc<[NodeId]>, all_initiators: bool) -> Outcome {
+fn ring(members: &Arc<[ServerId]>, all_initiators: bool) -> Outcome {
     let rules = Arc::new(Rules::new(Winner::Lowest, members.len()));
     let member = |position| Ring::new(position, Arc::clone(members), Arc::clone(&rules));
     let initiators = if all_initiators { &members[..] } else { &members[..1] };
-    let start = |node: &NodeId| (0, Happening::Command(*node, Command::Start));
+    let start = |node: &ServerId| (0, Happening::Command((*node).into(), Command::Start));
     simulate::run(
         Setup {
             nodes: (0..members.len()).map(member).collect(),
@@ -191,14 +191,14 @@ fn ring(members: &Arc<[NodeId]>, all_initiators: bool) -> Outcome {
 
 /// The best of a thousand leads, dies, and everybody misses it.
 fn bully() -> Outcome {
-    let rules = Arc::new(tuned_bully(bully::Rules::by_id((1..=BULLY_NODES).map(NodeId)), DELAY));
+    let rules = Arc::new(tuned_bully(bully::Rules::by_id((1..=BULLY_NODES).map(ServerId)), DELAY));
     let contest = Contest::Bully { rules, scores: BTreeMap::new() };
-    let crashes = vec![(NodeId(BULLY_NODES), 0)];
+    let crashes = vec![(ServerId(BULLY_NODES), 0)];
     Experiment { crashes, ..Experiment::new(contest, Starts::Cold) }.run(SEED, &mut ()).outcome
 }
 
 /// A run that elected the wrong node measures nothing.
-fn check(outcome: &Outcome, expected: NodeId, what: &str) -> Result<(), Failure> {
+fn check(outcome: &Outcome, expected: ServerId, what: &str) -> Result<(), Failure> {
     if outcome.agreed_leader() == Some(expected) {
         return Ok(());
     }

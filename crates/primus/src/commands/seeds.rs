@@ -181,7 +181,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use primus_core::NodeId;
+    use primus_core::ServerId;
     use primus_core::election::bully::Rules;
     use primus_lab::experiment::{Contest, Experiment, Starts};
 
@@ -189,7 +189,7 @@ mod tests {
 
     /// Without repeated announcements, lost ones are never repaired: some seeds must fail.
     fn fragile() -> Experiment {
-        let rules = Arc::new(Rules::by_id((1..=3).map(NodeId)));
+        let rules = Arc::new(Rules::by_id((1..=3).map(ServerId)));
         let contest = Contest::Bully { rules, scores: BTreeMap::new() };
         Experiment { loss_ppm: 200_000, ..Experiment::new(contest, Starts::Cold) }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::rank::RankBy;
 use primus_lab::assignment::RULES;
 use primus_lab::experiment::{Contest, Experiment, Report};
@@ -109,7 +109,7 @@ pub(super) struct Told {
     pub(super) report: Report,
     pub(super) story: Story,
     /// Who led before it began.
-    pub(super) first_leader: Option<NodeId>,
+    pub(super) first_leader: Option<ServerId>,
     trace: u64,
 }
 
@@ -125,7 +125,7 @@ pub(super) fn tell(simulation: &Simulation, seed: u64) -> Told {
 }
 
 /// In a Bully election whoever dies first leads until then.
-fn first_leader(experiment: &Experiment) -> Option<NodeId> {
+fn first_leader(experiment: &Experiment) -> Option<ServerId> {
     let is_bully = matches!(experiment.contest, Contest::Bully { .. });
     experiment.crashes.first().filter(|_| is_bully).map(|(leader, _)| *leader)
 }

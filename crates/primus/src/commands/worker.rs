@@ -9,8 +9,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use primus_core::NodeId;
 use primus_core::ledger::LoanId;
+use primus_core::{ServerId, Term};
 use primus_node::executor::{Kinds, Settings, User};
 use primus_node::load::Meter;
 use primus_node::worker::{self, Config, Happening, WorkerError};
@@ -167,11 +167,12 @@ fn make_room_for(name: &str, dir: &Path) -> Result<User, Failure> {
 }
 
 /// The farm's name and servers, as one of them says.
-fn ask_for_servers(args: &WorkerArgs) -> Result<(String, BTreeMap<NodeId, SocketAddr>), Failure> {
+fn ask_for_servers(args: &WorkerArgs) -> Result<(String, BTreeMap<ServerId, SocketAddr>), Failure> {
     let named = args.overrides.0.iter().find(|one| one.key == "server.farm").map(|one| one.text.clone());
     let farm = if args.api.is_none() { named } else { None };
     let status = Client::find(&Place { api: args.api.clone(), farm })?.latest("/v1/status")?;
-    let server = |server: &Value| Some((NodeId(server["id"].as_u64()?), server["address"].as_str()?.parse().ok()?));
+    let server =
+        |server: &Value| Some((ServerId(server["id"].as_u64()?), server["address"].as_str()?.parse().ok()?));
     let servers = status["servers"].as_array().and_then(|servers| servers.iter().map(server).collect());
     let farm = status["farm"].as_str().map(str::to_owned);
     farm.zip(servers).ok_or_else(strange_answer)
@@ -186,14 +187,14 @@ async fn write_down(worker: String, mut happenings: mpsc::UnboundedReceiver<Happ
 
 fn note(worker: &str, happening: &Happening) -> Note {
     let (level, words, facts) = match happening {
-        Happening::Serves(NodeId(server), term) => {
+        Happening::Serves(ServerId(server), Term(term)) => {
             let facts = json!({ "kind": "serves", "leader": server, "term": term });
             (Level::Info, format!("serve {server} term {term}"), facts)
         }
-        Happening::LostLeader(NodeId(server)) => {
+        Happening::LostLeader(ServerId(server)) => {
             (Level::Info, format!("lost {server}"), json!({ "kind": "leader_lost", "previous": server }))
         }
-        Happening::Refused(NodeId(server), reason) => {
+        Happening::Refused(ServerId(server), reason) => {
             let facts = json!({ "kind": "link_refused", "by": server, "reason": reason });
             (Level::Warn, format!("refused by {server}: {reason}"), facts)
         }
@@ -208,7 +209,7 @@ fn note(worker: &str, happening: &Happening) -> Note {
             let facts = json!({ "kind": "cannot_go", "to": farm, "reason": reason });
             (Level::Warn, format!("cannot work for {farm}: {reason}"), facts)
         }
-        Happening::RefusedAbroad(farm, NodeId(server), reason) => {
+        Happening::RefusedAbroad(farm, ServerId(server), reason) => {
             let facts = json!({ "kind": "link_refused", "farm": farm, "by": server, "reason": reason });
             (Level::Warn, format!("refused by {server} of {farm}: {reason}"), facts)
         }

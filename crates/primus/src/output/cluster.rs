@@ -1,9 +1,9 @@
 //! A run of a whole cluster, for people and for scripts: who led when, what went wrong, and whether every property held.
 
-use primus_core::NodeId;
 use primus_core::machine::{Input, Output};
 use primus_lab::cluster::Report;
 use primus_lab::cluster::checks::Property;
+use primus_lab::node::NodeId;
 use primus_lab::observer::Observer;
 use primus_lab::simulate::{Happening, Leaders};
 use primus_server::Server;
@@ -40,7 +40,7 @@ impl Observer<Server> for Narrator {
     fn on_step(&mut self, at_us: u64, node: NodeId, _: &Input<Server>, outputs: &[Output<Server>]) {
         for output in outputs {
             match output {
-                Output::Notify(Notice::Leader(Some(leader), term, reason)) if *leader == node => {
+                Output::Notify(Notice::Leader(Some(leader), term, reason)) if *leader == node.server() => {
                     let line = format!("server {node} leads in term {} ({reason})", term.0);
                     self.tell(at_us, &styled(STRONG, &line));
                 }

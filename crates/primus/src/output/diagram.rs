@@ -1,6 +1,6 @@
 //! A run as a sequence diagram in Mermaid: nodes side by side, messages as arrows in the order in which they arrive.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::Timer;
 use primus_lab::experiment::Report;
 
@@ -9,7 +9,7 @@ use super::text::{counts, milliseconds};
 use crate::settings::cast::Cast;
 
 /// The diagram of a run.
-pub(crate) fn run(cast: &Cast, first_leader: Option<NodeId>, story: &Story, report: &Report) -> String {
+pub(crate) fn run(cast: &Cast, first_leader: Option<ServerId>, story: &Story, report: &Report) -> String {
     let drawing = Drawing { cast };
     let mut lines = vec!["sequenceDiagram".to_string()];
     lines.extend(cast.ids().map(|id| format!("participant {} as {}", drawing.alias(id), drawing.title(id))));
@@ -31,15 +31,15 @@ struct Drawing<'a> {
 
 impl Drawing<'_> {
     /// Names may hold signs that Mermaid reads as arrows; a number never does.
-    fn alias(&self, id: NodeId) -> String {
+    fn alias(&self, id: ServerId) -> String {
         format!("n{}", self.cast.place(id) + 1)
     }
 
-    fn title(&self, id: NodeId) -> String {
+    fn title(&self, id: ServerId) -> String {
         self.cast.full(id).replacen("node", "Node", 1)
     }
 
-    fn note(&self, node: NodeId, text: &str) -> String {
+    fn note(&self, node: ServerId, text: &str) -> String {
         format!("Note over {}: {text}", self.alias(node))
     }
 
@@ -60,7 +60,7 @@ impl Drawing<'_> {
     }
 
     fn beat(&self, beat: &Beat) -> Vec<String> {
-        let note = |node: &NodeId, text: &str| vec![self.note(*node, text)];
+        let note = |node: &ServerId, text: &str| vec![self.note(*node, text)];
         match &beat.event {
             Event::Step { node, cause, effects } => self.step(*node, cause, effects),
             Event::Lost { from, to, label } => vec![format!("{}-x{}: {label}", self.alias(*from), self.alias(*to))],
@@ -73,13 +73,13 @@ impl Drawing<'_> {
         }
     }
 
-    fn links(&self, what: &str, at_us: u64, pairs: &[(NodeId, NodeId)]) -> String {
+    fn links(&self, what: &str, at_us: u64, pairs: &[(ServerId, ServerId)]) -> String {
         let concerned = self.cast.ids().filter(|id| pairs.iter().any(|(from, to)| from == id || to == id));
         let names: Vec<String> = concerned.map(|id| self.cast.short(id)).collect();
         self.note_over_all(&format!("{what} at {} ms between {}", milliseconds(at_us), names.join(", ")))
     }
 
-    fn step(&self, node: NodeId, cause: &Cause, effects: &[Effect]) -> Vec<String> {
+    fn step(&self, node: ServerId, cause: &Cause, effects: &[Effect]) -> Vec<String> {
         let mut lines: Vec<String> = self.cause(node, cause).into_iter().collect();
         lines.extend(effects.iter().filter_map(|effect| match effect {
             Effect::Leads => Some(self.note(node, "leads")),
@@ -89,7 +89,7 @@ impl Drawing<'_> {
         lines
     }
 
-    fn cause(&self, node: NodeId, cause: &Cause) -> Option<String> {
+    fn cause(&self, node: ServerId, cause: &Cause) -> Option<String> {
         let note = |text: &str| Some(self.note(node, text));
         match cause {
             Cause::Receives { from, label, .. } => {

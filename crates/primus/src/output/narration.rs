@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::bully::{self, Kind};
 use primus_core::election::{Command, Election, MessageKind, Notice, Timer, ring};
 use primus_core::load::Score;
 use primus_core::machine::{Input, Output};
 use primus_core::rank::Standing;
+use primus_lab::node::NodeId;
 use primus_lab::simulate::{Happening, Observer};
 
 /// How much of the end of a long story is kept: whoever looks into a failure wants to see how it ended.
@@ -28,24 +29,24 @@ pub(crate) struct Beat {
 pub(crate) enum Event {
     /// A node acted.
     Step {
-        node: NodeId,
+        node: ServerId,
         cause: Cause,
         effects: Vec<Effect>,
     },
     /// A message did not arrive.
     Lost {
-        from: NodeId,
-        to: NodeId,
+        from: ServerId,
+        to: ServerId,
         label: String,
     },
-    Dies(NodeId),
-    StartsAgain(NodeId),
-    Freezes(NodeId),
-    GoesOn(NodeId),
+    Dies(ServerId),
+    StartsAgain(ServerId),
+    Freezes(ServerId),
+    GoesOn(ServerId),
     /// Messages from the first to the second get lost from now on.
-    Cut(Vec<(NodeId, NodeId)>),
+    Cut(Vec<(ServerId, ServerId)>),
     /// They arrive again.
-    Mended(Vec<(NodeId, NodeId)>),
+    Mended(Vec<(ServerId, ServerId)>),
 }
 
 /// Why a node acted.
@@ -53,12 +54,12 @@ pub(crate) enum Event {
 pub(crate) enum Cause {
     Starts,
     Resigns,
-    Suspects(NodeId),
-    Trusts(NodeId),
+    Suspects(ServerId),
+    Trusts(ServerId),
     Measures(Score),
     /// `is_own_id`: a token came back to the one that sent it off.
     Receives {
-        from: NodeId,
+        from: ServerId,
         label: String,
         is_own_id: bool,
     },
@@ -68,9 +69,9 @@ pub(crate) enum Cause {
 /// What followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    Sends { to: NodeId, label: String },
+    Sends { to: ServerId, label: String },
     Leads,
-    Follows(NodeId),
+    Follows(ServerId),
     LosesLeader,
     Completes,
 }
@@ -82,7 +83,7 @@ pub(crate) trait Spoken {
     /// Is it said again only because it might have been missed?
     fn is_repetition(&self) -> bool;
     /// Does it bring this node its own id back?
-    fn is_own_token(&self, node: NodeId) -> bool;
+    fn is_own_token(&self, node: ServerId) -> bool;
 }
 
 /// Listens to a run.
@@ -94,8 +95,8 @@ pub(crate) struct Narrator {
     left_out: usize,
     tells_loads: bool,
     /// Messages that were told of and have not arrived yet.
-    under_way: BTreeMap<(NodeId, NodeId, String), u32>,
-    suspicions: BTreeSet<(NodeId, NodeId)>,
+    under_way: BTreeMap<(ServerId, ServerId, String), u32>,
+    suspicions: BTreeSet<(ServerId, ServerId)>,
 }
 
 /// A story that is over.
@@ -150,7 +151,7 @@ impl Narrator {
     }
 
     /// What a node did, unless it is not worth telling.
-    fn step(&mut self, at_us: u64, node: NodeId, cause: Cause, effects: Vec<Effect>) {
+    fn step(&mut self, at_us: u64, node: ServerId, cause: Cause, effects: Vec<Effect>) {
         let is_worth_telling = match &cause {
             Cause::Starts | Cause::Resigns => true,
             Cause::Suspects(peer) => self.suspicions.insert((node, *peer)) || !effects.is_empty(),
@@ -172,7 +173,7 @@ impl Narrator {
     }
 
     /// Takes a message off its way; true if the story told of its sending.
-    fn arrives(&mut self, from: NodeId, to: NodeId, label: &str) -> bool {
+    fn arrives(&mut self, from: ServerId, to: ServerId, label: &str) -> bool {
         let key = (from, to, label.to_string());
         let Some(count) = self.under_way.get_mut(&key) else { return false };
         *count -= 1;
@@ -183,7 +184,7 @@ impl Narrator {
     }
 
     /// All links that change at one moment are told at once.
-    fn link(&mut self, at_us: u64, pair: (NodeId, NodeId), is_cut: bool) {
+    fn link(&mut self, at_us: u64, pair: (ServerId, ServerId), is_cut: bool) {
         let last = self.last.back_mut().or(self.beats.last_mut()).filter(|beat| beat.at_us == at_us);
         match (last.map(|beat| &mut beat.event), is_cut) {
             (Some(Event::Cut(pairs)), true) | (Some(Event::Mended(pairs)), false) => pairs.push(pair),
@@ -195,6 +196,7 @@ impl Narrator {
 
 impl<M: Election<Message: Spoken>> Observer<M> for Narrator {
     fn on_step(&mut self, at_us: u64, node: NodeId, input: &Input<M>, outputs: &[Output<M>]) {
+        let node = node.server();
         let Some(cause) = cause(node, input) else { return };
         let mut effects: Vec<Effect> = outputs.iter().filter_map(effect).collect();
         if matches!(input, Input::Message { message, .. } if message.is_repetition()) {
@@ -207,16 +209,17 @@ impl<M: Election<Message: Spoken>> Observer<M> for Narrator {
         match *happening {
             // The step that follows tells it.
             Happening::Command(..) => {}
-            Happening::Crash(node) => self.tell(at_us, Event::Dies(node)),
-            Happening::Restart(node) => self.tell(at_us, Event::StartsAgain(node)),
-            Happening::Pause(node) => self.tell(at_us, Event::Freezes(node)),
-            Happening::Resume(node) => self.tell(at_us, Event::GoesOn(node)),
-            Happening::Cut(from, to) => self.link(at_us, (from, to), true),
-            Happening::Mend(from, to) => self.link(at_us, (from, to), false),
+            Happening::Crash(node) => self.tell(at_us, Event::Dies(node.server())),
+            Happening::Restart(node) => self.tell(at_us, Event::StartsAgain(node.server())),
+            Happening::Pause(node) => self.tell(at_us, Event::Freezes(node.server())),
+            Happening::Resume(node) => self.tell(at_us, Event::GoesOn(node.server())),
+            Happening::Cut(from, to) => self.link(at_us, (from.server(), to.server()), true),
+            Happening::Mend(from, to) => self.link(at_us, (from.server(), to.server()), false),
         }
     }
 
     fn on_loss(&mut self, at_us: u64, from: NodeId, to: NodeId, message: &M::Message) {
+        let (from, to) = (from.server(), to.server());
         let label = message.label();
         if self.arrives(from, to, &label) {
             self.tell(at_us, Event::Lost { from, to, label });
@@ -224,7 +227,7 @@ impl<M: Election<Message: Spoken>> Observer<M> for Narrator {
     }
 }
 
-fn cause<M: Election<Message: Spoken>>(node: NodeId, input: &Input<M>) -> Option<Cause> {
+fn cause<M: Election<Message: Spoken>>(node: ServerId, input: &Input<M>) -> Option<Cause> {
     Some(match input {
         Input::Message { from, message } => {
             let is_own_id = message.is_own_token(node) && M::kind_of(message) == MessageKind::Election;
@@ -274,7 +277,7 @@ impl Spoken for ring::Message {
         matches!(self, Self::Elected { lap: 1.., .. })
     }
 
-    fn is_own_token(&self, node: NodeId) -> bool {
+    fn is_own_token(&self, node: ServerId) -> bool {
         matches!(self, Self::Election { candidate, .. } if *candidate == Some(node))
     }
 }
@@ -296,7 +299,7 @@ impl Spoken for bully::Message {
         false
     }
 
-    fn is_own_token(&self, _: NodeId) -> bool {
+    fn is_own_token(&self, _: ServerId) -> bool {
         false
     }
 }

@@ -1,6 +1,6 @@
 //! A ring of real nodes as people and scripts see it: runs with their verdicts, who is there, and what a node goes through.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::{Command, MessageKind, Notice};
 use primus_core::machine::{Input, Output};
 use primus_lab::experiment::Report;
@@ -37,7 +37,7 @@ struct View {
 pub(crate) fn held(cast: &Cast, report: &Report, transport: &'static str) -> Held {
     let outcome = &report.outcome;
     let Leaders { most_at_once, changes } = outcome.leaders;
-    let name = |node: &NodeId| cast.json_name(*node);
+    let name = |node: &ServerId| cast.json_name(*node);
     Held {
         leader: outcome.agreed_leader().as_ref().map(name),
         messages: Messages {

@@ -1,6 +1,6 @@
 //! Text for people: the story of a run line by line, as section 5.3 of ring over AMQP tells it, then the verdicts.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::{MessageKind, Timer};
 use primus_lab::experiment::Report;
 use primus_lab::invariants::Property;
@@ -12,7 +12,7 @@ use crate::commands::seeds::Survey;
 use crate::settings::cast::{Cast, listed};
 
 /// A run: its story, then its verdicts.
-pub(crate) fn run(cast: &Cast, first_leader: Option<NodeId>, story: &Story, report: &Report) -> String {
+pub(crate) fn run(cast: &Cast, first_leader: Option<ServerId>, story: &Story, report: &Report) -> String {
     let mut lines = story_lines(cast, first_leader, story);
     lines.push(String::new());
     lines.extend(verdicts(cast, report));
@@ -20,7 +20,7 @@ pub(crate) fn run(cast: &Cast, first_leader: Option<NodeId>, story: &Story, repo
 }
 
 /// The story alone.
-pub(crate) fn story_lines(cast: &Cast, first_leader: Option<NodeId>, story: &Story) -> Vec<String> {
+pub(crate) fn story_lines(cast: &Cast, first_leader: Option<ServerId>, story: &Story) -> Vec<String> {
     let teller = Teller { cast };
     let mut lines: Vec<String> =
         first_leader.map(|leader| format!("{} leads", teller.node(leader))).into_iter().collect();
@@ -127,11 +127,11 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    fn node(&self, id: NodeId) -> String {
+    fn node(&self, id: ServerId) -> String {
         format!("Node {}", self.cast.short(id))
     }
 
-    fn full(&self, id: NodeId) -> String {
+    fn full(&self, id: ServerId) -> String {
         self.cast.full(id).replacen("node", "Node", 1)
     }
 
@@ -155,8 +155,8 @@ impl Teller<'_> {
     }
 
     /// `1–3, 2–3`; an arrow where it concerns one direction only.
-    fn links(&self, pairs: &[(NodeId, NodeId)]) -> String {
-        let is_both_ways = |(from, to): (NodeId, NodeId)| pairs.contains(&(to, from));
+    fn links(&self, pairs: &[(ServerId, ServerId)]) -> String {
+        let is_both_ways = |(from, to): (ServerId, ServerId)| pairs.contains(&(to, from));
         let shown = pairs
             .iter()
             .filter(|(from, to)| !is_both_ways((*from, *to)) || self.cast.place(*from) < self.cast.place(*to));
@@ -169,7 +169,7 @@ impl Teller<'_> {
         listed(names.iter())
     }
 
-    fn step(&self, node: NodeId, cause: &Cause, effects: &[Effect]) -> Vec<String> {
+    fn step(&self, node: ServerId, cause: &Cause, effects: &[Effect]) -> Vec<String> {
         if effects.contains(&Effect::Completes) {
             return vec![format!("{}: the election is complete", self.node(node))];
         }
@@ -181,9 +181,9 @@ impl Teller<'_> {
         lines
     }
 
-    fn cause(&self, node: NodeId, cause: &Cause) -> String {
+    fn cause(&self, node: ServerId, cause: &Cause) -> String {
         let (short, full) = (self.node(node), self.full(node));
-        let peer = |peer: &NodeId| self.cast.short(*peer);
+        let peer = |peer: &ServerId| self.cast.short(*peer);
         match cause {
             Cause::Starts | Cause::RunsOut(Timer::Startup) => format!("{full} starts an election"),
             Cause::Resigns => format!("{short} resigns"),
@@ -202,7 +202,7 @@ impl Teller<'_> {
     }
 
     /// One line for each message, with all who get it; whoever begins to lead says so with what it sends next.
-    fn effects(&self, node: NodeId, effects: &[Effect]) -> Vec<String> {
+    fn effects(&self, node: ServerId, effects: &[Effect]) -> Vec<String> {
         let mut lines = Vec::new();
         let mut leads = false;
         for group in effects.chunk_by(|one, other| label(one).is_some() && label(one) == label(other)) {
@@ -216,7 +216,7 @@ impl Teller<'_> {
         lines
     }
 
-    fn sending(&self, node: NodeId, leads: bool, label: &str, group: &[Effect]) -> String {
+    fn sending(&self, node: ServerId, leads: bool, label: &str, group: &[Effect]) -> String {
         let receivers: Vec<String> = group.iter().filter_map(receiver).map(|to| self.cast.short(to)).collect();
         let nodes = if receivers.len() == 1 { "node" } else { "nodes" };
         let sends = format!("sends {label} to {nodes} {}", listed(receivers.iter()));
@@ -227,7 +227,7 @@ impl Teller<'_> {
     }
 }
 
-fn followed(effects: &[Effect]) -> Option<NodeId> {
+fn followed(effects: &[Effect]) -> Option<ServerId> {
     effects.iter().find_map(|effect| match effect {
         Effect::Follows(leader) => Some(*leader),
         _ => None,
@@ -241,7 +241,7 @@ fn label(effect: &Effect) -> Option<&str> {
     }
 }
 
-fn receiver(effect: &Effect) -> Option<NodeId> {
+fn receiver(effect: &Effect) -> Option<ServerId> {
     match effect {
         Effect::Sends { to, .. } => Some(*to),
         _ => None,

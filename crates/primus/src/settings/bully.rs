@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::bully::{Asking, Rules};
 use primus_core::load::Score;
 use primus_core::rank::{Address, RankBy};
@@ -58,7 +58,7 @@ fn rules(args: &BullyArgs, cast: &Cast) -> Result<Rules, Failure> {
     Ok(rules)
 }
 
-fn addresses(cast: &Cast) -> Result<Vec<(NodeId, Address)>, Failure> {
+fn addresses(cast: &Cast) -> Result<Vec<(ServerId, Address)>, Failure> {
     let mut found: BTreeMap<Address, &str> = BTreeMap::new();
     let mut addresses = Vec::new();
     for (id, name) in cast.nodes() {
@@ -75,7 +75,7 @@ fn addresses(cast: &Cast) -> Result<Vec<(NodeId, Address)>, Failure> {
     Ok(addresses)
 }
 
-fn scores(args: &BullyArgs, cast: &Cast) -> Result<BTreeMap<NodeId, Score>, Failure> {
+fn scores(args: &BullyArgs, cast: &Cast) -> Result<BTreeMap<ServerId, Score>, Failure> {
     let Some(loads) = args.loads.as_deref() else { return Ok(BTreeMap::new()) };
     if args.rank != RankedBy::Load {
         return Err(Failure::usage("--loads count only where nodes are ranked by them", "add --rank load"));
@@ -114,7 +114,7 @@ fn check_unnoticed(args: &BullyArgs) -> Result<(), Failure> {
 fn check_first_leader(
     happenings: &Happenings,
     rules: &Rules,
-    scores: &BTreeMap<NodeId, Score>,
+    scores: &BTreeMap<ServerId, Score>,
     cast: &Cast,
 ) -> Result<(), Failure> {
     let Some((leader, _)) = happenings.crashes.first() else { return Ok(()) };
@@ -130,7 +130,7 @@ fn check_first_leader(
         let message = format!("whether node {name} may lead first depends on loads that are not known");
         return Err(Failure::usage(message, "give --loads, or --preempt false"));
     }
-    let ids: Vec<NodeId> = cast.ids().collect();
+    let ids: Vec<ServerId> = cast.ids().collect();
     match oracle::best_by_rank(rules, scores, &ids) {
         Some(best) if best != *leader => {
             let best = cast.name(best);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use serde_json::Value;
 
 use super::amounts::quoted;
@@ -17,8 +17,8 @@ use crate::output::failure::Failure;
 #[derive(Debug, Clone)]
 pub(crate) struct Cast {
     kind: Kind,
-    nodes: Vec<(NodeId, String)>,
-    places: BTreeMap<NodeId, usize>,
+    nodes: Vec<(ServerId, String)>,
+    places: BTreeMap<ServerId, usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +49,12 @@ impl Cast {
         let nodes = match (rank, integers("--nodes", &names, hint)) {
             (RankedBy::Id, numbered) => numbered?,
             (RankedBy::Load, Ok(numbered)) => numbered,
-            (RankedBy::Load, Err(_)) | (RankedBy::Address, _) => (1..).map(NodeId).zip(names).collect(),
+            (RankedBy::Load, Err(_)) | (RankedBy::Address, _) => (1..).map(ServerId).zip(names).collect(),
         };
         Self::new(Kind::Bully, "--nodes", nodes)
     }
 
-    fn new(kind: Kind, flag: &str, nodes: Vec<(NodeId, String)>) -> Result<Self, Failure> {
+    fn new(kind: Kind, flag: &str, nodes: Vec<(ServerId, String)>) -> Result<Self, Failure> {
         let mut typed = BTreeMap::new();
         let mut places = BTreeMap::new();
         for (place, (id, name)) in nodes.iter().enumerate() {
@@ -67,17 +67,17 @@ impl Cast {
     }
 
     /// All ids, in the order in which they were typed.
-    pub(crate) fn ids(&self) -> impl ExactSizeIterator<Item = NodeId> + '_ {
+    pub(crate) fn ids(&self) -> impl ExactSizeIterator<Item = ServerId> + '_ {
         self.nodes.iter().map(|(id, _)| *id)
     }
 
     /// Ids and names, in the order in which they were typed.
-    pub(super) fn nodes(&self) -> &[(NodeId, String)] {
+    pub(super) fn nodes(&self) -> &[(ServerId, String)] {
         &self.nodes
     }
 
     /// The node that somebody points at: by position in a ring, else by name.
-    pub(super) fn find(&self, flag: &str, word: &str) -> Result<NodeId, Failure> {
+    pub(super) fn find(&self, flag: &str, word: &str) -> Result<ServerId, Failure> {
         let found = match self.kind {
             Kind::Ring => word.parse::<usize>().ok().and_then(|position| self.nodes.get(position.checked_sub(1)?)),
             Kind::Bully => self.find_name(word),
@@ -86,7 +86,7 @@ impl Cast {
     }
 
     /// `7` and `07` are one id.
-    fn find_name(&self, word: &str) -> Option<&(NodeId, String)> {
+    fn find_name(&self, word: &str) -> Option<&(ServerId, String)> {
         let by_name = self.nodes.iter().find(|(_, name)| name == word);
         let same_number = |name: &str| name.parse::<u64>().ok().filter(|number| word.parse() == Ok(*number));
         by_name.or_else(|| self.nodes.iter().find(|(_, name)| same_number(name).is_some()))
@@ -104,7 +104,7 @@ impl Cast {
     }
 
     /// How the machines' output speaks of a node: `4` is the position in a ring, else the name.
-    pub(crate) fn short(&self, id: NodeId) -> String {
+    pub(crate) fn short(&self, id: ServerId) -> String {
         match (self.kind, self.places.get(&id)) {
             (Kind::Ring, Some(place)) => (place + 1).to_string(),
             (Kind::Bully, Some(place)) => self.nodes[*place].1.clone(),
@@ -113,7 +113,7 @@ impl Cast {
     }
 
     /// `node 4 (id 1)` in a ring, else `node 4`.
-    pub(crate) fn full(&self, id: NodeId) -> String {
+    pub(crate) fn full(&self, id: ServerId) -> String {
         match self.kind {
             Kind::Ring => format!("node {} (id {id})", self.short(id)),
             Kind::Bully => format!("node {}", self.short(id)),
@@ -121,19 +121,19 @@ impl Cast {
     }
 
     /// The name as people typed it: an id in a ring, else the name.
-    pub(crate) fn name(&self, id: NodeId) -> String {
+    pub(crate) fn name(&self, id: ServerId) -> String {
         self.places.get(&id).map_or_else(|| id.to_string(), |place| self.nodes[*place].1.clone())
     }
 
     /// The name for scripts: a number if it is an integer, else a string.
-    pub(crate) fn json_name(&self, id: NodeId) -> Value {
+    pub(crate) fn json_name(&self, id: ServerId) -> Value {
         let name = self.name(id);
         let number = name.parse::<u64>().map(Value::from).or_else(|_| name.parse::<i64>().map(Value::from));
         number.unwrap_or(Value::String(name))
     }
 
     /// Where in the list it stands, from 0.
-    pub(crate) fn place(&self, id: NodeId) -> usize {
+    pub(crate) fn place(&self, id: ServerId) -> usize {
         self.places.get(&id).copied().unwrap_or(0)
     }
 
@@ -191,9 +191,9 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.:[]".contains(c))
 }
 
-fn integers(flag: &str, names: &[String], hint: &str) -> Result<Vec<(NodeId, String)>, Failure> {
+fn integers(flag: &str, names: &[String], hint: &str) -> Result<Vec<(ServerId, String)>, Failure> {
     let id = |name: &String| match name.parse() {
-        Ok(number) => Ok((NodeId(number), name.clone())),
+        Ok(number) => Ok((ServerId(number), name.clone())),
         Err(_) => Err(Failure::usage(format!("{} in {flag} is no id", quoted(name)), hint)),
     };
     names.iter().map(id).collect()

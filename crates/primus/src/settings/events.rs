@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_lab::experiment::{Partition, Starts};
 
 use super::amounts::{moment_us, quoted};
@@ -20,15 +20,15 @@ pub(super) fn starts(words: &[String], cast: &Cast) -> Result<Starts, Failure> {
     if words == ["all"] {
         return Ok(Starts::These(cast.ids().collect()));
     }
-    let nodes: Vec<NodeId> = words.iter().map(|word| cast.find("--start", word)).collect::<Result<_, _>>()?;
+    let nodes: Vec<ServerId> = words.iter().map(|word| cast.find("--start", word)).collect::<Result<_, _>>()?;
     no_repetition("--start", &nodes, cast)?;
     Ok(Starts::These(nodes))
 }
 
 /// Whoever dies first comes first.
-pub(super) fn crashes(words: &[String], cast: &Cast) -> Result<Vec<(NodeId, u64)>, Failure> {
+pub(super) fn crashes(words: &[String], cast: &Cast) -> Result<Vec<(ServerId, u64)>, Failure> {
     let mut crashes = items(words).map(|word| crash(word, cast)).collect::<Result<Vec<_>, _>>()?;
-    let nodes: Vec<NodeId> = crashes.iter().map(|(node, _)| *node).collect();
+    let nodes: Vec<ServerId> = crashes.iter().map(|(node, _)| *node).collect();
     no_repetition("--crash", &nodes, cast)?;
     if nodes.len() == cast.ids().len() {
         return Err(Failure::usage("--crash leaves nobody alive", "name fewer nodes"));
@@ -37,7 +37,7 @@ pub(super) fn crashes(words: &[String], cast: &Cast) -> Result<Vec<(NodeId, u64)
     Ok(crashes)
 }
 
-fn crash(word: &str, cast: &Cast) -> Result<(NodeId, u64), Failure> {
+fn crash(word: &str, cast: &Cast) -> Result<(ServerId, u64), Failure> {
     let (node, at_us) = match word.split_once('@') {
         Some((node, at)) => (node, moment_us(at)?),
         None => (word, 0),
@@ -80,7 +80,7 @@ fn items(words: &[String]) -> impl Iterator<Item = &str> {
     words.iter().flat_map(|word| word.split(',').map(str::trim))
 }
 
-fn no_repetition(flag: &str, nodes: &[NodeId], cast: &Cast) -> Result<(), Failure> {
+fn no_repetition(flag: &str, nodes: &[ServerId], cast: &Cast) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
     match nodes.iter().find(|node| !seen.insert(**node)) {
         None => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::ring::{Rules, Winner};
 use primus_lab::experiment::{Contest, tuned_ring};
 
@@ -15,7 +15,7 @@ pub(super) fn simulation(args: &RingArgs) -> Result<Simulation, Failure> {
     let events = Events { start: &args.start, crash: &args.crash, partition: &args.partition };
     let happenings = events.read(&cast)?;
     let delay = args.conditions.delay()?;
-    let members: Arc<[NodeId]> = cast.ids().collect();
+    let members: Arc<[ServerId]> = cast.ids().collect();
     let rules = Arc::new(tuned_ring(Rules::new(winner(args.winner), members.len()), members.len(), delay));
     let experiment = args.conditions.experiment(Contest::Ring { members, rules }, happenings, delay)?;
     Ok(Simulation { experiment, cast, seeds: args.conditions.seeds()? })

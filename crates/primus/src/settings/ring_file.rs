@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::ring::{Rules, Winner};
 use primus_core::machine::Delay;
 use primus_node::amqp::{Broker, Secret, Tls};
@@ -47,7 +47,7 @@ const KEYS: [&str; 12] = [
 #[derive(Debug, Clone)]
 pub(crate) struct RingSettings {
     pub(crate) cast: Cast,
-    pub(crate) members: Arc<[NodeId]>,
+    pub(crate) members: Arc<[ServerId]>,
     pub(crate) broker: Broker,
     /// Who starts, from 0.
     pub(crate) initiator: usize,
@@ -70,7 +70,7 @@ impl RingSettings {
     }
 
     /// The ring of these ids, with all else as usual.
-    pub(crate) fn of(members: &Arc<[NodeId]>, broker: Broker) -> Self {
+    pub(crate) fn of(members: &Arc<[ServerId]>, broker: Broker) -> Self {
         let joined: Vec<String> = members.iter().map(ToString::to_string).collect();
         let cast = Cast::ring(&joined.join(","), RING_MAX).expect("ids of our own are all right");
         let rules = Arc::new(rules(members.len(), delay(usual_round(members.len()))));
@@ -222,13 +222,13 @@ impl Reader<'_> {
         Some(RingSettings { initiator, rules, ..RingSettings::of(&ids.into(), broker) })
     }
 
-    fn ids(&mut self) -> Option<Vec<NodeId>> {
+    fn ids(&mut self) -> Option<Vec<ServerId>> {
         const HINT: &str = "write node_ids: [5, 3, 7, 1, 4]";
         let Some(Value::Array(values)) = self.value("ring.node_ids") else {
             self.complain("ring.node_ids", "ring.node_ids is no list of ids", HINT);
             return None;
         };
-        let ids: Vec<NodeId> = values.iter().filter_map(|value| value.as_u64().map(NodeId)).collect();
+        let ids: Vec<ServerId> = values.iter().filter_map(|value| value.as_u64().map(ServerId)).collect();
         if let Some(strange) = values.iter().find(|value| value.as_u64().is_none()) {
             let message = format!("{} in ring.node_ids is no id", quoted(&strange.to_string()));
             self.complain("ring.node_ids", message, "ids are whole numbers from 0");
@@ -239,9 +239,9 @@ impl Reader<'_> {
         Some(ids)
     }
 
-    fn check_ids(&mut self, ids: &[NodeId]) {
+    fn check_ids(&mut self, ids: &[ServerId]) {
         let mut seen = BTreeSet::new();
-        let twice: BTreeSet<NodeId> = ids.iter().copied().filter(|id| !seen.insert(*id)).collect();
+        let twice: BTreeSet<ServerId> = ids.iter().copied().filter(|id| !seen.insert(*id)).collect();
         match ids.len() {
             0 => self.complain("ring.node_ids", "the ring is empty", "write node_ids: [5, 3, 7, 1, 4]"),
             len if len > RING_MAX => {
@@ -362,7 +362,7 @@ election:
     #[test]
     fn the_file_of_the_document_works_unchanged() {
         let settings = RingSettings::parse("ring.yaml", DOCUMENT).unwrap();
-        assert_eq!(*settings.members, [5, 3, 7, 1, 4].map(NodeId));
+        assert_eq!(*settings.members, [5, 3, 7, 1, 4].map(ServerId));
         assert_eq!((settings.broker.place().as_str(), settings.initiator), ("localhost:5672", 0));
         assert_eq!((settings.broker.user.as_str(), settings.broker.vhost.as_str()), ("guest", "/"));
         assert_eq!(settings.rules.round.min_us, 1_500_000);

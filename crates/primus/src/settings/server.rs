@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::loan::office;
 use primus_node::hooks::Hook;
 use primus_node::load::Source;
@@ -38,14 +38,14 @@ const TOKEN_FILE: &str = "api.token_file";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
     pub(crate) farm: String,
-    pub(crate) id: NodeId,
+    pub(crate) id: ServerId,
     /// Where it listens, which need not be where others find it.
     pub(crate) address: SocketAddr,
     pub(crate) api: SocketAddr,
     /// What its API asks for, and under which further names it is reached.
     pub(crate) token: Option<Token>,
     pub(crate) names: Vec<String>,
-    pub(crate) servers: BTreeMap<NodeId, Places>,
+    pub(crate) servers: BTreeMap<ServerId, Places>,
     pub(crate) dir: PathBuf,
     /// How it elects.
     pub(crate) plan: Plan,
@@ -61,7 +61,7 @@ pub(crate) struct ServerSettings {
 #[derive(Debug)]
 pub(crate) struct Configuration {
     layers: Layers,
-    servers: Option<BTreeMap<NodeId, Places>>,
+    servers: Option<BTreeMap<ServerId, Places>>,
     token: Option<Token>,
 }
 
@@ -136,12 +136,12 @@ impl Configuration {
     fn settings(&self) -> Option<ServerSettings> {
         let layers = &self.layers;
         let servers = self.servers.clone()?;
-        let addresses: BTreeMap<NodeId, SocketAddr> =
+        let addresses: BTreeMap<ServerId, SocketAddr> =
             servers.iter().map(|(id, places)| (*id, places.address)).collect();
         let worker = WorkerSettings::new(layers, addresses.clone())?;
         let groups = groups::plans(layers, &addresses)?;
         let neighbours = neighbours::plans(layers)?;
-        let plan = Plan { groups, neighbours, ..Plan::new(NodeId(layers.number("server.id")?), addresses) };
+        let plan = Plan { groups, neighbours, ..Plan::new(ServerId(layers.number("server.id")?), addresses) };
         let plan = rules::plan(layers, plan)?;
         let command = layers.command("hooks.leader_changed")?.to_vec();
         let hook = Hook { command, timeout: layers.time("hooks.timeout")? };

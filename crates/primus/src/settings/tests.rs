@@ -1,7 +1,7 @@
 //! What arguments mean, and what is said of those that mean nothing.
 
 use clap::Parser;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_lab::experiment::{Contest, Partition, Starts};
 
 use super::*;
@@ -104,9 +104,9 @@ fn ids(simulation: &Simulation) -> Vec<u64> {
 #[test]
 fn in_a_ring_one_points_at_positions() {
     let simulation = settings("ring --ids 5,3,7 --start 1,3 --crash 2@1s --partition 1|2,3@2s..").unwrap();
-    assert_eq!(simulation.experiment.starts, Starts::These(vec![NodeId(5), NodeId(7)]));
-    assert_eq!(simulation.experiment.crashes, [(NodeId(3), 1_000_000)]);
-    let groups = vec![vec![NodeId(5)], vec![NodeId(3), NodeId(7)]];
+    assert_eq!(simulation.experiment.starts, Starts::These(vec![ServerId(5), ServerId(7)]));
+    assert_eq!(simulation.experiment.crashes, [(ServerId(3), 1_000_000)]);
+    let groups = vec![vec![ServerId(5)], vec![ServerId(3), ServerId(7)]];
     assert_eq!(simulation.experiment.partitions, [Partition { groups, from_us: 2_000_000, until_us: None }]);
 }
 
@@ -114,10 +114,10 @@ fn in_a_ring_one_points_at_positions() {
 fn in_a_bully_election_one_points_at_names() {
     let simulation = settings("bully --nodes b,a --rank load --loads 3,2.5 --start a --crash b").unwrap();
     assert_eq!(ids(&simulation), [1, 2]);
-    assert_eq!(simulation.experiment.starts, Starts::These(vec![NodeId(2)]));
-    assert_eq!(simulation.experiment.crashes, [(NodeId(1), 0)]);
+    assert_eq!(simulation.experiment.starts, Starts::These(vec![ServerId(2)]));
+    assert_eq!(simulation.experiment.crashes, [(ServerId(1), 0)]);
     let Contest::Bully { scores, .. } = &simulation.experiment.contest else { panic!("no Bully") };
-    assert_eq!(scores[&NodeId(2)].hundredths(), 250);
+    assert_eq!(scores[&ServerId(2)].hundredths(), 250);
 }
 
 #[test]
@@ -132,17 +132,17 @@ fn integers_are_ids_where_they_can_be() {
 fn all_start_or_all_that_survive() {
     assert_eq!(
         settings("ring --ids 5,3 --start all").unwrap().experiment.starts,
-        Starts::These(vec![NodeId(5), NodeId(3)])
+        Starts::These(vec![ServerId(5), ServerId(3)])
     );
     let survivors = settings("bully --nodes 1,2,3 --crash 3 --start all").unwrap().experiment.starts;
-    assert_eq!(survivors, Starts::These(vec![NodeId(1), NodeId(2)]));
+    assert_eq!(survivors, Starts::These(vec![ServerId(1), ServerId(2)]));
     assert_eq!(settings("ring --ids 5,3").unwrap().experiment.starts, Starts::Cold);
 }
 
 #[test]
 fn whoever_dies_first_leads_first() {
     let simulation = settings("bully --nodes 1,2,3 --crash 2@5s,3@1s").unwrap();
-    assert_eq!(simulation.experiment.crashes, [(NodeId(3), 1_000_000), (NodeId(2), 5_000_000)]);
+    assert_eq!(simulation.experiment.crashes, [(ServerId(3), 1_000_000), (ServerId(2), 5_000_000)]);
 }
 
 #[test]

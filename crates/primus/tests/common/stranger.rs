@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::farm;
 use primus_wire::native::{self, Answer, FarmHello, Hello, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
@@ -43,17 +43,17 @@ impl Stranger {
     }
 
     pub(crate) fn as_server(address: SocketAddr, cluster: &str, (own, to): (u64, u64), store: [u8; 16]) -> Self {
-        let hello = Hello::new(cluster.to_owned(), NodeId(own), NodeId(to), store, 7);
+        let hello = Hello::new(cluster.to_owned(), ServerId(own), ServerId(to), store, 7);
         Self::greet(address, &hello).expect("it answers")
     }
 
     pub(crate) fn as_worker(address: SocketAddr, cluster: &str, name: &str, to: u64, store: [u8; 16]) -> Self {
-        let hello = WorkerHello::new(cluster.to_owned(), name.to_owned(), NodeId(to), store);
+        let hello = WorkerHello::new(cluster.to_owned(), name.to_owned(), ServerId(to), store);
         Self::greet(address, &hello).expect("it answers")
     }
 
     pub(crate) fn as_farm(address: SocketAddr, farm: &str, to: &str, server: u64, store: [u8; 16]) -> Self {
-        let hello = FarmHello::new(farm.to_owned(), to.to_owned(), NodeId(server), store);
+        let hello = FarmHello::new(farm.to_owned(), to.to_owned(), ServerId(server), store);
         Self::greet(address, &hello).expect("it answers")
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::machine::{Delay, Input, Moment, Outbox, Output, Token};
 use primus_replica::message::{Entry, Message, Record};
 use primus_replica::specification::{Cause, Event, Observable, Specification};
@@ -16,18 +16,18 @@ pub(crate) struct Host<R> {
     /// What is durable, and what is still being written.
     disk: Vec<Record>,
     pub(crate) writing: VecDeque<(Token, Vec<Record>)>,
-    pub(crate) waiting: Vec<(Token, NodeId, Message)>,
+    pub(crate) waiting: Vec<(Token, ServerId, Message)>,
     pub(crate) committed: Vec<Bytes>,
     pub(crate) notices: Vec<Notice>,
 }
 
 pub(crate) struct World<R> {
     pub(crate) hosts: Vec<Host<R>>,
-    pub(crate) under_way: VecDeque<(NodeId, NodeId, Message)>,
+    pub(crate) under_way: VecDeque<(ServerId, ServerId, Message)>,
     /// Does the disk finish its writes by itself?
     pub(crate) is_disk_fast: bool,
     /// Everything that happened, in order, and who says whether it was allowed.
-    pub(crate) trace: Vec<(NodeId, Event)>,
+    pub(crate) trace: Vec<(ServerId, Event)>,
     judge: Specification,
 }
 
@@ -39,8 +39,8 @@ pub(crate) trait Member: Observable {
 impl Member for Replica {
     fn make(id: u64, count: u64, records: Vec<Record>) -> Self {
         let settings = Settings {
-            id: NodeId(id),
-            voters: (1..=count).map(NodeId).collect(),
+            id: ServerId(id),
+            voters: (1..=count).map(ServerId).collect(),
             tick: Delay::exactly_ms(25),
             backstop_ticks: 40 + 4 * id as usize,
             keep_entries: 2,
@@ -51,8 +51,8 @@ impl Member for Replica {
 
 impl Member for ModelReplica {
     fn make(id: u64, count: u64, records: Vec<Record>) -> Self {
-        let voters: Arc<[NodeId]> = (1..=count).map(NodeId).collect();
-        Self::new(NodeId(id), voters, records)
+        let voters: Arc<[ServerId]> = (1..=count).map(ServerId).collect();
+        Self::new(ServerId(id), voters, records)
     }
 }
 
@@ -71,7 +71,7 @@ impl<R: Member> World<R> {
             under_way: VecDeque::new(),
             is_disk_fast: true,
             trace: Vec::new(),
-            judge: Specification::new((1..=count).map(NodeId).collect()),
+            judge: Specification::new((1..=count).map(ServerId).collect()),
         }
     }
 
@@ -81,8 +81,8 @@ impl<R: Member> World<R> {
 
     /// The specification has the last word on everything that happens.
     fn note(&mut self, id: u64, event: Event) {
-        let verdict = self.judge.allow(NodeId(id), &event);
-        self.trace.push((NodeId(id), event));
+        let verdict = self.judge.allow(ServerId(id), &event);
+        self.trace.push((ServerId(id), event));
         if let Err(rule) = verdict {
             let tail = self.trace.iter().rev().take(12).rev();
             let tail: Vec<_> = tail.map(|(id, event)| format!("{id}: {event:?}")).collect();
@@ -112,9 +112,9 @@ impl<R: Member> World<R> {
         }
     }
 
-    fn send(&mut self, id: u64, to: NodeId, message: Message) {
+    fn send(&mut self, id: u64, to: ServerId, message: Message) {
         self.note(id, Event::Left(to, message.clone()));
-        self.under_way.push_back((NodeId(id), to, message));
+        self.under_way.push_back((ServerId(id), to, message));
     }
 
     pub(crate) fn command(&mut self, id: u64, command: Command) {

@@ -2,7 +2,7 @@
 //! not a leader, and says this once or twice between what the true one says; or this server's disk is older than what it
 //! promised, and then this server must not go on: it may have voted, too.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 
 /// So many signs of life in a row are believed.
 const BEATS_MAX: u32 = 10;
@@ -17,7 +17,7 @@ pub(super) struct Ahead(Option<Said>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Said {
-    by: NodeId,
+    by: ServerId,
     beats: u32,
     ticks: u32,
     quiet: u32,
@@ -25,7 +25,7 @@ struct Said {
 
 impl Ahead {
     /// This peer speaks, as a leader, of more than this server has. True if that is to be believed.
-    pub(super) fn on_beyond(&mut self, by: NodeId) -> bool {
+    pub(super) fn on_beyond(&mut self, by: ServerId) -> bool {
         let said = match self.0.filter(|said| said.by == by) {
             Some(said) => Said { beats: said.beats.saturating_add(1), quiet: 0, ..said },
             None => Said { by, beats: 1, ticks: 0, quiet: 0 },
@@ -49,7 +49,7 @@ impl Ahead {
 mod tests {
     use super::*;
 
-    const LEADER: NodeId = NodeId(2);
+    const LEADER: ServerId = ServerId(2);
 
     /// Hears it so often between two ticks, for so many ticks.
     fn hear(ahead: &mut Ahead, beats: usize, ticks: usize) -> bool {
@@ -80,6 +80,6 @@ mod tests {
             ahead.on_leader();
         }
         assert!(!hear(&mut ahead, 1, 9));
-        assert!(!ahead.on_beyond(NodeId(3)), "another one begins anew");
+        assert!(!ahead.on_beyond(ServerId(3)), "another one begins anew");
     }
 }

@@ -5,8 +5,8 @@
 //! slow disks would start one term after the other and never wait for the end of one. On slow links no answer comes before
 //! a round trip is over, so it asks as often as that allows.
 
+use primus_core::Term;
 use primus_core::machine::Delay;
-use primus_replica::Term;
 
 /// The asking of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]

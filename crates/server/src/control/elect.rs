@@ -3,7 +3,7 @@
 //! The configured algorithm runs as it does without a leader, and nobody is deposed by it: no server campaigns while it knows
 //! a leader. If the leader wins it is confirmed, in the same term, and everybody is told. If not, it hands over to the winner.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::{self, Election};
 use primus_core::machine::{Delay, Outbox};
 use primus_replica::consensus::Consensus;
@@ -21,14 +21,14 @@ const ROUNDS_MAX: u32 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Held {
     /// The server that was asked for it.
-    asked: NodeId,
+    asked: ServerId,
     /// How often the algorithm has run in vain.
     vain: u32,
 }
 
 impl<E: Election, R: Consensus> Control<E, R> {
     /// An operator asked that server for an election.
-    pub(super) fn elect(&mut self, asked: NodeId, out: &mut Outbox<Self>) {
+    pub(super) fn elect(&mut self, asked: ServerId, out: &mut Outbox<Self>) {
         match self.leader {
             Some(leader) if leader != self.id => return out.ignore("an election that only the leader can hold"),
             Some(_) if self.successor.is_some() => {
@@ -49,7 +49,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
 
     /// The algorithm names somebody. A better-ranked server that answers the leader's signs of life, but was too late for the
     /// algorithm, is not passed over for that.
-    pub(super) fn on_named(&mut self, winner: NodeId, out: &mut Outbox<Self>) {
+    pub(super) fn on_named(&mut self, winner: ServerId, out: &mut Outbox<Self>) {
         let Some(Held { asked, vain }) = self.held else { return };
         if winner == self.id && vain < ROUNDS_MAX && self.best_heard().is_some() {
             self.held = Some(Held { asked, vain: vain + 1 });
@@ -65,11 +65,11 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// The best of those that rank better than this leader and are there.
-    fn best_heard(&self) -> Option<NodeId> {
+    fn best_heard(&self) -> Option<ServerId> {
         self.election.better_among(&|peer| !self.hearing.is_silent(peer))
     }
 
-    fn conclude(&mut self, asked: NodeId, winner: NodeId, out: &mut Outbox<Self>) {
+    fn conclude(&mut self, asked: ServerId, winner: ServerId, out: &mut Outbox<Self>) {
         self.held = None;
         out.cancel(Timer::Held);
         self.yielded.pardon();
@@ -82,7 +82,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         out.notify(Notice::Confirmed(confirmed));
     }
 
-    pub(super) fn on_confirmed(&self, from: NodeId, mut confirmed: Confirmed, out: &mut Outbox<Self>) {
+    pub(super) fn on_confirmed(&self, from: ServerId, mut confirmed: Confirmed, out: &mut Outbox<Self>) {
         confirmed.scores.truncate(self.replica.peers().len() + 1);
         if self.leader == Some(from) && confirmed.leader == from {
             out.notify(Notice::Confirmed(confirmed));

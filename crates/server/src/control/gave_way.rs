@@ -4,13 +4,14 @@
 //! The leader writes, because it alone knows why it leads: it is told before it takes over. What it has yet to write binds it
 //! already. If it dies before, another one leads because of that, and then everybody stands anyway.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_core::election::Election;
 use primus_core::machine::Outbox;
+use primus_replica::Role;
 use primus_replica::consensus::Consensus;
 use primus_replica::message::Entry;
 use primus_replica::replica;
-use primus_replica::{Role, Term};
 
 use super::{Candidacy, Control, Reason};
 use crate::gave_way::{Fact, GaveWay};
@@ -45,7 +46,7 @@ impl Yielded {
     }
 
     /// Must this server neither stand nor be handed leadership?
-    pub(super) fn binds(&self, server: NodeId) -> bool {
+    pub(super) fn binds(&self, server: ServerId) -> bool {
         let is_wanted = matches!(self.wanted, Some(Fact::GaveWay { server: one, .. }) if one == server);
         let known = self.presumed.as_ref().unwrap_or(&self.agreed);
         is_wanted || known.contains(server) && self.wanted != Some(Fact::AllStand)
@@ -109,7 +110,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     /// What a new leader writes down, which leads for this reason after that one.
-    pub(super) fn fact(&self, leader: NodeId, previous: Option<NodeId>, reason: Reason) -> Option<Fact> {
+    pub(super) fn fact(&self, leader: ServerId, previous: Option<ServerId>, reason: Reason) -> Option<Fact> {
         let previous = previous.filter(|previous| *previous != leader);
         match (reason, previous) {
             _ if leader != self.id => None,
@@ -138,8 +139,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
 
     /// The best of those to whom leadership may be handed. To a leader that gave way itself and leads for want of another,
     /// anybody who can take over is better.
-    pub(super) fn best(&self) -> Option<NodeId> {
-        let may_lead = |peer: NodeId| !self.yielded.binds(peer);
+    pub(super) fn best(&self) -> Option<ServerId> {
+        let may_lead = |peer: ServerId| !self.yielded.binds(peer);
         let stand_in = || {
             let successor = self.hearing.successor(&self.replica, None, self.yielded.agreed()).ok();
             successor.filter(|peer| self.yielded.binds(self.id) && may_lead(*peer))
@@ -164,7 +165,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     pub(super) fn declines(&mut self) -> bool {
         let is_free =
             matches!(self.reason, Reason::LinkLost | Reason::Silence | Reason::LostQuorum | Reason::Elected);
-        let is_other = |peer: &NodeId| !self.yielded.binds(*peer) && !self.suspected.contains(peer);
+        let is_other = |peer: &ServerId| !self.yielded.binds(*peer) && !self.suspected.contains(peer);
         let must = self.yielded.binds(self.id)
             && !is_free
             && self.candidacy == Candidacy::Named

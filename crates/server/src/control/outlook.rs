@@ -2,7 +2,7 @@
 //!
 //! It looks at the same things by which [`Control`] decides, and decides nothing itself.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::Election;
 use primus_core::handover::Standing;
 use primus_replica::consensus::Consensus;
@@ -14,7 +14,7 @@ use crate::transfer::Obstacle;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outlook {
     /// The best of those who are thought alive and rank better.
-    pub best: Option<NodeId>,
+    pub best: Option<ServerId>,
     /// By how many hundredths of a point that one is less loaded, if its load is known.
     pub less_loaded_by: Option<i64>,
     /// Why it could not take over now.
@@ -43,7 +43,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     /// What would change that this server leads. It means nothing if this server does not.
     pub fn outlook(&self) -> Outlook {
         let best = self.best();
-        let score = |id: NodeId| self.loads.get(&id).map(|load| i64::from(load.score.hundredths()));
+        let score = |id: ServerId| self.loads.get(&id).map(|load| i64::from(load.score.hundredths()));
         let own = score(self.id).unwrap_or_default();
         Outlook {
             best,

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::{self, Election};
 use primus_core::machine::{Delay, Moment, Outbox};
 use primus_replica::consensus::Consensus;
@@ -24,7 +24,7 @@ pub(super) struct Pace {
     now_us: u64,
     /// When the next probe is due.
     due_us: u64,
-    links: BTreeMap<NodeId, Link>,
+    links: BTreeMap<ServerId, Link>,
     /// By how much the slowest live peer is slower than one on a local network, as it was told to everything that waits.
     slower_us: u64,
 }
@@ -70,7 +70,7 @@ impl Pace {
     }
 
     /// Whom to send a probe now, of these peers. What it carries is the time.
-    pub(super) fn take_due(&mut self, peers: Vec<NodeId>) -> Vec<(NodeId, u64)> {
+    pub(super) fn take_due(&mut self, peers: Vec<ServerId>) -> Vec<(ServerId, u64)> {
         let mut due = Vec::new();
         for peer in peers {
             let link = self.links.entry(peer).or_default();
@@ -85,13 +85,13 @@ impl Pace {
     }
 
     /// There is a new way to this peer.
-    pub(super) fn on_link(&mut self, peer: NodeId) {
+    pub(super) fn on_link(&mut self, peer: ServerId) {
         self.links.entry(peer).or_default().due_us = self.now_us;
         self.due_us = self.now_us;
     }
 
     /// A peer sent a probe back.
-    pub(super) fn on_echo(&mut self, from: NodeId, sent_us: u64) {
+    pub(super) fn on_echo(&mut self, from: ServerId, sent_us: u64) {
         let now_us = self.now_us;
         let Some(link) = self.links.get_mut(&from).filter(|link| link.asked_us == Some(sent_us)) else { return };
         link.asked_us = None;
@@ -107,13 +107,13 @@ impl Pace {
     }
 
     /// The round trip to this peer, if it is known.
-    pub(super) fn round_trip_us(&self, peer: NodeId) -> Option<u64> {
+    pub(super) fn round_trip_us(&self, peer: ServerId) -> Option<u64> {
         self.links.get(&peer)?.known_us
     }
 
     /// By how much the slowest peer is slower than one on a local network, if that is news. Those who are missed do not
     /// count: nobody waits for them.
-    pub(super) fn news(&mut self, missed: &BTreeSet<NodeId>) -> Option<u64> {
+    pub(super) fn news(&mut self, missed: &BTreeSet<ServerId>) -> Option<u64> {
         let live = self.links.iter().filter(|(peer, _)| !missed.contains(peer));
         let slowest_us = live.filter_map(|(_, link)| link.known_us).max().unwrap_or(0);
         let slower_us = slowest_us.saturating_sub(LOCAL_US).next_multiple_of(1000);
@@ -162,7 +162,7 @@ impl Link {
 impl<E: Election, R: Consensus> Control<E, R> {
     /// The round trip to this peer in microseconds, if it is known.
     #[must_use]
-    pub fn round_trip_us(&self, peer: NodeId) -> Option<u64> {
+    pub fn round_trip_us(&self, peer: ServerId) -> Option<u64> {
         self.pace.round_trip_us(peer)
     }
 
@@ -192,7 +192,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         }
     }
 
-    pub(super) fn on_echo(&mut self, from: NodeId, sent_us: u64, out: &mut Outbox<Self>) {
+    pub(super) fn on_echo(&mut self, from: ServerId, sent_us: u64, out: &mut Outbox<Self>) {
         self.pace.on_echo(from, sent_us);
         self.adapt(out);
         if self.pace.is_due() {
@@ -220,7 +220,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
 mod tests {
     use super::*;
 
-    const PEER: NodeId = NodeId(2);
+    const PEER: ServerId = ServerId(2);
 
     /// Sends probes and has them come back after these lengths of time, each as soon as it may leave.
     fn measure(pace: &mut Pace, trips_us: &[u64]) -> usize {
@@ -289,7 +289,7 @@ mod tests {
         };
         for strange_us in [0, at_us - 1, at_us + 1, u64::MAX] {
             pace.on_echo(PEER, strange_us);
-            pace.on_echo(NodeId(9), at_us);
+            pace.on_echo(ServerId(9), at_us);
         }
         pace.advance(Moment(pace.now_us + TRIP_MAX_US + 1));
         pace.on_echo(PEER, at_us);

@@ -4,10 +4,10 @@
 use std::fmt;
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_core::election;
 use primus_core::load::{Load, Score};
-use primus_replica::Term;
 use primus_replica::message::{Entry, Snapshot};
 use primus_replica::replica::Refusal;
 
@@ -47,7 +47,7 @@ pub enum Message<T> {
     Replica(primus_replica::message::Message),
     /// How loaded these servers are: a follower tells the leader of itself, the leader tells everybody of all. And whom the
     /// leader misses.
-    Loads(Vec<(NodeId, Load)>, Vec<NodeId>),
+    Loads(Vec<(ServerId, Load)>, Vec<ServerId>),
     /// There will soon be another leader, for this reason.
     Change(Reason),
     /// Send this back at once: it is what the sender's own clock says.
@@ -62,13 +62,13 @@ pub enum Message<T> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Confirmed {
     /// The leader, which held it.
-    pub leader: NodeId,
+    pub leader: ServerId,
     /// The term in which it leads on.
     pub term: Term,
     /// The server that was asked for an election.
-    pub asked: NodeId,
+    pub asked: ServerId,
     /// How loaded everybody is, as far as the leader knows.
-    pub scores: Vec<(NodeId, Score)>,
+    pub scores: Vec<(ServerId, Score)>,
 }
 
 /// What a server's owner tells it.
@@ -77,7 +77,7 @@ pub enum Command {
     /// The process has just started.
     Boot,
     /// This peer's process is gone: its link was reset and its port refuses.
-    Gone(NodeId),
+    Gone(ServerId),
     /// The own load has been measured.
     Load(Load),
     /// Append these, each as an entry of its own and all or none of them, if this server leads.
@@ -85,11 +85,11 @@ pub enum Command {
     /// Find out up to where a read must wait.
     Read(u64),
     /// Let another server lead: that one, or the best.
-    Transfer(Option<NodeId>, Reason),
+    Transfer(Option<ServerId>, Reason),
     /// This process is about to end: let another server lead.
     Leave,
     /// An operator asked that server for an election: hold it, if this server leads or nobody does.
-    Elect(NodeId),
+    Elect(ServerId),
     /// The owner's state up to this index.
     Compact(u64, Bytes),
     /// Something is guarded beside this server, and must end before another one leads; or not any more.
@@ -102,7 +102,7 @@ pub enum Command {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Notice {
     /// Somebody leads, or nobody.
-    Leader(Option<NodeId>, Term, Reason),
+    Leader(Option<ServerId>, Term, Reason),
     /// These entries are agreed on.
     Committed(Vec<Entry>),
     /// A read is linearizable once this index has been applied.
@@ -114,19 +114,19 @@ pub enum Notice {
     /// Proposals were not taken.
     Refused(Refusal, Vec<Bytes>),
     /// Another server should lead, for this reason, once nothing is guarded beside this one.
-    HandOver(NodeId, Reason),
+    HandOver(ServerId, Reason),
     /// Nobody took over, for this reason, and the leader leads on.
     NotTransferred(Obstacle),
     /// A peer is suspected, for this reason.
-    Suspected(NodeId, Reason),
+    Suspected(ServerId, Reason),
     /// What the election says, before any quorum has ratified it.
     Election(election::Notice),
     /// A peer said what no server says, and was not heard: this is what.
-    Strange(NodeId, &'static str),
+    Strange(ServerId, &'static str),
     /// This server has forgotten what it acknowledged, and must not go on.
     Forgotten {
         /// Who says so, again and again.
-        leader: NodeId,
+        leader: ServerId,
         /// Up to where it has acknowledged the log.
         index: u64,
         /// Up to where it has it.

@@ -4,7 +4,7 @@ use primus_core::bounds;
 use primus_core::election::{self, Algorithm, Election, MessageKind};
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::rank::RankBy;
-use primus_core::{NodeId, Round, election::ring};
+use primus_core::{Round, ServerId, election::ring};
 
 use super::words::{Notice, Said, Timer};
 use super::{GroupPlan, Groups};
@@ -14,18 +14,18 @@ use crate::control::Reason;
 /// A group as one server sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Group {
-    id: NodeId,
+    id: ServerId,
     now: Moment,
     number: usize,
     plan: GroupPlan,
     /// None if this server is no member and only hears who leads.
     election: Option<AnyElection>,
-    leader: Option<NodeId>,
+    leader: Option<ServerId>,
     round: Round,
     /// What the owner was told last.
-    told: (Option<NodeId>, Round),
+    told: (Option<ServerId>, Round),
     /// Who led last.
-    last: Option<NodeId>,
+    last: Option<ServerId>,
     /// Why there is, or will be, another leader.
     reason: Reason,
     /// An election that an operator wants is under way.
@@ -35,13 +35,13 @@ pub(super) struct Group {
 /// What was so before an election that an operator wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Held {
-    leader: Option<NodeId>,
+    leader: Option<ServerId>,
     round: Round,
     reason: Reason,
 }
 
 impl Group {
-    pub(super) const fn new(id: NodeId, number: usize, plan: GroupPlan, election: Option<AnyElection>) -> Self {
+    pub(super) const fn new(id: ServerId, number: usize, plan: GroupPlan, election: Option<AnyElection>) -> Self {
         Self {
             id,
             now: Moment::START,
@@ -61,7 +61,7 @@ impl Group {
         &self.plan
     }
 
-    pub(super) const fn leader(&self) -> Option<NodeId> {
+    pub(super) const fn leader(&self) -> Option<ServerId> {
         self.leader
     }
 
@@ -75,7 +75,7 @@ impl Group {
     }
 
     /// Is that one a member?
-    pub(super) fn has(&self, server: NodeId) -> bool {
+    pub(super) fn has(&self, server: ServerId) -> bool {
         self.plan.members.contains(&server)
     }
 
@@ -108,7 +108,7 @@ impl Group {
 
     pub(super) fn on_message(
         &mut self,
-        from: NodeId,
+        from: ServerId,
         message: any_election::Message,
         reason: Reason,
         out: &mut Outbox<Groups>,
@@ -137,7 +137,7 @@ impl Group {
     }
 
     /// A peer is missed, for this reason.
-    pub(super) fn miss(&mut self, peer: NodeId, reason: Reason, out: &mut Outbox<Groups>) {
+    pub(super) fn miss(&mut self, peer: ServerId, reason: Reason, out: &mut Outbox<Groups>) {
         if !self.has(peer) {
             return;
         }
@@ -153,7 +153,7 @@ impl Group {
     }
 
     /// A peer says that it leads this group in that round, or that it does not. Members know better.
-    pub(super) fn on_claim(&mut self, from: NodeId, claim: Option<Round>, out: &mut Outbox<Groups>) {
+    pub(super) fn on_claim(&mut self, from: ServerId, claim: Option<Round>, out: &mut Outbox<Groups>) {
         if self.is_own() || !self.has(from) {
             return;
         }
@@ -208,7 +208,7 @@ impl Group {
 
     /// Why the leader changed, if it did: whoever told this server knows. But one that does not follow a leader that announces
     /// itself leads or runs in its place, and that is because of its rank.
-    fn learn(&mut self, before: (Option<NodeId>, Round), kind: MessageKind, said: Reason) {
+    fn learn(&mut self, before: (Option<ServerId>, Round), kind: MessageKind, said: Reason) {
         if (self.leader, self.round) == before {
             return;
         }

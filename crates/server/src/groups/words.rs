@@ -3,7 +3,7 @@
 use std::fmt;
 
 use primus_core::load::Score;
-use primus_core::{NodeId, Round, election};
+use primus_core::{Round, ServerId, election};
 
 use crate::any_election;
 use crate::control::Reason;
@@ -35,7 +35,7 @@ pub enum Command {
     /// The process has just started.
     Boot,
     /// This peer's process is gone: its link was reset and its port refuses.
-    Gone(NodeId),
+    Gone(ServerId),
     /// The own load has been measured.
     Score(Score),
     /// A message to the slowest live peer and back takes this many microseconds longer than on a local network.
@@ -50,11 +50,11 @@ pub struct Notice {
     /// Which group.
     pub group: String,
     /// Who leads it.
-    pub leader: Option<NodeId>,
+    pub leader: Option<ServerId>,
     /// In which round that was decided.
     pub round: Round,
     /// Who led it last.
-    pub previous: Option<NodeId>,
+    pub previous: Option<ServerId>,
     /// Why that changed, if it did.
     pub reason: Reason,
     /// Is this the result of an election that this server was asked for?

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::ops::RangeBounds;
 
 use super::Foreman;
-use crate::NodeId;
+use crate::WorkerId;
 use crate::farm::desk::{Desk, Hand, Phase, Worker};
 use crate::ledger::loans::home_of;
 use crate::ledger::{JobId, State, TaskId};
@@ -61,13 +61,13 @@ impl Foreman {
     #[must_use]
     pub fn situation(&self, now_ms: u64) -> Option<Situation> {
         let desk = self.desk.as_ref().filter(|desk| desk.older.is_none())?;
-        let occupied: BTreeSet<NodeId> = desk.hands.values().map(|hand| hand.worker).collect();
-        let open: Vec<(&NodeId, &Worker)> =
+        let occupied: BTreeSet<WorkerId> = desk.hands.values().map(|hand| hand.worker).collect();
+        let open: Vec<(&WorkerId, &Worker)> =
             desk.workers.iter().filter(|(_, worker)| desk.is_open(worker, &self.ledger)).collect();
-        let is_idle = |(id, worker): &&(&NodeId, &Worker)| {
+        let is_idle = |(id, worker): &&(&WorkerId, &Worker)| {
             home_of(&worker.name).is_none() && worker.held.is_empty() && !occupied.contains(*id)
         };
-        let name_and_slots = |(_, worker): &(&NodeId, &Worker)| {
+        let name_and_slots = |(_, worker): &(&WorkerId, &Worker)| {
             (worker.name.clone(), u16::try_from(worker.slots).unwrap_or(u16::MAX))
         };
         let guests = self.ledger.workers().keys().filter(|name| home_of(name).is_some());
@@ -111,7 +111,7 @@ impl Foreman {
         }
     }
 
-    fn in_hand(&self, desk: &Desk, task: TaskId, worker: NodeId, phase: Phase) -> Standing {
+    fn in_hand(&self, desk: &Desk, task: TaskId, worker: WorkerId, phase: Phase) -> Standing {
         let Some(worker) = desk.workers.get(&worker) else { return Standing::NoWorker };
         let name = worker.name.clone();
         match phase {

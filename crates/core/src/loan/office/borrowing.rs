@@ -7,7 +7,7 @@ use super::{
     ANSWER, ARRIVAL, ARRIVALS_MAX, Arrival, Asking, DOUBT, Desk, Happening, LEFT, Notice, Office, Order, PAUSE,
     Rules, propose,
 };
-use crate::NodeId;
+use crate::FarmId;
 use crate::ledger::loans::{home_of, name_here};
 use crate::ledger::{Borrow, Borrowed, Entry, LoanId, Why};
 use crate::loan::{Content, Lending, Objection, Request, Word};
@@ -27,7 +27,7 @@ impl Office {
         self.ask_next(others, count, out);
     }
 
-    fn ask_next(&mut self, mut others: Vec<NodeId>, count: u32, out: &mut Outbox<Self>) {
+    fn ask_next(&mut self, mut others: Vec<FarmId>, count: u32, out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
         if others.is_empty() {
             desk.asking = None;
@@ -43,7 +43,7 @@ impl Office {
         out.notify(Notice::Happened(Happening::Asked(name.into(), count)));
     }
 
-    pub(super) fn on_refusal(&mut self, from: NodeId, number: u64, objection: Objection, out: &mut Outbox<Self>) {
+    pub(super) fn on_refusal(&mut self, from: FarmId, number: u64, objection: Objection, out: &mut Outbox<Self>) {
         let Some(asking) = self.take_asking(from, number) else { return out.ignore("an answer to nothing") };
         let name = self.name_of(from).unwrap_or_default();
         out.notify(Notice::Happened(Happening::Refused(name.into(), objection)));
@@ -52,7 +52,7 @@ impl Office {
 
     pub(super) fn on_offer(
         &mut self,
-        from: NodeId,
+        from: FarmId,
         name: &str,
         number: u64,
         loans: &[LoanId],
@@ -74,7 +74,7 @@ impl Office {
         self.ask_next(others, count, out);
     }
 
-    fn take_asking(&mut self, from: NodeId, number: u64) -> Option<Asking> {
+    fn take_asking(&mut self, from: FarmId, number: u64) -> Option<Asking> {
         let desk = self.desk.as_mut()?;
         desk.asking.take_if(|asking| asking.whom == from && asking.number == number)
     }
@@ -160,7 +160,7 @@ impl Office {
                 entries.push(Entry::GiveBack { worker: worker.clone(), loan: borrowed.loan });
             }
             let lender = (1..).zip(&self.neighbours).find(|(_, name)| **name == borrowed.from);
-            let is_wanted = lender.is_some_and(|(number, _)| desk.is_wanted(NodeId(number), borrowed, &self.rules));
+            let is_wanted = lender.is_some_and(|(number, _)| desk.is_wanted(FarmId(number), borrowed, &self.rules));
             if is_time && !is_wanted {
                 let within_ms = self.rules.recall_ms;
                 out.notify(Notice::Tell(worker.clone(), Word::Return { loan: borrowed.loan, within_ms }));
@@ -180,7 +180,7 @@ impl Desk {
     }
 
     /// Should a borrowed worker stay? While its lender is not heard it does: nobody says otherwise, and its time ends by itself.
-    fn is_wanted(&self, lender: NodeId, borrowed: &Borrowed, rules: &Rules) -> bool {
+    fn is_wanted(&self, lender: FarmId, borrowed: &Borrowed, rules: &Rules) -> bool {
         let is_lent = self
             .heard(lender)
             .is_none_or(|known| known.lending(borrowed.loan).is_some_and(|lending| !lending.is_recalled));
@@ -200,9 +200,9 @@ impl Desk {
     }
 
     /// Whom to ask, one after the other. Whoever keeps us waiting comes last: promises must not keep others from being asked.
-    fn order(&self, rules: &Rules) -> Vec<NodeId> {
+    fn order(&self, rules: &Rules) -> Vec<FarmId> {
         let heard = self.neighbours.keys().copied().filter(|number| self.heard(*number).is_some());
-        let mut others: Vec<NodeId> = heard.collect();
+        let mut others: Vec<FarmId> = heard.collect();
         if rules.order == Order::Idle {
             others.sort_by_key(|number| core::cmp::Reverse(self.neighbours[number].beat.idle));
         }

@@ -7,19 +7,20 @@ use alloc::vec::Vec;
 use super::{
     AWAY_MAX, Desk, Happening, Notice, OVERDUE_MS, Office, PLEDGE, Pledge, REPEAT, Rules, UNABLE_MS, looks, propose,
 };
-use crate::NodeId;
 use crate::ledger::{Ending, Entry, Lend, Lent, LoanId, Why};
 use crate::loan::{Content, Objection, Request, Word};
 use crate::machine::Outbox;
 use crate::planted::Bug;
+use crate::{FarmId, Fence};
 
 impl Office {
     /// A neighbour would like to have workers.
-    pub(super) fn on_ask(&mut self, from: NodeId, term: u64, request: Request, out: &mut Outbox<Self>) {
+    pub(super) fn on_ask(&mut self, said: Fence, request: Request, out: &mut Outbox<Self>) {
+        let from = said.farm;
         let Some(to) = self.name_of(from).map(String::from) else { return };
         let Some(desk) = &mut self.desk else { return };
         let (now, neighbour) = (desk.looks, desk.neighbours.entry(from).or_default());
-        if !neighbour.is_news(term, request.number) {
+        if !neighbour.is_news(said.term, request.number) {
             return out.ignore("a request that came before");
         }
         if !neighbour.may_ask(now) {
@@ -43,7 +44,7 @@ impl Office {
     /// Whoever has asked is told what it gets.
     pub(super) fn offer(&mut self, lent: &[LoanId], out: &mut Outbox<Self>) {
         let Some(desk) = &mut self.desk else { return };
-        let mut offers: BTreeMap<(NodeId, u64), Vec<LoanId>> = BTreeMap::new();
+        let mut offers: BTreeMap<(FarmId, u64), Vec<LoanId>> = BTreeMap::new();
         for loan in lent {
             let worker = desk.loans.lent().get(loan).map(|lent| lent.worker.clone());
             if let Some(pledge) = worker.and_then(|worker| desk.pledged.remove(&worker)) {
@@ -87,7 +88,7 @@ impl Office {
 
     /// Where a worker that is lent should go. It is called home if it is wanted here, if its borrower had it and has it no more, or if
     /// it cannot go.
-    fn order_for(&self, desk: &Desk, loan: LoanId, lent: &Lent, borrower: Option<NodeId>) -> Word {
+    fn order_for(&self, desk: &Desk, loan: LoanId, lent: &Lent, borrower: Option<FarmId>) -> Word {
         let within_ms = self.rules.recall_ms;
         let is_given_back = borrower
             .and_then(|borrower| desk.heard(borrower))
@@ -101,7 +102,7 @@ impl Office {
 
     /// A worker is dead if its own farm has lost sight of it and the borrower does not have it either. That time has passed
     /// says nothing.
-    fn is_dead(&self, desk: &Desk, loan: LoanId, lent: &Lent, borrower: Option<NodeId>) -> bool {
+    fn is_dead(&self, desk: &Desk, loan: LoanId, lent: &Lent, borrower: Option<FarmId>) -> bool {
         let is_unknown_there =
             |borrower| desk.heard(borrower).is_some_and(|borrower| !borrower.beat.borrowed.contains(&loan));
         // One that is a neighbour no more gets no work from this one, and its worker comes home when its time is over.

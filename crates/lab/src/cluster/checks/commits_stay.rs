@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use primus_core::NodeId;
-use primus_replica::Term;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_replica::log::Log;
 use primus_replica::message::Entry;
 
@@ -17,7 +17,7 @@ use super::{Committed, Judgement};
 /// What each server has.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    logs: BTreeMap<NodeId, Kept>,
+    logs: BTreeMap<ServerId, Kept>,
 }
 
 #[derive(Debug, Default)]
@@ -30,14 +30,14 @@ struct Kept {
 
 impl Watch {
     /// A server starts; what had not reached its disk is gone.
-    pub(super) fn on_start(&mut self, id: NodeId, log: &Log) {
+    pub(super) fn on_start(&mut self, id: ServerId, log: &Log) {
         let covered = log.snapshot().map_or(0, |snapshot| snapshot.index);
         let terms = log.entries().map(|entry| (entry.index, entry.term)).collect();
         self.logs.insert(id, Kept { covered, terms });
     }
 
     /// A server takes over a whole state, up to this entry.
-    pub(super) fn on_restore(&mut self, id: NodeId, index: u64) {
+    pub(super) fn on_restore(&mut self, id: ServerId, index: u64) {
         let kept = self.logs.entry(id).or_default();
         kept.covered = kept.covered.max(index);
     }
@@ -45,7 +45,7 @@ impl Watch {
     /// An append replaces everything from its first entry on. The server is in this term.
     pub(super) fn on_append<'a>(
         &mut self,
-        id: NodeId,
+        id: ServerId,
         term: Term,
         entries: impl Iterator<Item = &'a Entry>,
         committed: &[Committed],
@@ -102,7 +102,7 @@ mod tests {
     fn watch(logs: &[&[u64]]) -> Watch {
         let mut watch = Watch::default();
         for (id, terms) in (1..).zip(logs) {
-            watch.on_append(NodeId(id), Term(9), entries(1, terms).iter(), &[]).unwrap();
+            watch.on_append(ServerId(id), Term(9), entries(1, terms).iter(), &[]).unwrap();
         }
         watch
     }
@@ -112,7 +112,7 @@ mod tests {
         let append = |known_in, first, terms: &[u64]| {
             let (log, mut committed) = (entries(first, terms), committed(&[1, 1]));
             committed.iter_mut().for_each(|entry| entry.known_in = Term(known_in));
-            watch(&[&[1, 1, 1]]).on_append(NodeId(1), Term(2), log.iter(), &committed).is_ok()
+            watch(&[&[1, 1, 1]]).on_append(ServerId(1), Term(2), log.iter(), &committed).is_ok()
         };
         assert!(append(1, 3, &[2]) && append(1, 2, &[1, 2]) && append(1, 4, &[2]));
         assert!(!append(1, 2, &[2]) && !append(1, 1, &[1]) && !append(2, 2, &[2]));
@@ -124,7 +124,7 @@ mod tests {
         let mut watch = watch(&[&[1, 1], &[1], &[1, 2]]);
         assert!(watch.on_commit(&committed(&[1])).is_ok());
         assert!(watch.on_commit(&committed(&[1, 1])).is_err());
-        watch.on_restore(NodeId(2), 2);
+        watch.on_restore(ServerId(2), 2);
         assert!(watch.on_commit(&committed(&[1, 1])).is_ok());
     }
 }

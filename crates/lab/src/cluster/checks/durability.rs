@@ -1,6 +1,6 @@
 //! Durability: what was acknowledged is never lost. Every read that begins later sees it, and in the end it is still there.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 
 use super::{Judgement, State};
 
@@ -31,7 +31,7 @@ impl Watch {
 }
 
 /// A read that began when everything up to `since` was acknowledged sees everything up to `index`.
-pub(super) fn on_read(id: NodeId, since: u64, index: u64) -> Judgement {
+pub(super) fn on_read(id: ServerId, since: u64, index: u64) -> Judgement {
     if index >= since {
         return Ok(());
     }

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use primus_core::NodeId;
-use primus_replica::Term;
+use primus_core::ServerId;
+use primus_core::Term;
 
 use super::Judgement;
 
 /// Who led when.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    leaders: BTreeMap<Term, NodeId>,
+    leaders: BTreeMap<Term, ServerId>,
 }
 
 impl Watch {
-    pub(super) fn on_lead(&mut self, id: NodeId, term: Term) -> Judgement {
+    pub(super) fn on_lead(&mut self, id: ServerId, term: Term) -> Judgement {
         let first = *self.leaders.entry(term).or_insert(id);
         if first == id { Ok(()) } else { Err(format!("servers {first} and {id} both led in term {}", term.0)) }
     }

@@ -3,7 +3,7 @@
 //! Everybody who waits for answers waits for as long as they take: whoever asks again too soon begins another term for
 //! nothing, and disturbs whoever is about to win.
 
-use primus_replica::Term;
+use primus_core::Term;
 
 use super::Judgement;
 

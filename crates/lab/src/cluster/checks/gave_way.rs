@@ -5,7 +5,7 @@
 //! that is in the log: then everybody stands. That a server which gave way does not win an election is not judged here: if no
 //! other one can win, it must.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_replica::message::Snapshot;
 use primus_server::Reason;
 use primus_server::gave_way::GaveWay;
@@ -15,7 +15,7 @@ use super::{Committed, Judgement};
 
 /// A leader that has applied everything up to here hands over to that one, for this reason. It leads itself for the other.
 pub(super) fn on_handover(
-    to: NodeId,
+    to: ServerId,
     reason: Reason,
     leads_because: Reason,
     applied: u64,
@@ -34,7 +34,7 @@ pub(super) fn on_handover(
 }
 
 /// A whole state may be newer than its place in the log, as far as this is concerned: what comes after it changes nothing.
-pub(super) fn on_restore(id: NodeId, snapshot: &Snapshot, committed: &[Committed]) -> Judgement {
+pub(super) fn on_restore(id: ServerId, snapshot: &Snapshot, committed: &[Committed]) -> Judgement {
     let covered = committed.len().min(usize::try_from(snapshot.index).unwrap_or(usize::MAX));
     let told = after(record::gave_way(&snapshot.data), &committed[covered..]);
     if told == after(GaveWay::default(), committed) {
@@ -51,7 +51,7 @@ fn after(mut gave_way: GaveWay, committed: &[Committed]) -> GaveWay {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use primus_replica::Term;
+    use primus_core::Term;
     use primus_server::gave_way::Fact;
 
     use super::*;
@@ -61,12 +61,13 @@ mod tests {
         facts.iter().map(one).collect()
     }
 
-    const FACT: Fact = Fact::GaveWay { server: NodeId(3), to: NodeId(2), is_chosen: false };
+    const FACT: Fact = Fact::GaveWay { server: ServerId(3), to: ServerId(2), is_chosen: false };
 
     #[test]
     fn leadership_is_not_handed_to_one_that_gave_way() {
         let log = committed(&[FACT, Fact::AllStand]);
-        let judge = |to, reason, because, applied| on_handover(NodeId(to), reason, because, applied, &log).is_ok();
+        let judge =
+            |to, reason, because, applied| on_handover(ServerId(to), reason, because, applied, &log).is_ok();
         assert!(!judge(3, Reason::Rank, Reason::Resigned, 1) && !judge(3, Reason::Load, Reason::Start, 1));
         assert!(judge(3, Reason::Operator, Reason::Resigned, 1), "an operator may");
         assert!(judge(3, Reason::Rank, Reason::Silence, 1), "the leader before is lost");
@@ -81,10 +82,10 @@ mod tests {
         gave_way.apply(FACT);
         let judge = |index, gave_way: &GaveWay| {
             let data = record::front(b"", gave_way);
-            on_restore(NodeId(1), &Snapshot { index, term: 1, data }, &log).is_ok()
+            on_restore(ServerId(1), &Snapshot { index, term: 1, data }, &log).is_ok()
         };
         assert!(judge(3, &gave_way) && judge(1, &gave_way) && judge(1, &GaveWay::default()));
         assert!(!judge(3, &GaveWay::default()));
-        assert!(on_restore(NodeId(1), &Snapshot { index: 0, term: 0, data: Bytes::new() }, &log).is_ok());
+        assert!(on_restore(ServerId(1), &Snapshot { index: 0, term: 0, data: Bytes::new() }, &log).is_ok());
     }
 }

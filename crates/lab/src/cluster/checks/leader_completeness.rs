@@ -4,14 +4,14 @@
 //! somebody begins to lead, and when a commit becomes known while somebody leads in a later term. A leader that others
 //! have long deposed, and that only does not know it yet, needs to have nothing of what they committed since.
 
-use primus_core::NodeId;
-use primus_replica::Term;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_replica::log::Log;
 
 use super::{Committed, Judgement};
 
 /// Somebody begins to lead.
-pub(super) fn on_lead(id: NodeId, term: Term, log: &Log, committed: &[Committed]) -> Judgement {
+pub(super) fn on_lead(id: ServerId, term: Term, log: &Log, committed: &[Committed]) -> Judgement {
     let places = (1..).zip(committed);
     places
         .filter(|(_, entry)| entry.known_in < term)
@@ -19,14 +19,14 @@ pub(super) fn on_lead(id: NodeId, term: Term, log: &Log, committed: &[Committed]
 }
 
 /// The last of these has just become known, while this server leads.
-pub(super) fn on_commit(id: NodeId, term: Term, log: &Log, committed: &[Committed]) -> Judgement {
+pub(super) fn on_commit(id: ServerId, term: Term, log: &Log, committed: &[Committed]) -> Judgement {
     match committed.last() {
         Some(entry) if entry.known_in < term => has(id, term, log, committed.len() as u64, entry),
         _ => Ok(()),
     }
 }
 
-fn has(id: NodeId, term: Term, log: &Log, index: u64, entry: &Committed) -> Judgement {
+fn has(id: ServerId, term: Term, log: &Log, index: u64, entry: &Committed) -> Judgement {
     // What a snapshot covers was committed, and is compared as a state.
     let is_covered = log.snapshot().is_some_and(|snapshot| snapshot.index >= index);
     if is_covered || log.term_of(index) == Some(entry.term) {
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn a_leader_needs_what_was_committed_before_its_term_and_nothing_else() {
         let known = committed(&[(1, 1), (1, 3)]);
-        let lead = |term, terms: &[u64]| on_lead(NodeId(1), Term(term), &log(terms), &known).is_ok();
+        let lead = |term, terms: &[u64]| on_lead(ServerId(1), Term(term), &log(terms), &known).is_ok();
         assert!(lead(4, &[1, 1]));
         assert!(!lead(4, &[1]) && !lead(4, &[1, 2]) && !lead(2, &[]));
         assert!(lead(2, &[1]), "the second entry may have been committed in term 3");
@@ -69,8 +69,8 @@ mod tests {
     #[test]
     fn a_commit_that_becomes_known_later_is_looked_for_then() {
         let known = committed(&[(1, 1), (1, 1)]);
-        assert!(on_commit(NodeId(1), Term(2), &log(&[1, 1]), &known).is_ok());
-        assert!(on_commit(NodeId(1), Term(2), &log(&[1]), &known).is_err());
-        assert!(on_commit(NodeId(1), Term(1), &log(&[1]), &known).is_ok());
+        assert!(on_commit(ServerId(1), Term(2), &log(&[1, 1]), &known).is_ok());
+        assert!(on_commit(ServerId(1), Term(2), &log(&[1]), &known).is_err());
+        assert!(on_commit(ServerId(1), Term(1), &log(&[1]), &known).is_ok());
     }
 }

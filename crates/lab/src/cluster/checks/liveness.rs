@@ -1,15 +1,15 @@
 //! Liveness: when the faults have ended and a majority lives, one server leads, all name it, and what is written then
 //! reaches everybody.
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 
 use super::Judgement;
 
 /// How a live server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cluster) struct State {
-    pub(in crate::cluster) id: NodeId,
-    pub(in crate::cluster) leader: Option<NodeId>,
+    pub(in crate::cluster) id: ServerId,
+    pub(in crate::cluster) leader: Option<ServerId>,
     pub(in crate::cluster) applied: u64,
 }
 

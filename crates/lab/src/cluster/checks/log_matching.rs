@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_replica::log::Log;
 use primus_replica::message::Entry;
 
@@ -29,7 +29,7 @@ impl Watch {
     /// Entries in a row have just come into this log.
     pub(super) fn on_append<'a>(
         &mut self,
-        id: NodeId,
+        id: ServerId,
         entries: impl Iterator<Item = &'a Entry>,
         log: &Log,
     ) -> Judgement {
@@ -42,7 +42,7 @@ impl Watch {
         Ok(())
     }
 
-    fn look(&mut self, id: NodeId, entry: &Entry, follows: Option<u64>) -> Judgement {
+    fn look(&mut self, id: ServerId, entry: &Entry, follows: Option<u64>) -> Judgement {
         let place = (entry.index, entry.term);
         let seen = self.seen.entry(place).or_insert_with(|| Seen { data: entry.data.clone(), follows });
         let same_neighbour = seen.follows.is_none() || follows.is_none() || seen.follows == follows;
@@ -74,7 +74,7 @@ mod tests {
         logs.iter().all(|terms| {
             let entries = entries(terms);
             let log = Log::new(Vec::new(), entries.iter().cloned().map(Record::Append));
-            watch.on_append(NodeId(1), entries.iter(), &log).is_ok()
+            watch.on_append(ServerId(1), entries.iter(), &log).is_ok()
         })
     }
 

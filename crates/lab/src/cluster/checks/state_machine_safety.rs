@@ -1,8 +1,8 @@
 //! State machine safety: all servers apply the same entry at the same place, one after the other, and a state that comes
 //! as a whole is the one that applying would have made.
 
-use primus_core::NodeId;
-use primus_replica::Term;
+use primus_core::ServerId;
+use primus_core::Term;
 use primus_replica::message::{Entry, Snapshot};
 
 use super::{Committed, Judgement};
@@ -10,7 +10,7 @@ use crate::cluster::host::{Owner, digest, digest_of};
 
 /// A server applies an entry; whoever is the first decides what belongs there.
 pub(super) fn on_apply(
-    id: NodeId,
+    id: ServerId,
     term: Term,
     entry: &Entry,
     owner: &Owner,
@@ -32,7 +32,7 @@ pub(super) fn on_apply(
 }
 
 /// A server takes over a whole state.
-pub(super) fn on_restore(id: NodeId, snapshot: &Snapshot, committed: &[Committed]) -> Judgement {
+pub(super) fn on_restore(id: ServerId, snapshot: &Snapshot, committed: &[Committed]) -> Judgement {
     let place = usize::try_from(snapshot.index).ok().and_then(|index| index.checked_sub(1));
     let entry = place.and_then(|place| committed.get(place));
     let is_same = |entry: &Committed| entry.term == snapshot.term && digest_of(snapshot) == entry.digest;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use primus_core::NodeId;
 use primus_core::ledger::Held;
 
 use super::Judgement;
+use crate::node::NodeId;
 
 /// Who handed what out.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! Handouts: no attempt is handed out after the task's result, or that it is cancelled, was committed, by a leader that knew.
 
-use primus_core::NodeId;
 use primus_core::ledger::{Held, Ledger};
 
 use super::Judgement;
+use crate::node::NodeId;
 
 pub(super) fn on_handout(server: NodeId, held: Held, ledger: &Ledger) -> Judgement {
     let state = ledger.state(held.task);

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use primus_core::NodeId;
 use primus_core::ledger::{Held, TaskId};
 
 use super::Judgement;
+use crate::node::NodeId;
 
 /// How often each of them was started.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! Reruns: what a worker runs, or keeps the result of, is not handed out again by a leader that has welcomed this worker.
 
-use primus_core::NodeId;
 use primus_core::ledger::{Held, Ledger};
 
 use super::Judgement;
+use crate::node::NodeId;
 
 /// A worker that lives, is linked to the leader and has been welcomed by it in its term; and what it has.
 #[derive(Debug, Clone)]

@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::NodeId;
-
 use super::super::Faults;
 use super::{Judgement, LoanName};
+use crate::node::NodeId;
 
 /// Clocks run wrong by so much, in parts per thousand.
 const SKEW: u64 = 10;

@@ -6,8 +6,9 @@ use primus_core::farm::foreman::{self, Foreman};
 use primus_core::farm::worker::{self, Record, Worker};
 use primus_core::farm::{Hello, Message};
 use primus_core::ledger::{Ending, Entry, Held, Report, Target, Verdict};
-use primus_core::{Input, Machine, Moment, Never, NodeId, Outbox, Output, Token};
+use primus_core::{Input, Machine, Moment, Never, Outbox, Output, Token};
 
+use crate::node::NodeId;
 use crate::world::Taken;
 
 /// Servers have lesser numbers.
@@ -46,6 +47,7 @@ pub(super) enum Timer {
 }
 
 impl Machine for Member {
+    type Peer = NodeId;
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
@@ -71,7 +73,9 @@ impl Machine for Member {
                 let Some(input) = for_worker(input) else { return out.ignore("what is for servers") };
                 let mut inner = Outbox::new();
                 worker.step(now, input, &mut inner);
-                inner.drain().for_each(|output| pass_on(output, out, Timer::Worker, Notice::Worker, |token, records| (token, records)));
+                inner.drain().for_each(|output| {
+                    pass_on(output, out, Timer::Worker, Notice::Worker, |token, records| (token, records));
+                });
             }
         }
     }
@@ -79,29 +83,29 @@ impl Machine for Member {
 
 fn for_server(input: Input<Member>) -> Option<Input<Foreman>> {
     Some(match input {
-        Input::Message { from, message } => Input::Message { from, message },
+        Input::Message { from, message } => Input::Message { from: from.worker(), message },
         Input::Timer(Timer::Server(timer)) => Input::Timer(timer),
         Input::Command(Command::Server(command)) => Input::Command(command),
-        Input::LinkUp(peer) => Input::LinkUp(peer),
-        Input::LinkDown(peer) => Input::LinkDown(peer),
+        Input::LinkUp(peer) => Input::LinkUp(peer.worker()),
+        Input::LinkDown(peer) => Input::LinkDown(peer.worker()),
         Input::Timer(Timer::Worker(_)) | Input::Command(Command::Worker(_)) | Input::Persisted(_) => return None,
     })
 }
 
 fn for_worker(input: Input<Member>) -> Option<Input<Worker>> {
     Some(match input {
-        Input::Message { from, message } => Input::Message { from, message },
+        Input::Message { from, message } => Input::Message { from: from.server(), message },
         Input::Timer(Timer::Worker(timer)) => Input::Timer(timer),
         Input::Command(Command::Worker(command)) => Input::Command(command),
-        Input::LinkUp(peer) => Input::LinkUp(peer),
-        Input::LinkDown(peer) => Input::LinkDown(peer),
+        Input::LinkUp(peer) => Input::LinkUp(peer.server()),
+        Input::LinkDown(peer) => Input::LinkDown(peer.server()),
         Input::Persisted(token) => Input::Persisted(token),
         Input::Timer(Timer::Server(_)) | Input::Command(Command::Server(_)) => return None,
     })
 }
 
 /// What one of the two asks for, the member asks for.
-fn pass_on<M: Machine<Message = Message, Barrier = Never>>(
+fn pass_on<M: Machine<Peer: Into<NodeId>, Message = Message, Barrier = Never>>(
     output: Output<M>,
     out: &mut Outbox<Member>,
     timer_of: impl Fn(M::Timer) -> Timer,
@@ -109,7 +113,7 @@ fn pass_on<M: Machine<Message = Message, Barrier = Never>>(
     written: impl Fn(M::Token, Vec<M::Record>) -> (Token, Vec<Record>),
 ) {
     match output {
-        Output::Send { to, message } => out.send(to, message),
+        Output::Send { to, message } => out.send(to.into(), message),
         Output::Persist { token, records } => {
             let (token, records) = written(token, records);
             out.persist(token, records);
@@ -249,9 +253,9 @@ impl fmt::Display for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(foreman::Timer::Settle) => f.write_str("settle"),
-            Self::Server(foreman::Timer::Grace(worker)) => write!(f, "grace {}", name_of(*worker)),
-            Self::Server(foreman::Timer::Silence(worker)) => write!(f, "silence {}", name_of(*worker)),
-            Self::Server(foreman::Timer::Beside(worker)) => write!(f, "beside {}", name_of(*worker)),
+            Self::Server(foreman::Timer::Grace(worker)) => write!(f, "grace {}", name_of((*worker).into())),
+            Self::Server(foreman::Timer::Silence(worker)) => write!(f, "silence {}", name_of((*worker).into())),
+            Self::Server(foreman::Timer::Beside(worker)) => write!(f, "beside {}", name_of((*worker).into())),
             Self::Worker(timer) => timer.fmt(f),
         }
     }

@@ -4,9 +4,10 @@ use primus_core::ledger::LoanId;
 use primus_core::ledger::loans::name_here;
 use primus_core::loan::allegiance::{self, Allegiance};
 use primus_core::planted::Planted;
-use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output};
+use primus_core::{Input, Machine, Moment, Outbox, Output};
 
 use super::member::{Command, Member, Message, Notice, Timer, name_of, node_of};
+use crate::node::NodeId;
 
 /// A worker.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl Hand {
         self.now = now;
         match input {
             Input::Message { from, message: Message::Word(message) } if from == self.home => {
-                self.step_allegiance(Input::Message { from, message }, out);
+                self.step_allegiance(Input::Message { from: from.server(), message }, out);
             }
             Input::Message { from, message: Message::Word(word) } if self.away == Some(from) => {
                 self.step_allegiance(Input::Command(allegiance::Command::Abroad(word)), out);
@@ -49,7 +50,7 @@ impl Hand {
 
     fn carry_out(&mut self, output: Output<Allegiance>, out: &mut Outbox<Member>) {
         match output {
-            Output::Send { to, message } => out.send(to, Message::Word(message)),
+            Output::Send { to, message } => out.send(to.into(), Message::Word(message)),
             Output::Persist { token, records } => out.persist(token, records),
             Output::Set { timer, delay } => out.set(Timer::Worker(timer), delay),
             Output::Cancel(timer) => out.cancel(Timer::Worker(timer)),

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use primus_core::ledger::loans::home_of;
 use primus_core::ledger::{Batch, Effect, Entry, Ledger};
 use primus_core::loan::office::{self, Office, Rules, Situation};
-use primus_core::{Input, Machine, Moment, NodeId, Outbox, Output};
+use primus_core::{FarmId, Input, Machine, Moment, Outbox, Output, Term};
 
 use super::member::{Command, Member, Message, Notice, Timer, name_of, node_of};
+use crate::node::NodeId;
 
 /// A farm.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Host {
             Message::Farm(message) => {
                 let place = self.neighbours.iter().position(|neighbour| *neighbour == from);
                 let number = place.map_or(0, |place| place as u64 + 1);
-                self.step_office(Input::Message { from: NodeId(number), message }, out);
+                self.step_office(Input::Message { from: FarmId(number), message }, out);
             }
             Message::Word(word) => self.tell_office(office::Command::Said(name_of(from), word), out),
             Message::Arrival(name, loan) => self.tell_office(office::Command::Arrived(name, loan), out),
@@ -64,7 +65,7 @@ impl Host {
         self.office = Office::new(Rules::default(), self.neighbours.iter().map(|node| name_of(*node)).collect());
         self.proposed.clear();
         self.term += 1;
-        self.tell_office(office::Command::Lead(self.term, self.ledger.loans().clone()), out);
+        self.tell_office(office::Command::Lead(Term(self.term), self.ledger.loans().clone()), out);
     }
 
     /// Whoever is let in registers at once: the foreman asks it to.

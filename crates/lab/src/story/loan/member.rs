@@ -5,10 +5,11 @@ use std::fmt;
 use primus_core::ledger::{Entry, LoanId};
 use primus_core::loan::allegiance::{self, Record};
 use primus_core::loan::{Content, Word, office};
-use primus_core::{Input, Machine, Moment, Never, NodeId, Outbox, Output, Token, loan};
+use primus_core::{Input, Machine, Moment, Never, Outbox, Output, Token, loan};
 
 use super::hand::Hand;
 use super::host::Host;
+use crate::node::NodeId;
 use crate::story::farm::member::{self as farm, entries_words};
 use crate::world::Taken;
 
@@ -61,6 +62,7 @@ pub(super) enum Timer {
 }
 
 impl Machine for Member {
+    type Peer = NodeId;
     type Message = Message;
     type Command = Command;
     type Timer = Timer;
@@ -106,7 +108,7 @@ pub(super) fn tell(taken: &Taken<Member>) -> Option<String> {
         // Which write it was says nothing to a reader.
         Input::Persisted(_) => "persisted".to_owned(),
         Input::Command(Command::Worker(allegiance::Command::Home(Some(home)))) => {
-            format!("home is led by {}", name_of(*home))
+            format!("home is led by {}", name_of((*home).into()))
         }
         input => input.to_string(),
     };

@@ -6,6 +6,7 @@
 //! waits or not. Workers begin with tasks in their order, so what results in any other order cost is measured with a ledger
 //! inside this process. Last, so much is written that every server takes a snapshot of all that still waits.
 
+use primus_core::Term;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -279,7 +280,7 @@ fn spec(n: u64, each_line: bool) -> Spec {
 
 fn finish(index: u64) -> Entry {
     let outcome = Outcome {
-        attempt: Attempt { term: 1, sequence: index },
+        attempt: Attempt { term: Term(1), sequence: index },
         worker: "worker-1".into(),
         verdict: Ending::Exited(0),
         started_us: 1_700_000_000_000_000 + index,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::MessageKind;
 use primus_lab::simulate::Counts;
 use primus_node::amqp::{Broker, Topology};
@@ -128,7 +128,7 @@ async fn elections(
 }
 
 /// An election that went wrong measures nothing.
-fn check(held: &Election, members: &Arc<[NodeId]>) -> Result<(), Failure> {
+fn check(held: &Election, members: &Arc<[ServerId]>) -> Result<(), Failure> {
     let lowest = members.iter().min().copied();
     match held.report.violation() {
         None if held.report.outcome.agreed_leader() == lowest => Ok(()),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::MessageKind::{Elected, Election};
 use primus_lab::experiment::Report;
 
@@ -35,7 +35,7 @@ enum Claim {
     /// Of one run.
     Run(fn(&Report) -> (String, bool)),
     /// Of many runs: the same node leads, whatever the seed.
-    SameLeader(NodeId),
+    SameLeader(ServerId),
     /// Of many runs: no property is violated.
     NoViolation,
 }
@@ -56,7 +56,7 @@ pub(super) const SCENES: &[Scene] = &[
     Scene {
         title: "Bully by load: three equal loads, and still exactly one winner, always the same",
         command: "primus simulate bully --nodes 1,2,3 --rank load --loads 20,20,20 --seeds 200",
-        claim: Claim::SameLeader(NodeId(3)),
+        claim: Claim::SameLeader(ServerId(3)),
     },
     Scene {
         title: "A partition: without a quorum each side has a leader, until the network heals",
@@ -74,13 +74,13 @@ fn ring_example(report: &Report) -> (String, bool) {
     let (outcome, messages) = (&report.outcome, &report.outcome.messages);
     let claim = "id 1 leads, after exactly 8 ELECTION and 5 ELECTED messages".to_string();
     let counts = (messages.of(Election), messages.of(Elected), messages.total());
-    (claim, outcome.agreed_leader() == Some(NodeId(1)) && counts == (8, 5, 13))
+    (claim, outcome.agreed_leader() == Some(ServerId(1)) && counts == (8, 5, 13))
 }
 
 fn partition(report: &Report) -> (String, bool) {
     let outcome = &report.outcome;
     let claim = "two led at the same time, and in the end node 3 alone leads all".to_string();
-    (claim, outcome.leaders.most_at_once == 2 && outcome.agreed_leader() == Some(NodeId(3)))
+    (claim, outcome.leaders.most_at_once == 2 && outcome.agreed_leader() == Some(ServerId(3)))
 }
 
 impl Scene {
@@ -129,7 +129,7 @@ fn shortened(lines: Vec<String>) -> Vec<String> {
     first.iter().cloned().chain([between]).chain(rest[hidden..].iter().cloned()).collect()
 }
 
-fn same_leader(simulation: &Simulation, range: std::ops::Range<u64>, leader: NodeId) -> Shown {
+fn same_leader(simulation: &Simulation, range: std::ops::Range<u64>, leader: ServerId) -> Shown {
     let runs = range.end - range.start;
     let is_right = |seed: &u64| {
         let report = simulation.experiment.run(*seed, &mut ());

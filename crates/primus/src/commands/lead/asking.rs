@@ -8,8 +8,8 @@ use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use primus_core::SessionId;
 use primus_core::lease::Poll;
-use primus_core::ledger::Session;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -54,7 +54,7 @@ impl Asker {
     }
 
     /// Asks this, and forgets what was asked before.
-    pub(super) fn ask(&mut self, session: Session, poll: Poll, patience: Duration) {
+    pub(super) fn ask(&mut self, session: SessionId, poll: Poll, patience: Duration) {
         if let Some(before) = self.asked.take() {
             before.abort();
         }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use primus_core::NodeId;
-use primus_core::lease::guard::{Command, Notice, Rules, Timer};
+use primus_core::SessionId;
+use primus_core::lease::guard::{Command, Leader, Notice, Rules, Timer};
 use primus_core::lease::{Guard, LEASE_US, Message, Poll};
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::planted::Planted;
@@ -30,7 +30,7 @@ impl Session {
     pub(in crate::commands) fn new(asker: Asker) -> Self {
         let rules = Rules { lease_us: LEASE_US, planted: Planted::NONE };
         // The random half of it. Zero is nobody's.
-        let number = primus_core::ledger::Session(uuid::Uuid::now_v7().as_u64_pair().1 | 1);
+        let number = SessionId(uuid::Uuid::now_v7().as_u64_pair().1 | 1);
         Self {
             guard: Guard::new(number, rules),
             outbox: Outbox::new(),
@@ -86,7 +86,7 @@ impl Session {
             Answered::Answer(answer) => {
                 self.lease_us = answer.lease_us();
                 self.guard.set_lease(self.lease_us);
-                self.step(Input::Message { from: NodeId(0), message: Message::Answer(answer.into_answer()) });
+                self.step(Input::Message { from: Leader, message: Message::Answer(answer.into_answer()) });
             }
             Answered::Failed(number) => self.tell(Command::Failed(number)),
             Answered::Refused(failure) => return Err(failure),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_node::amqp::carrier::AmqpCarrier;
 use primus_node::amqp::{BrokerError, Topology};
 use primus_node::ring::tcp::{self, TcpCarrier};
@@ -33,10 +33,10 @@ const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Nodes that can be reached.
 pub(in crate::commands) struct Crew {
-    pub(super) orders: BTreeMap<NodeId, mpsc::Sender<Order>>,
+    pub(super) orders: BTreeMap<ServerId, mpsc::Sender<Order>>,
     pub(super) told: mpsc::UnboundedReceiver<Told>,
     /// Members that others play.
-    pub(super) strangers: BTreeSet<NodeId>,
+    pub(super) strangers: BTreeSet<ServerId>,
     teller: mpsc::UnboundedSender<Told>,
     /// They end with the crew.
     nodes: JoinSet<()>,
@@ -91,7 +91,7 @@ impl Crew {
     }
 
     async fn listen(&mut self, settings: &RingSettings, without: &BTreeSet<usize>) -> io::Result<()> {
-        let mut addresses: BTreeMap<NodeId, SocketAddr> = BTreeMap::new();
+        let mut addresses: BTreeMap<ServerId, SocketAddr> = BTreeMap::new();
         let mut listeners: Vec<(usize, TcpListener)> = Vec::new();
         for (place, id) in settings.members.iter().enumerate() {
             let listener = tcp::listen().await?;
@@ -117,7 +117,7 @@ impl Crew {
     }
 
     /// Hires a node: gives it a way to hear orders and one to tell what it does, and lets it run.
-    fn employ<F>(&mut self, id: NodeId, run: impl FnOnce(mpsc::Receiver<Order>, mpsc::UnboundedSender<Told>) -> F)
+    fn employ<F>(&mut self, id: ServerId, run: impl FnOnce(mpsc::Receiver<Order>, mpsc::UnboundedSender<Told>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {

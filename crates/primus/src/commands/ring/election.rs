@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::ring::Ring;
 use primus_core::election::{Notice, Timer};
 use primus_core::machine::{Input, Output};
@@ -80,7 +80,7 @@ struct Items {
 /// What a command line asks for.
 struct Plan {
     without: BTreeSet<usize>,
-    starters: Vec<NodeId>,
+    starters: Vec<ServerId>,
     elections: u64,
     patience: Duration,
 }
@@ -118,8 +118,8 @@ pub(in crate::commands) struct Election {
 /// Lets these nodes start, and waits until everybody knows a leader and nothing is under way any more.
 pub(in crate::commands) async fn hold(
     crew: &mut Crew,
-    members: &Arc<[NodeId]>,
-    starters: &[NodeId],
+    members: &Arc<[ServerId]>,
+    starters: &[ServerId],
     patience: Duration,
 ) -> Result<Election, Failure> {
     let mut watch = Watch::new(crew);
@@ -139,12 +139,12 @@ struct Watch {
     since: Instant,
     narrator: Narrator,
     outcome: Outcome,
-    views: BTreeMap<NodeId, Option<View>>,
+    views: BTreeMap<ServerId, Option<View>>,
     /// What nodes of ours want to send, minus what has left.
     unsent: i64,
     /// What nodes of ours want to send to each other, minus what has arrived.
     under_way: i64,
-    leading: BTreeSet<NodeId>,
+    leading: BTreeSet<ServerId>,
     has_strangers: bool,
 }
 
@@ -210,7 +210,7 @@ impl Watch {
     }
 
     fn on_step(&mut self, told: &Told, input: &Input<Ring>, outputs: &[Output<Ring>], view: View) {
-        self.narrator.on_step(self.elapsed_us(told.at), told.node, input, outputs);
+        self.narrator.on_step(self.elapsed_us(told.at), told.node.into(), input, outputs);
         self.outcome.events += 1;
         // A round that took too long was not the algorithm's doing.
         self.outcome.disturbed |= matches!(input, Input::Timer(Timer::Round));
@@ -238,15 +238,15 @@ impl Watch {
     }
 
     /// Everybody who was there should have elected the lowest id among them.
-    fn judged(mut self, crew: &Crew, members: &Arc<[NodeId]>, is_single: bool) -> Election {
-        let leader_of = |node: &NodeId| self.views.get(node).copied().flatten().and_then(|view| view.leader);
+    fn judged(mut self, crew: &Crew, members: &Arc<[ServerId]>, is_single: bool) -> Election {
+        let leader_of = |node: &ServerId| self.views.get(node).copied().flatten().and_then(|view| view.leader);
         let ours = members.iter().filter(|node| self.views.contains_key(node));
         self.outcome.table = ours.map(|node| (*node, leader_of(node))).collect();
         // What a stranger believes, only the others can tell.
         let agreed = self.outcome.table.first().and_then(|(_, leader)| *leader);
         let strangers = crew.strangers.iter().filter(|stranger| Some(**stranger) == agreed);
         self.outcome.table.extend(strangers.map(|stranger| (*stranger, agreed)));
-        let there: BTreeSet<NodeId> = self.views.keys().chain(&crew.strangers).copied().collect();
+        let there: BTreeSet<ServerId> = self.views.keys().chain(&crew.strangers).copied().collect();
         let properties = invariants::judge(&Evidence {
             outcome: &self.outcome,
             faults_ended: true,

@@ -124,7 +124,7 @@ impl Diary<'_> {
             Event::Sent(..) => Vec::new(),
             Event::Step(input, outputs, _) => {
                 let at_us = u64::try_from(told.at.duration_since(self.since).as_micros()).unwrap_or(u64::MAX);
-                self.narrator.on_step(at_us, told.node, input, outputs);
+                self.narrator.on_step(at_us, told.node.into(), input, outputs);
                 let beats = self.narrator.take();
                 beats.iter().flat_map(|beat| text::beat_lines(&self.settings.cast, beat)).collect()
             }

@@ -62,7 +62,7 @@ async fn look(settings: &RingSettings) -> Result<Status, BrokerError> {
 }
 
 fn summed_up(settings: &RingSettings, there: &[usize], answers: &[Answer]) -> Status {
-    let node = |(place, id): (usize, &primus_core::NodeId)| {
+    let node = |(place, id): (usize, &primus_core::ServerId)| {
         let answer = answers.iter().find(|answer| answer.position == place);
         Node {
             node: place,
@@ -84,7 +84,7 @@ fn summed_up(settings: &RingSettings, there: &[usize], answers: &[Answer]) -> St
 }
 
 fn text(settings: &RingSettings, status: &Status) -> String {
-    let leader = status.leader.map(primus_core::NodeId).map(|leader| settings.cast.full(leader));
+    let leader = status.leader.map(primus_core::ServerId).map(|leader| settings.cast.full(leader));
     let headline =
         leader.map_or_else(|| "nobody leads whom all agree on".to_owned(), |leader| format!("{leader} leads"));
     let missing = match status.missing.as_slice() {

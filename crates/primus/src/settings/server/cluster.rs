@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 
 use super::layers::Layers;
 use super::value::{Listed, Value};
@@ -17,9 +17,9 @@ use crate::api::Places;
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7460);
 
 /// All servers with their places; nothing if that cannot be known. Also settles where this one listens.
-pub(super) fn servers(layers: &mut Layers) -> Option<BTreeMap<NodeId, Places>> {
+pub(super) fn servers(layers: &mut Layers) -> Option<BTreeMap<ServerId, Places>> {
     let list = if is_native(layers)? { of_cluster(layers)? } else { of_peers(layers)? };
-    let id = NodeId(layers.number("server.id")?);
+    let id = ServerId(layers.number("server.id")?);
     check_places(layers, &list);
     let step = api_step(&list);
     let mut servers = BTreeMap::new();
@@ -39,7 +39,7 @@ pub(super) fn servers(layers: &mut Layers) -> Option<BTreeMap<NodeId, Places>> {
 
 /// Where a worker finds the servers, as far as somebody says it. The document lists the others only, so there a file that
 /// says which server it is for says more.
-pub(super) fn of_worker(layers: &mut Layers) -> Option<BTreeMap<NodeId, SocketAddr>> {
+pub(super) fn of_worker(layers: &mut Layers) -> Option<BTreeMap<ServerId, SocketAddr>> {
     let name = if is_native(layers)? { "cluster.servers" } else { "peers.peers" };
     let mut list = layers.servers(name)?.to_vec();
     check_ids(layers, name, &list)?;
@@ -47,7 +47,7 @@ pub(super) fn of_worker(layers: &mut Layers) -> Option<BTreeMap<NodeId, SocketAd
         (list.is_empty(), layers.number("server.id"), layers.address("server.address"))
         && !list.iter().any(|server| server.id.0 == id)
     {
-        list.push(Listed { id: NodeId(id), address, api: None });
+        list.push(Listed { id: ServerId(id), address, api: None });
     }
     Some(list.into_iter().map(|server| (server.id, server.address)).collect())
 }
@@ -67,7 +67,7 @@ fn is_native(layers: &mut Layers) -> Option<bool> {
 fn of_cluster(layers: &mut Layers) -> Option<Vec<Listed>> {
     let list = layers.servers("cluster.servers")?.to_vec();
     check_ids(layers, "cluster.servers", &list)?;
-    let id = NodeId(layers.number("server.id")?);
+    let id = ServerId(layers.number("server.id")?);
     let Some(own) = list.iter().find(|server| server.id == id).copied() else {
         let ids: Vec<String> = list.iter().map(|server| server.id.to_string()).collect();
         let message = format!("cluster.servers names {} but not this server, {id}", ids.join(", "));
@@ -93,7 +93,7 @@ fn of_peers(layers: &mut Layers) -> Option<Vec<Listed>> {
     layers.fall_back("server.address", Value::Address(ADDRESS));
     let peers = layers.servers("peers.peers")?.to_vec();
     check_ids(layers, "peers.peers", &peers)?;
-    let id = NodeId(layers.number("server.id")?);
+    let id = ServerId(layers.number("server.id")?);
     let address = layers.address("server.address")?;
     let own = Listed { id, address, api: layers.address("server.api") };
     if let Some(other) = peers.iter().find(|peer| peer.id == id && peer.address != address) {
@@ -131,7 +131,7 @@ fn above(mut address: SocketAddr, step: u16) -> Option<SocketAddr> {
 
 /// Two listeners cannot share a place.
 fn check_places(layers: &mut Layers, list: &[Listed]) {
-    let mut seen: BTreeMap<SocketAddr, (NodeId, &str)> = BTreeMap::new();
+    let mut seen: BTreeMap<SocketAddr, (ServerId, &str)> = BTreeMap::new();
     for server in list {
         let id = server.id;
         for (place, what) in [(Some(server.address), "links"), (server.api, "API")] {

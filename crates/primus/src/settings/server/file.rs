@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
@@ -170,7 +170,7 @@ fn listed(table: &DeTable<'_>) -> Result<Listed, Complaint> {
         placed.map_err(|(what, hint)| (format!("holds server {id}, whose {name} {what}"), hint))
     };
     let no_address = || (format!("holds server {id} without an address"), "say where it listens".to_owned());
-    Ok(Listed { id: NodeId(id), address: place("address")?.ok_or_else(no_address)?, api: place("api")? })
+    Ok(Listed { id: ServerId(id), address: place("address")?.ok_or_else(no_address)?, api: place("api")? })
 }
 
 /// What was written, as text.

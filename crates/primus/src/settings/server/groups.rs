@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::election::bully::Asking;
 use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, objection_to_group};
@@ -42,7 +42,7 @@ pub(crate) struct GroupEntry {
     /// None stands for what `election.asking` says.
     asking: Option<Asking>,
     /// None stands for all servers.
-    members: Option<BTreeSet<NodeId>>,
+    members: Option<BTreeSet<ServerId>>,
 }
 
 /// What somebody wrote of a group, each part as text.
@@ -60,7 +60,7 @@ pub(crate) fn typed(texts: &[String], servers: u64) -> Result<Vec<GroupEntry>, F
     let refuse = |(what, hint): Complaint| Failure::usage(format!("--group {what}"), hint);
     let groups = texts.iter().map(|text| written(text).entry()).collect::<Result<_, _>>();
     let groups = groups.and_then(distinct).map_err(refuse)?;
-    let servers = (1..=servers).map(NodeId).collect();
+    let servers = (1..=servers).map(ServerId).collect();
     stranger(&groups, &servers).map_or(Ok(groups), |complaint| Err(refuse(complaint)))
 }
 
@@ -171,7 +171,7 @@ fn choice<T: Copy>(
     found.map(Some).ok_or_else(|| wrong(name, what, &quoted(text), &hint))
 }
 
-fn ids(name: &str, texts: &[String]) -> Result<BTreeSet<NodeId>, Complaint> {
+fn ids(name: &str, texts: &[String]) -> Result<BTreeSet<ServerId>, Complaint> {
     let wrong = |what: String| {
         (format!("holds {}, {what}", quoted(name)), "name servers by their ids, each once".to_owned())
     };
@@ -179,7 +179,7 @@ fn ids(name: &str, texts: &[String]) -> Result<BTreeSet<NodeId>, Complaint> {
     for text in texts {
         let id = text.trim().parse().ok().filter(|id| *id > 0);
         let id = id.ok_or_else(|| wrong(format!("whose members are not all ids: {}", quoted(text))))?;
-        if !members.insert(NodeId(id)) {
+        if !members.insert(ServerId(id)) {
             return Err(wrong(format!("which has server {id} twice")));
         }
     }
@@ -200,7 +200,7 @@ fn distinct(groups: Vec<GroupEntry>) -> Result<Vec<GroupEntry>, Complaint> {
 }
 
 /// A member that is none of these servers.
-fn stranger(groups: &[GroupEntry], servers: &BTreeSet<NodeId>) -> Option<Complaint> {
+fn stranger(groups: &[GroupEntry], servers: &BTreeSet<ServerId>) -> Option<Complaint> {
     let strange = |group: &GroupEntry| group.members.iter().flatten().find(|id| !servers.contains(id)).copied();
     let (group, id) = groups.iter().find_map(|group| Some((group, strange(group)?)))?;
     let what = format!("holds {}, which has server {id}, and there is none", quoted(&group.name));
@@ -208,7 +208,7 @@ fn stranger(groups: &[GroupEntry], servers: &BTreeSet<NodeId>) -> Option<Complai
 }
 
 /// Are all members servers of the cluster?
-pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<NodeId, Places>>) {
+pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<ServerId, Places>>) {
     let (Some(groups), Some(servers)) = (layers.groups("groups"), servers) else { return };
     if let Some((what, hint)) = stranger(groups, &servers.keys().copied().collect()) {
         layers.complain_about("groups", format!("groups {what}"), hint);
@@ -216,7 +216,7 @@ pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<NodeId, Place
 }
 
 /// The groups of this server, as it runs them.
-pub(super) fn plans(layers: &Layers, servers: &BTreeMap<NodeId, SocketAddr>) -> Option<Vec<GroupPlan>> {
+pub(super) fn plans(layers: &Layers, servers: &BTreeMap<ServerId, SocketAddr>) -> Option<Vec<GroupPlan>> {
     let all = || servers.keys().copied().collect();
     let plan = |group: &GroupEntry| GroupPlan {
         name: group.name.clone(),
@@ -273,6 +273,6 @@ impl fmt::Display for GroupEntry {
     }
 }
 
-fn joined(members: &BTreeSet<NodeId>, by: &str) -> String {
+fn joined(members: &BTreeSet<ServerId>, by: &str) -> String {
     members.iter().map(ToString::to_string).collect::<Vec<_>>().join(by)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_server::plan::Neighbour;
 use serde_json::{Value as Json, json};
 use toml::Spanned;
@@ -28,7 +28,7 @@ const FIELDS: [&str; 2] = ["name", "servers"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NeighbourEntry {
     name: String,
-    servers: BTreeMap<NodeId, SocketAddr>,
+    servers: BTreeMap<ServerId, SocketAddr>,
 }
 
 /// Neighbours in a line, separated by commas.
@@ -91,7 +91,8 @@ impl NeighbourEntry {
 
     /// As scripts see it.
     pub(super) fn json(&self) -> Json {
-        let server = |(id, address): (&NodeId, &SocketAddr)| json!({ "id": id.0, "address": address.to_string() });
+        let server =
+            |(id, address): (&ServerId, &SocketAddr)| json!({ "id": id.0, "address": address.to_string() });
         json!({ "name": self.name, "servers": self.servers.iter().map(server).collect::<Json>() })
     }
 }
@@ -115,7 +116,7 @@ fn distinct(neighbours: Vec<NeighbourEntry>) -> Result<Vec<NeighbourEntry>, Comp
 }
 
 /// Is none of them this farm itself, by name or by place?
-pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<NodeId, Places>>) {
+pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<ServerId, Places>>) {
     let (Some(neighbours), Some(farm)) = (layers.neighbours("neighbours"), layers.text("server.farm")) else {
         return;
     };

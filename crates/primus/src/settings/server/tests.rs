@@ -314,7 +314,7 @@ fn neighbours_are_configured_one_by_one_and_asked_in_that_order() {
     let facts = |neighbour: &Neighbour| (neighbour.name.clone(), neighbour.servers.len());
     let found: Vec<_> = plan.neighbours.iter().map(facts).collect();
     assert_eq!(found, [("south".to_owned(), 2), ("west".to_owned(), 1)]);
-    assert_eq!(plan.neighbours[0].servers[&NodeId(2)].to_string(), "127.0.0.1:7570");
+    assert_eq!(plan.neighbours[0].servers[&ServerId(2)].to_string(), "127.0.0.1:7570");
     let variable = [("PRIMUS_NEIGHBOURS", "east=1@127.0.0.1:7760+3@127.0.0.1:7770")];
     let plan = configured(&format!("{NATIVE}{NEIGHBOURS}"), &variable, &[]).settle().unwrap().plan;
     assert_eq!(plan.neighbours.iter().map(facts).collect::<Vec<_>>(), [("east".to_owned(), 2)]);
@@ -528,7 +528,7 @@ fn a_worker_stands_beside_a_server_that_exists() {
         let sources = Sources { flags: vec![servers, flag("worker.beside", id)], ..Sources::default() };
         WorkerSettings::read(&sources).map(|settings| settings.beside).map_err(|failure| failure.words())
     };
-    assert_eq!(beside("2"), Ok(Some(NodeId(2))));
+    assert_eq!(beside("2"), Ok(Some(ServerId(2))));
     let words = beside("7").unwrap_err();
     assert!(words.starts_with("worker.beside is 7, but the farm has not got that server"), "{words}");
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_node::load::Source;
 use serde_json::{Value as Json, json};
 
@@ -75,7 +75,7 @@ pub(crate) enum Value {
 /// A server in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Listed {
-    pub(crate) id: NodeId,
+    pub(crate) id: ServerId,
     pub(crate) address: SocketAddr,
     pub(crate) api: Option<SocketAddr>,
 }
@@ -295,7 +295,7 @@ pub(super) fn listed(text: &str) -> Result<Listed, Complaint> {
     let id = id.parse().ok().filter(|id| *id > 0).ok_or_else(wrong)?;
     let (at, api) = places.split_once('/').map_or((places, None), |(at, api)| (at, Some(api)));
     let place = |text: &str| address(text).map_err(|_| wrong());
-    Ok(Listed { id: NodeId(id), address: place(at)?, api: api.map(place).transpose()? })
+    Ok(Listed { id: ServerId(id), address: place(at)?, api: api.map(place).transpose()? })
 }
 
 impl Value {

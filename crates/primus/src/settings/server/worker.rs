@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_core::load::Weights;
 use primus_node::executor::Limits;
 use primus_node::load::Source;
@@ -27,10 +27,10 @@ pub(crate) struct WorkerSettings {
     pub(crate) name: String,
     pub(crate) slots: u16,
     /// The server on the same host, in whose load its tasks count.
-    pub(crate) beside: Option<NodeId>,
+    pub(crate) beside: Option<ServerId>,
     pub(crate) dir: PathBuf,
     /// Where the servers listen for it; nothing if a server has to be asked.
-    pub(crate) servers: BTreeMap<NodeId, SocketAddr>,
+    pub(crate) servers: BTreeMap<ServerId, SocketAddr>,
     pub(crate) allow: Vec<String>,
     pub(crate) allow_env: Vec<String>,
     pub(crate) pass: Vec<String>,
@@ -61,20 +61,20 @@ impl WorkerSettings {
     /// Nothing would count what runs beside a server that does not exist. Without servers, it is not known yet which exist.
     pub(crate) fn check_beside(&self) -> Result<(), Failure> {
         let stranger = self.beside.filter(|id| !self.servers.is_empty() && !self.servers.contains_key(id));
-        stranger.map_or(Ok(()), |NodeId(id)| {
-            let known: Vec<String> = self.servers.keys().map(|NodeId(id)| id.to_string()).collect();
+        stranger.map_or(Ok(()), |ServerId(id)| {
+            let known: Vec<String> = self.servers.keys().map(|ServerId(id)| id.to_string()).collect();
             let hint = format!("name the server on the same host: {}", known.join(", "));
             Err(Failure::usage(format!("worker.beside is {id}, but the farm has not got that server"), hint))
         })
     }
 
     /// What these values mean.
-    pub(super) fn new(layers: &Layers, servers: BTreeMap<NodeId, SocketAddr>) -> Option<Self> {
+    pub(super) fn new(layers: &Layers, servers: BTreeMap<ServerId, SocketAddr>) -> Option<Self> {
         Some(Self {
             farm: layers.text("server.farm")?.to_owned(),
             name: layers.text("worker.name")?.to_owned(),
             slots: u16::try_from(layers.number("worker.slots")?).ok()?,
-            beside: layers.number("worker.beside").map(NodeId),
+            beside: layers.number("worker.beside").map(ServerId),
             dir: PathBuf::from(layers.text("worker.dir")?),
             servers,
             allow: layers.programs("worker.allow")?.to_vec(),
