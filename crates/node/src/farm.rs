@@ -1,16 +1,16 @@
 //! The farm of a server: the thread on which the ledger is kept, workers are spoken to and tasks are handed out.
 //!
 //! It may be busy; the control thread ([`crate::node`]) must not. So control passes what the log says on unread, in order,
-//! and this thread makes sense of it. `run.rs` is the loop in which the foreman meets workers and a clock; here is how others
-//! talk to it.
+//! and this thread makes sense of it. What it does, the machine [`primus_server::farm`] decides; `run.rs` is the loop that drives
+//! it, and here is how others talk to it.
 
 mod callers;
-mod leases;
-mod offices;
+mod news;
+mod outputs;
+mod replies;
 mod run;
 mod shares;
 mod starts;
-mod waiters;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ use primus_core::ledger::{Attempt, Effect, Entry, Held};
 use primus_core::loan::Office;
 use primus_core::{ServerId, Term};
 use primus_server::Reason;
+pub use primus_server::farm::Awaited;
+use primus_server::farm::Farm;
 use primus_server::record::{BATCH_LEN_MAX, Draft};
 use primus_wire::work::Part;
 use tokio::sync::{mpsc, oneshot};
@@ -32,7 +34,6 @@ use tokio::time::timeout;
 pub use self::callers::Caller;
 pub(crate) use self::run::start;
 use self::starts::Starts;
-pub use self::waiters::Awaited;
 use crate::handle::{Reply, Request, Unable};
 use crate::outputs::Stream;
 
@@ -49,21 +50,17 @@ pub struct FarmHandle {
     starts: Arc<Starts>,
 }
 
-type Look = Box<dyn FnOnce(Result<&Foreman, Unable>) + Send>;
-type LookHere = Box<dyn FnOnce(&Foreman) + Send>;
-type LookAtLeases = Box<dyn FnOnce(Result<(&Foreman, &Lessor), Unable>) + Send>;
-type LookAtLoans = Box<dyn FnOnce(Result<(&Foreman, &Office), Unable>) + Send>;
+type Look = Box<dyn FnOnce(Result<&Farm, Unable>) + Send>;
+type LookHere = Box<dyn FnOnce(&Farm) + Send>;
 
-/// What can be asked of a farm.
+/// What can be asked of a farm. A number says how far the log must be applied.
 enum Ask {
     Enter(Draft, Reply<Vec<Effect>>),
-    Look(Look),
+    Look(u64, Look),
     LookHere(LookHere),
-    Ended(Vec<Awaited>, Reply<()>),
+    Ended(u64, Vec<Awaited>, Reply<()>),
     Output(String, Part, Reply<Option<Bytes>>),
     Poll(SessionId, Poll, Reply<Answer>),
-    LookAtLeases(LookAtLeases),
-    LookAtLoans(LookAtLoans),
     Vacate(Reply<()>),
     Stay,
 }
@@ -71,16 +68,16 @@ enum Ask {
 /// What the control thread tells the farm, in the order of the log.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// A record of the log that holds a batch, or a piece of one.
-    Committed(Bytes),
+    /// A record of the log that holds a batch, or a piece of one, and its place in the log.
+    Committed(u64, Bytes),
     /// This one leads, as far as this server knows. If it is this server itself, it has to wait for [`Told::Lead`].
     Leader(Option<ServerId>),
     /// This server leads in this term, and has applied everything that was agreed on before.
     Lead(Term),
     /// The log can be cut here: add the ledger to this front of the whole state.
     Snapshot(u64, Bytes),
-    /// The whole ledger came from elsewhere.
-    Restored(Bytes),
+    /// The whole ledger, up to this place in the log, came from elsewhere.
+    Restored(u64, Bytes),
     /// This server wants to hand over to that one, for this reason, once nothing is guarded beside it.
     HandOver(ServerId, Reason),
     /// Nobody has taken over.
@@ -129,8 +126,7 @@ impl FarmHandle {
         &self,
         look: impl FnOnce(&Foreman) -> T + Send + 'static,
     ) -> Result<T, Unable> {
-        self.confirm().await?;
-        self.ask(|reply| Ask::Look(Box::new(|foreman| _ = reply.send(foreman.map(look))))).await
+        self.look_at(|farm| look(farm.foreman())).await
     }
 
     /// Looks at what this server knows, whether it leads or not: it may be behind.
@@ -141,7 +137,7 @@ impl FarmHandle {
         &self,
         look: impl FnOnce(&Foreman) -> T + Send + 'static,
     ) -> Result<T, Unable> {
-        self.ask(|reply| Ask::LookHere(Box::new(|foreman| _ = reply.send(Ok(look(foreman)))))).await
+        self.ask(|reply| Ask::LookHere(Box::new(|farm| _ = reply.send(Ok(look(farm.foreman())))))).await
     }
 
     /// For how long a worker has had this attempt, at least: of what a former leader handed out, this one knows it only
@@ -156,13 +152,13 @@ impl FarmHandle {
     /// # Errors
     /// If this server does not lead, or does not any more: then the next leader can be asked.
     pub async fn ended(&self, awaited: Vec<Awaited>) -> Result<(), Unable> {
-        self.confirm().await?;
-        self.ask(|reply| Ask::Ended(awaited, reply)).await
+        let index = self.confirm().await?;
+        self.ask(|reply| Ask::Ended(index, awaited, reply)).await
     }
 
-    /// Waits until it is sure that this server leads. By then the farm has been told of everything that was acknowledged
-    /// before, and it hears that before what it is asked.
-    async fn confirm(&self) -> Result<(), Unable> {
+    /// Waits until it is sure that this server leads. The answer says how far the farm must have applied the log to know of
+    /// everything that was acknowledged before.
+    async fn confirm(&self) -> Result<u64, Unable> {
         let (reply, answer) = oneshot::channel();
         _ = self.requests.send(Request::Confirm(reply));
         answer.await.unwrap_or(Err(Unable::Unknown))
@@ -204,14 +200,7 @@ impl FarmHandle {
         &self,
         look: impl FnOnce(&Foreman, &Lessor) -> T + Send + 'static,
     ) -> Result<T, Unable> {
-        self.confirm().await?;
-        let look = |reply: Reply<T>| {
-            let look = |found: Result<(&Foreman, &Lessor), Unable>| {
-                _ = reply.send(found.map(|(foreman, lessor)| look(foreman, lessor)));
-            };
-            Ask::LookAtLeases(Box::new(look))
-        };
-        self.ask(look).await
+        self.look_at(|farm| look(farm.foreman(), farm.lessor())).await
     }
 
     /// Looks at who is lent and borrowed, and at what is known of other farms.
@@ -222,14 +211,15 @@ impl FarmHandle {
         &self,
         look: impl FnOnce(&Foreman, &Office) -> T + Send + 'static,
     ) -> Result<T, Unable> {
-        self.confirm().await?;
-        let look = |reply: Reply<T>| {
-            let look = |found: Result<(&Foreman, &Office), Unable>| {
-                _ = reply.send(found.map(|(foreman, office)| look(foreman, office)));
-            };
-            Ask::LookAtLoans(Box::new(look))
-        };
-        self.ask(look).await
+        self.look_at(|farm| look(farm.foreman(), farm.office())).await
+    }
+
+    async fn look_at<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Farm) -> T + Send + 'static,
+    ) -> Result<T, Unable> {
+        let index = self.confirm().await?;
+        self.ask(|reply| Ask::Look(index, Box::new(|farm| _ = reply.send(farm.map(look))))).await
     }
 
     /// Before another server is made the leader: ends what is held beside this one, and waits until it has ended. Nobody gets
@@ -258,12 +248,10 @@ impl fmt::Debug for Ask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Enter(..) => "enter",
-            Self::Look(_) | Self::LookHere(_) => "look",
+            Self::Look(..) | Self::LookHere(_) => "look",
             Self::Ended(..) => "ended",
             Self::Output(..) => "output",
             Self::Poll(..) => "poll",
-            Self::LookAtLeases(_) => "look at leases",
-            Self::LookAtLoans(_) => "look at loans",
             Self::Vacate(_) => "vacate",
             Self::Stay => "stay",
         })

@@ -162,8 +162,9 @@ pub enum Request {
     Get(String, Reply<Option<(Bytes, u64)>>),
     /// Read all keys that begin so, linearizably.
     List(String, Reply<Values>),
-    /// Say when everything that was acknowledged before has been applied here, and that this server leads.
-    Confirm(Reply<()>),
+    /// Say how far the farm must have applied the log to know of everything that was acknowledged before; and that this
+    /// server leads.
+    Confirm(Reply<u64>),
     /// Let another server lead: that one, or the best. The answer comes when somebody does.
     Transfer(Option<ServerId>, Reason, Reply<()>),
     /// Say what would change that this server leads.

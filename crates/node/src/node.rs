@@ -44,7 +44,7 @@ use crate::links::{self, LinkEvent, Links, Peer};
 use crate::meters::Meters;
 use crate::parked::{PARKING_TIME, PARKING_TRIPS, Parked, Write};
 use crate::questions::Questions;
-use crate::reads::{Read, Reads};
+use crate::reads::{Applied, Read, Reads};
 use crate::steps::Steps;
 use crate::store::{Opened, Store, StoreId, WriteError};
 use crate::timers::{Timers, drawn};
@@ -208,6 +208,8 @@ struct Running {
     accession: Option<Term>,
     /// The term of the last entry that was applied, and whether that was in the middle of a batch.
     applied_term: Term,
+    /// The place in the log of what the farm was last told.
+    told: u64,
     is_within_batch: bool,
     snapshot_at: u64,
     /// How many bytes the log has grown since.
@@ -279,8 +281,8 @@ impl Running {
         let end = register.is_none().then_some(EndError::Unreadable(applied));
         let server = config.plan.server(opened.records);
         let state = first_view(&config.plan, &server, applied);
-        let snapshot_at = applied + config.plan.snapshot_every;
         let running = Self {
+            snapshot_at: applied + config.plan.snapshot_every,
             config,
             started: Instant::now(),
             server,
@@ -303,8 +305,8 @@ impl Running {
             entering: Entering::default(),
             accession: None,
             applied_term: Term(0),
+            told: applied,
             is_within_batch: false,
-            snapshot_at,
             grown: 0,
             origin: incarnation,
             writes: BTreeMap::new(),
@@ -744,7 +746,7 @@ impl Running {
             Notice::Leader(leader, term, reason) => self.on_leader(leader, term, reason),
             Notice::Committed(entries) => entries.into_iter().for_each(|entry| self.apply(&entry)),
             Notice::Readable(number, index) => {
-                self.reads.on_readable(number, index, self.state.applied, &self.register);
+                self.reads.on_readable(number, index, self.applied(), &self.register);
             }
             Notice::Unreadable(number) => self.reads.on_unreadable(number, self.leads(), self.unable()),
             Notice::Restored(snapshot) => self.restore(&snapshot),
@@ -851,6 +853,10 @@ impl Running {
         _ = reply.send(Err(if is_busy { Unable::Busy } else { self.unable() }));
     }
 
+    const fn applied(&self) -> Applied {
+        Applied { index: self.state.applied, told: self.told }
+    }
+
     fn apply(&mut self, entry: &Entry) {
         self.state.applied = entry.index;
         // What a leader that was deposed did not bring to an end never gets one.
@@ -861,12 +867,13 @@ impl Running {
             Content::Register(proposal) => self.apply_to_register(entry.index, proposal),
             Content::Ledger { goes_on } => {
                 self.is_within_batch = goes_on;
-                self.tell_farm(Told::Committed(entry.data.clone()));
+                self.told = entry.index;
+                self.tell_farm(Told::Committed(entry.index, entry.data.clone()));
             }
             Content::Fact | Content::Nothing => {}
         }
         self.accede();
-        self.reads.answer(self.state.applied, &self.register);
+        self.reads.answer(self.applied(), &self.register);
         let is_due = entry.index >= self.snapshot_at || self.snapshot_at < u64::MAX && self.grown > GROWN_MAX;
         if is_due && !self.is_within_batch {
             // The next one not before this one is done.
@@ -892,10 +899,10 @@ impl Running {
             return;
         };
         self.register = register;
-        self.state.applied = snapshot.index;
+        (self.state.applied, self.told) = (snapshot.index, snapshot.index);
         self.applied_term = Term(snapshot.term);
         self.is_within_batch = false;
-        self.reads.answer(self.state.applied, &self.register);
+        self.reads.answer(self.applied(), &self.register);
     }
 }
 
@@ -961,6 +968,8 @@ fn restored(records: &[Record], farm: &mpsc::UnboundedSender<Told>) -> (Option<R
 
 fn unpacked(snapshot: &Snapshot, farm: &mpsc::UnboundedSender<Told>) -> Option<Register> {
     let (register, ledger) = record::split_state(&snapshot.data)?;
-    _ = farm.send(Told::Restored(ledger));
-    Register::from_bytes(&register)
+    let register = Register::from_bytes(&register)?;
+    // Either both go on with the new state, or neither.
+    _ = farm.send(Told::Restored(snapshot.index, ledger));
+    Some(register)
 }

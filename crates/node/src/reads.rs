@@ -10,12 +10,19 @@ use crate::handle::{Reply, Unable, Values};
 /// How many reads may wait for a new leader to be ready.
 const EARLY_MAX: usize = 1024;
 
+/// How far the log is applied: here, and what the farm was last told of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Applied {
+    pub(crate) index: u64,
+    pub(crate) told: u64,
+}
+
 /// A read under way.
 pub(crate) enum Read {
     Get(String, Reply<Option<(Bytes, u64)>>),
     List(String, Reply<Values>),
     /// Nothing is read here, but elsewhere, when this is answered.
-    Confirm(Reply<()>),
+    Confirm(Reply<u64>),
 }
 
 /// All of them.
@@ -39,7 +46,7 @@ impl Reads {
     }
 
     /// The register must have applied this much.
-    pub(crate) fn on_readable(&mut self, number: u64, index: u64, applied: u64, register: &Register) {
+    pub(crate) fn on_readable(&mut self, number: u64, index: u64, applied: Applied, register: &Register) {
         if let Some(read) = self.asked.remove(&number) {
             self.late.entry(index).or_default().push(read);
             self.answer(applied, register);
@@ -62,9 +69,9 @@ impl Reads {
     }
 
     /// Answers what the register is ready for.
-    pub(crate) fn answer(&mut self, applied: u64, register: &Register) {
-        while let Some(first) = self.late.first_entry().filter(|first| *first.key() <= applied) {
-            first.remove().into_iter().for_each(|read| read.answer(register));
+    pub(crate) fn answer(&mut self, applied: Applied, register: &Register) {
+        while let Some(first) = self.late.first_entry().filter(|first| *first.key() <= applied.index) {
+            first.remove().into_iter().for_each(|read| read.answer(applied, register));
         }
     }
 
@@ -76,7 +83,7 @@ impl Reads {
 }
 
 impl Read {
-    fn answer(self, register: &Register) {
+    fn answer(self, applied: Applied, register: &Register) {
         match self {
             Self::Get(key, reply) => _ = reply.send(Ok(register.get(&key))),
             Self::List(prefix, reply) => {
@@ -84,7 +91,7 @@ impl Read {
                     register.list(&prefix).map(|(key, value, index)| (key.to_owned(), value.clone(), index));
                 _ = reply.send(Ok(found.collect()));
             }
-            Self::Confirm(reply) => _ = reply.send(Ok(())),
+            Self::Confirm(reply) => _ = reply.send(Ok(applied.told)),
         }
     }
 

@@ -32,11 +32,6 @@ impl<T: Copy + Ord> Timers<T> {
         }
     }
 
-    pub(crate) fn retain(&mut self, stays: impl Fn(T) -> bool) {
-        self.due.retain(|(_, timer)| stays(*timer));
-        self.by_name.retain(|timer, _| stays(*timer));
-    }
-
     pub(crate) fn next(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }

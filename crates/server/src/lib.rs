@@ -1,10 +1,12 @@
 //! What a server is made of, composed into machines: routing only, no protocol of its own.
 //!
-//! [`control`] is the part that must never be late: election, replica and suspicion. [`groups`] holds elections
+//! [`control`] is the part that must never be late: election, replica and suspicion. [`farm`] keeps the ledger and does the
+//! leader's work: tasks, leases, loans. [`groups`] holds elections
 //! beside it that no quorum ratifies, [`told`] writes both down as text. [`plan`] puts a server together from what people configure.
 
 pub mod any_election;
 pub mod control;
+pub mod farm;
 pub mod gave_way;
 pub mod groups;
 pub mod own_election;

@@ -88,7 +88,7 @@ pub fn fact(data: &[u8]) -> Option<Fact> {
 ///
 /// It is written in pieces from the start: they stay as they are for as long as the log has them, and one long text before them
 /// would only be memory that a process does not give back.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Draft {
     /// Each begins with its tag, the first goes on with room for the head; then come the entries.
     pieces: Vec<Vec<u8>>,

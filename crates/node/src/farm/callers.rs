@@ -165,11 +165,6 @@ impl Callers {
         self.links.iter().find(|(_, link)| link.name == name).map(|(id, _)| *id)
     }
 
-    /// Who is at the other end.
-    pub(super) fn name(&self, id: WorkerId) -> Option<&str> {
-        self.links.get(&id).map(|link| link.name.as_str())
-    }
-
     /// Ends a link. Its worker may come back, so its name is kept for it.
     pub(super) fn drop_link(&mut self, id: WorkerId) {
         let Some(mut link) = self.links.remove(&id) else { return };
@@ -189,10 +184,6 @@ impl Callers {
             work::put(&mut buffer, word);
             link.outgoing.send(buffer.freeze());
         }
-    }
-
-    pub(super) fn say_to_all(&self, word: &ToWorker) {
-        self.links.keys().for_each(|id| self.say(*id, word));
     }
 
     /// Keeps what the foreman says until the turn ends. What is said in a row in the same way is said in one go.

@@ -1,32 +1,14 @@
 //! Those who wait until jobs or tasks have ended.
 //!
-//! Whoever waits for many waits for one of them at a time: for the first that has not ended yet. So a hundred thousand jobs
+//! A question about many waits for one of them at a time: for the first that has not ended yet. So a hundred thousand jobs
 //! cost no more than the list of them, and an end is looked up once, however many wait for something else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use primus_core::ledger::{Effect, Job, JobId, Ledger, State, Target, TaskId};
+use primus_core::ledger::{Effect, Job, JobId, Ledger, State, Target};
 
-use crate::handle::{Reply, Unable};
-
-/// What somebody waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Awaited {
-    /// One task.
-    Task(TaskId),
-    /// All tasks of these jobs, both ends included.
-    Jobs(JobId, JobId),
-}
-
-impl From<Target> for Awaited {
-    fn from(target: Target) -> Self {
-        match target {
-            Target::Job(job) => Self::Jobs(job, job),
-            Target::Task(task) => Self::Task(task),
-        }
-    }
-}
+use super::words::{Awaited, Ticket};
 
 /// How many may wait.
 const WAITERS_MAX: usize = 100_000;
@@ -42,71 +24,70 @@ pub(super) struct Waiters {
 struct Waiter {
     /// The last is looked at first.
     awaited: Vec<Awaited>,
-    reply: Reply<()>,
+    ticket: Ticket,
 }
 
 impl Waiters {
-    /// Somebody waits, unless all have ended already or too many wait.
-    pub(super) fn add(&mut self, mut awaited: Vec<Awaited>, reply: Reply<()>, ledger: &Ledger) {
-        if self.count >= WAITERS_MAX {
-            self.sweep();
-        }
-        if self.count >= WAITERS_MAX {
-            _ = reply.send(Err(Unable::Busy));
-            return;
-        }
+    /// May one more wait?
+    pub(super) const fn has_room(&self) -> bool {
+        self.count < WAITERS_MAX
+    }
+
+    /// Somebody waits. Have all of them ended already?
+    pub(super) fn add(&mut self, mut awaited: Vec<Awaited>, ticket: Ticket, ledger: &Ledger) -> bool {
         awaited.reverse();
-        self.place(Waiter { awaited, reply }, ledger);
+        self.place(Waiter { awaited, ticket }, ledger).is_some()
     }
 
-    fn place(&mut self, mut waiter: Waiter, ledger: &Ledger) {
-        match waiter.next(ledger) {
-            Some(target) => {
-                self.count += 1;
-                self.by_target.entry(target).or_default().push(waiter);
-            }
-            None => _ = waiter.reply.send(Ok(())),
-        }
+    /// The one that need not wait any more, if this one need not.
+    fn place(&mut self, mut waiter: Waiter, ledger: &Ledger) -> Option<Ticket> {
+        let Some(target) = waiter.next(ledger) else { return Some(waiter.ticket) };
+        self.count += 1;
+        self.by_target.entry(target).or_default().push(waiter);
+        None
     }
 
-    /// These things happened to the ledger.
-    pub(super) fn on_effects(&mut self, effects: &[Effect], ledger: &Ledger) {
+    /// These things happened to the ledger. Who need not wait any more?
+    pub(super) fn on_effects(&mut self, effects: &[Effect], ledger: &Ledger) -> Vec<Ticket> {
         if self.by_target.is_empty() {
-            return;
+            return Vec::new();
         }
         let over = |effect: &Effect| match effect {
             Effect::Finished(held) => Some(held.task),
             Effect::Cancelled(task) => Some(*task),
             _ => None,
         };
-        let mut last_job = None;
+        let (mut done, mut last_job) = (Vec::new(), None);
         for task in effects.iter().filter_map(over) {
-            self.on_end(Target::Task(task), ledger);
+            done.extend(self.on_end(Target::Task(task), ledger));
             if last_job.replace(task.job) != Some(task.job) {
-                self.on_end(Target::Job(task.job), ledger);
+                done.extend(self.on_end(Target::Job(task.job), ledger));
             }
         }
+        done
     }
 
-    fn on_end(&mut self, target: Target, ledger: &Ledger) {
-        if is_over(target, ledger) {
-            let waiters = self.by_target.remove(&target).unwrap_or_default();
-            self.count -= waiters.len();
-            waiters.into_iter().for_each(|waiter| self.place(waiter, ledger));
+    fn on_end(&mut self, target: Target, ledger: &Ledger) -> Vec<Ticket> {
+        if !self.by_target.contains_key(&target) || !is_over(target, ledger) {
+            return Vec::new();
         }
+        let waiters = self.by_target.remove(&target).unwrap_or_default();
+        self.count -= waiters.len();
+        waiters.into_iter().filter_map(|waiter| self.place(waiter, ledger)).collect()
     }
 
     /// Nobody can be told here any more.
-    pub(super) fn refuse(&mut self, unable: Unable) {
+    pub(super) fn take_all(&mut self) -> Vec<Ticket> {
         self.count = 0;
         let all = std::mem::take(&mut self.by_target).into_values().flatten();
-        all.for_each(|waiter| _ = waiter.reply.send(Err(unable)));
+        all.map(|waiter| waiter.ticket).collect()
     }
 
-    /// Those who have gone away need no place.
-    fn sweep(&mut self) {
+    /// These have gone away.
+    pub(super) fn forget(&mut self, tickets: &[Ticket]) {
+        let tickets: BTreeSet<&Ticket> = tickets.iter().collect();
         self.by_target.retain(|_, waiters| {
-            waiters.retain(|waiter| !waiter.reply.is_closed());
+            waiters.retain(|waiter| !tickets.contains(&waiter.ticket));
             !waiters.is_empty()
         });
         self.count = self.by_target.values().map(Vec::len).sum();
@@ -148,8 +129,7 @@ fn is_over(target: Target, ledger: &Ledger) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use primus_core::ledger::{Batch, Entry, Fan, Spec, Work};
-    use tokio::sync::oneshot;
+    use primus_core::ledger::{Batch, Entry, Fan, Spec, TaskId, Work};
 
     use super::*;
 
@@ -173,43 +153,38 @@ mod tests {
         ledger
     }
 
-    fn end(ledger: &mut Ledger, waiters: &mut Waiters, target: Target) {
+    fn end(ledger: &mut Ledger, waiters: &mut Waiters, target: Target) -> Vec<Ticket> {
         let effects = ledger.apply(Batch { time_ms: 0, entries: vec![Entry::Cancel(target)] });
-        waiters.on_effects(&effects, ledger);
+        waiters.on_effects(&effects, ledger)
     }
 
     #[test]
-    fn whoever_waits_for_many_hears_when_the_last_has_ended() {
+    fn a_question_about_many_is_answered_when_the_last_has_ended() {
         let mut ledger = submitted(vec![Fan::Array { first: 1, last: 2 }; 5]);
         let mut waiters = Waiters::default();
-        let (reply, mut answer) = oneshot::channel();
         let task = |job, index| TaskId { job: JobId(job), index };
         let awaited =
             vec![Awaited::Jobs(JobId(2), JobId(9)), Awaited::Task(task(1, 2)), Awaited::Task(task(77, 1))];
-        waiters.add(awaited, reply, &ledger);
+        assert!(!waiters.add(awaited, Ticket(1), &ledger));
         for job in [4, 2, 3, 5] {
-            end(&mut ledger, &mut waiters, Target::Job(JobId(job)));
-            assert!(answer.try_recv().is_err());
+            assert_eq!(end(&mut ledger, &mut waiters, Target::Job(JobId(job))), []);
         }
-        end(&mut ledger, &mut waiters, Target::Task(task(1, 1)));
-        assert!(answer.try_recv().is_err(), "it waits for the other task of job 1");
-        end(&mut ledger, &mut waiters, Target::Task(task(1, 2)));
-        assert_eq!(answer.try_recv(), Ok(Ok(())));
+        let other = end(&mut ledger, &mut waiters, Target::Task(task(1, 1)));
+        assert_eq!(other, [], "it waits for the other task of job 1");
+        assert_eq!(end(&mut ledger, &mut waiters, Target::Task(task(1, 2))), [Ticket(1)]);
         assert_eq!((waiters.count, waiters.by_target.len()), (0, 0));
+        assert!(waiters.add(vec![Awaited::Task(task(1, 2))], Ticket(2), &ledger), "it has ended already");
     }
 
     #[test]
-    fn those_who_cannot_be_told_are_refused_and_those_who_left_are_forgotten() {
+    fn those_who_left_are_forgotten() {
         let ledger = submitted([Fan::One]);
         let mut waiters = Waiters::default();
-        let (stays, mut answer) = oneshot::channel();
-        let (leaves, left) = oneshot::channel();
-        waiters.add(vec![Awaited::Jobs(JobId(1), JobId(1))], stays, &ledger);
-        waiters.add(vec![Awaited::Jobs(JobId(1), JobId(1))], leaves, &ledger);
-        drop(left);
-        waiters.sweep();
+        for ticket in [1, 2] {
+            waiters.add(vec![Awaited::Jobs(JobId(1), JobId(1))], Ticket(ticket), &ledger);
+        }
+        waiters.forget(&[Ticket(2)]);
         assert_eq!(waiters.count, 1);
-        waiters.refuse(Unable::NoLeader);
-        assert_eq!(answer.try_recv(), Ok(Err(Unable::NoLeader)));
+        assert_eq!(waiters.take_all(), [Ticket(1)]);
     }
 }

@@ -1,0 +1,104 @@
+//! Who waits for an answer of the farm, under which ticket.
+
+use std::collections::BTreeMap;
+
+use primus_core::SessionId;
+use primus_core::lease;
+use primus_core::ledger::Effect;
+use primus_server::farm::{Answer, Farm, Refusal, Ticket};
+
+use super::Look;
+use crate::handle::{Reply, Unable};
+
+/// How many may wait before those are looked for who have gone away.
+const SWEPT_AT: usize = 100_000;
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Replies {
+    last: u64,
+    waiting: BTreeMap<Ticket, Waiting>,
+    /// Sessions, each with the number of its question: one that asks again has given up the older question.
+    polls: BTreeMap<SessionId, (u64, Reply<lease::Answer>)>,
+}
+
+/// Where an answer goes.
+pub(super) enum Waiting {
+    Entered(Reply<Vec<Effect>>),
+    Done(Reply<()>),
+    Look(Look),
+}
+
+impl Replies {
+    pub(super) fn add(&mut self, waiting: Waiting) -> Ticket {
+        self.last += 1;
+        self.waiting.insert(Ticket(self.last), waiting);
+        Ticket(self.last)
+    }
+
+    pub(super) fn add_poll(&mut self, session: SessionId, number: u64, reply: Reply<lease::Answer>) {
+        self.polls.insert(session, (number, reply));
+    }
+
+    pub(super) fn answer(&mut self, ticket: Ticket, answer: Result<Answer, Refusal>, farm: &Farm) {
+        // The receiver may have gone away.
+        match (self.waiting.remove(&ticket), answer) {
+            (Some(Waiting::Entered(reply)), Ok(Answer::Entered(effects))) => _ = reply.send(Ok(effects)),
+            (Some(Waiting::Done(reply)), Ok(_)) => _ = reply.send(Ok(())),
+            (Some(Waiting::Look(look)), Ok(_)) => look(Ok(farm)),
+            (Some(waiting), Err(refusal)) => waiting.refuse(refusal.into()),
+            (Some(Waiting::Entered(_)) | None, _) => {}
+        }
+    }
+
+    pub(super) fn answer_poll(&mut self, session: SessionId, answer: lease::Answer) {
+        if let Some((_, reply)) = self.polls.remove(&session).filter(|(number, _)| *number == answer.number) {
+            _ = reply.send(Ok(answer));
+        }
+    }
+
+    pub(super) fn refuse_poll(&mut self, session: SessionId, refusal: Refusal) {
+        if let Some((_, reply)) = self.polls.remove(&session) {
+            _ = reply.send(Err(refusal.into()));
+        }
+    }
+
+    /// Sessions must ask elsewhere.
+    pub(super) fn refuse_polls(&mut self, refusal: Refusal) {
+        std::mem::take(&mut self.polls).into_values().for_each(|(_, reply)| _ = reply.send(Err(refusal.into())));
+    }
+
+    /// Those who have gone away, if there are too many.
+    pub(super) fn take_gone(&mut self) -> Vec<Ticket> {
+        if self.waiting.len() < SWEPT_AT {
+            return Vec::new();
+        }
+        self.waiting.extract_if(.., |_, waiting| waiting.is_gone()).map(|(ticket, _)| ticket).collect()
+    }
+}
+
+impl Waiting {
+    pub(super) fn refuse(self, unable: Unable) {
+        match self {
+            Self::Entered(reply) => _ = reply.send(Err(unable)),
+            Self::Done(reply) => _ = reply.send(Err(unable)),
+            Self::Look(look) => look(Err(unable)),
+        }
+    }
+
+    /// What was entered counts although nobody waits for it.
+    fn is_gone(&self) -> bool {
+        matches!(self, Self::Done(reply) if reply.is_closed())
+    }
+}
+
+impl From<Refusal> for Unable {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotLeading(leader) => Self::NotLeading(leader),
+            Refusal::NoLeader => Self::NoLeader,
+            Refusal::Busy => Self::Busy,
+            Refusal::Unknown => Self::Unknown,
+        }
+    }
+}

@@ -1,0 +1,633 @@
+//! The farm of a server: what is agreed on about tasks, leases and loans, and what the leader does with it.
+//!
+//! Four machines meet here and nowhere else: the foreman, which hands out tasks, the lessor, which grants leases, the office,
+//! which lends and borrows workers, and the log, which says what is agreed on. What one of them says to another takes its
+//! turn in a queue, so nothing is overtaken. The owner tells what arrives, and at the end of its turn ([`Command::Turn`]) gets
+//! one batch for the log.
+//!
+//! A question waits here under a [`Ticket`]. One that comes before this server is ready to lead waits until it is; one that
+//! wants to look says which part of the log it must see ([`Command::Look`]).
+
+mod proposals;
+mod waiters;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use primus_core::farm::foreman::{self, Foreman};
+use primus_core::lease::lessor::{self, Lessor, Tick};
+use primus_core::ledger::loans::home_of;
+use primus_core::ledger::{Effect, Entry, Ledger, Limits, Timekeeper};
+use primus_core::loan::{Office, Word, office};
+use primus_core::machine::{Input, Machine, Moment, Never, Outbox, Output};
+use primus_core::{ServerId, Term, WorkerId, farm};
+
+use self::proposals::Proposals;
+use self::waiters::Waiters;
+pub use self::words::{Answer, Awaited, Command, Message, Notice, Peer, Refusal, Ticket, Timer};
+use crate::control::Reason;
+use crate::record::Assembly;
+
+/// How many questions may wait for the leader to be ready.
+const EARLY_MAX: usize = 1024;
+
+/// The farm of one server.
+#[derive(Debug)]
+pub struct Farm {
+    id: ServerId,
+    now: Moment,
+    foreman: Foreman,
+    lessor: Lessor,
+    office: Office,
+    /// What they have to say to each other.
+    inner: VecDeque<Inner>,
+    assembly: Assembly,
+    /// How far the log is applied here, and whose batch is being applied.
+    applied: u64,
+    applying: Option<(u64, u64)>,
+    proposals: Proposals,
+    /// Who leads, as far as this server knows, and in which term this server does.
+    leader: Option<ServerId>,
+    leads: Option<Term>,
+    /// The timers of the foreman that run.
+    timers: BTreeSet<foreman::Timer>,
+    links: BTreeMap<WorkerId, String>,
+    questions: Questions,
+    guards: Guards,
+    loans: Loans,
+    time: Time,
+}
+
+/// What a farm goes by.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// How tasks are handed out.
+    pub work: foreman::Rules,
+    /// How leases are granted.
+    pub lease: lessor::Rules,
+    /// How workers are lent and borrowed.
+    pub lending: office::Rules,
+    /// The other farms.
+    pub neighbours: Vec<String>,
+    /// How much the ledger keeps.
+    pub limits: Limits,
+    /// How many servers the cluster has.
+    pub servers: usize,
+}
+
+/// One machine of the farm, and what it is to hear.
+#[derive(Debug)]
+enum Inner {
+    Foreman(Input<Foreman>),
+    Lessor(Input<Lessor>),
+    Office(Input<Office>),
+}
+
+/// Who waits for what.
+#[derive(Debug, Default)]
+struct Questions {
+    /// Those that came before this server was ready to lead.
+    early: Vec<Input<Farm>>,
+    waiters: Waiters,
+    /// Those that want to look, or to wait for something, by how far the log must be applied.
+    later: BTreeMap<(u64, Ticket), Option<Vec<Awaited>>>,
+}
+
+/// What is guarded beside this server, and who waits until it is not.
+#[derive(Debug, Default)]
+struct Guards {
+    /// What the owner was told.
+    is_guarded: bool,
+    vacating: Vec<Ticket>,
+    handover: Option<(ServerId, Reason)>,
+}
+
+/// What the office needs of the others.
+#[derive(Debug, Default)]
+struct Loans {
+    is_on: bool,
+    /// What it says to workers: they hear it at the end of the turn, after what they have to do.
+    words: Vec<(String, Word)>,
+}
+
+/// What time it is for the ledger, and how much it shall keep.
+#[derive(Debug)]
+struct Time {
+    keeper: Timekeeper,
+    limits: Limits,
+    asked: Option<Limits>,
+}
+
+impl Farm {
+    /// The farm of this server, in this process. Nothing is agreed on yet.
+    #[must_use]
+    pub fn new(id: ServerId, origin: u64, rules: Rules) -> Self {
+        let keeper = Timekeeper::new(id, rules.servers);
+        Self {
+            id,
+            now: Moment::START,
+            foreman: Foreman::new(rules.work, Ledger::new(Limits::default())),
+            lessor: Lessor::new(id, rules.lease),
+            office: Office::new(rules.lending, rules.neighbours),
+            inner: VecDeque::new(),
+            assembly: Assembly::default(),
+            applied: 0,
+            applying: None,
+            proposals: Proposals::new(origin),
+            leader: None,
+            leads: None,
+            timers: BTreeSet::new(),
+            links: BTreeMap::new(),
+            questions: Questions::default(),
+            guards: Guards::default(),
+            loans: Loans::default(),
+            time: Time { keeper, limits: rules.limits, asked: None },
+        }
+    }
+
+    /// What is agreed on.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        self.foreman.ledger()
+    }
+
+    /// The one that hands out tasks, to look at.
+    #[must_use]
+    pub const fn foreman(&self) -> &Foreman {
+        &self.foreman
+    }
+
+    /// The one that grants leases, to look at.
+    #[must_use]
+    pub const fn lessor(&self) -> &Lessor {
+        &self.lessor
+    }
+
+    /// The one that lends and borrows workers, to look at.
+    #[must_use]
+    pub const fn office(&self) -> &Office {
+        &self.office
+    }
+
+    /// The whole agreed state, up to this place in the log, came from elsewhere.
+    pub fn restore(&mut self, index: u64, ledger: Ledger) {
+        self.time.keeper.on_applied(ledger.newest_ms(), self.now_ms());
+        self.foreman.restore(ledger);
+        self.assembly = Assembly::default();
+        self.applied = index;
+    }
+
+    /// Does this server lead, and is it ready to?
+    #[must_use]
+    pub const fn is_leading(&self) -> bool {
+        self.leads.is_some()
+    }
+
+    /// Why this server does not answer, if it does not lead.
+    #[must_use]
+    pub fn refusal(&self) -> Refusal {
+        match self.leader {
+            Some(leader) if leader != self.id => Refusal::NotLeading(leader),
+            Some(_) => Refusal::Busy,
+            None => Refusal::NoLeader,
+        }
+    }
+
+    const fn now_ms(&self) -> u64 {
+        self.now.0 / 1000
+    }
+
+    fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
+        match command {
+            Command::Committed(index, record) => self.on_committed(index, &record, out),
+            Command::Leader(leader) => self.on_leader(leader, out),
+            Command::Lead(term) => self.on_lead(term, out),
+            Command::Clock(server, shows_ms) => self.on_clock(server, shows_ms, out),
+            Command::HandOver(to, reason) => self.hand_over(to, reason, out),
+            Command::Stay => self.tell_lessor(lessor::Command::Vacate(false), out),
+            Command::Link(worker, name) => self.on_link(worker, name, out),
+            Command::Confirmed(question) => self.tell_lessor(lessor::Command::Confirmed(question), out),
+            Command::Room(has_room) => self.proposals.set_room(has_room),
+            Command::Forget(tickets) => self.forget(&tickets),
+            Command::Turn(shows_ms) => self.end_turn(shows_ms, out),
+            Command::Enter(..) | Command::Await(..) | Command::Look(..) | Command::Vacate(_) => {
+                self.on_question(Input::Command(command), out);
+            }
+        }
+    }
+
+    fn on_worker(&mut self, from: WorkerId, message: Message, out: &mut Outbox<Self>) {
+        let Some(name) = self.links.get(&from) else {
+            return out.ignore("what was on its way when the link was dropped");
+        };
+        match message {
+            Message::Work(farm::Message::Hello(hello)) if hello.name != *name => {
+                out.notify(Notice::Close(from));
+                self.on_link_down(from, out);
+            }
+            Message::Work(message) => self.step_inner(Inner::Foreman(Input::Message { from, message }), out),
+            // A guest has nothing to tell but its own farm.
+            Message::Placement(word) if self.loans.is_on && home_of(name).is_none() => {
+                self.tell_office(office::Command::Said(name.clone(), word), out);
+            }
+            _ => out.ignore("what no worker says here"),
+        }
+    }
+
+    fn on_link(&mut self, worker: WorkerId, name: String, out: &mut Outbox<Self>) {
+        self.links.insert(worker, name);
+        if let Some(term) = self.leads {
+            out.send(Peer::Worker(worker), Message::Leads(term));
+        }
+    }
+
+    fn on_link_down(&mut self, worker: WorkerId, out: &mut Outbox<Self>) {
+        if self.links.remove(&worker).is_some() {
+            self.step_inner(Inner::Foreman(Input::LinkDown(worker)), out);
+        }
+    }
+
+    fn say_to_workers(&self, message: &Message, out: &mut Outbox<Self>) {
+        self.links.keys().for_each(|worker| out.send(Peer::Worker(*worker), message.clone()));
+    }
+}
+
+/// Who leads.
+impl Farm {
+    /// Another server leads, or nobody, or this one is not ready yet: what it knew as a leader is void.
+    fn on_leader(&mut self, leader: Option<ServerId>, out: &mut Outbox<Self>) {
+        self.leader = leader;
+        if self.leads.take().is_some() {
+            self.tell_foreman(foreman::Command::Follow, out);
+            self.say_to_workers(&Message::Follows, out);
+        }
+        self.tell_lessor(lessor::Command::Follow, out);
+        out.cancel(Timer::Lease(Tick));
+        self.stop_lending(out);
+        // What runs beside this server does not depend on who leads.
+        for timer in self.timers.extract_if(.., |timer| !matches!(timer, foreman::Timer::Beside(_))) {
+            out.cancel(Timer::Work(timer));
+        }
+        self.time.keeper.follow();
+        self.time.asked = None;
+        let unknown = self.proposals.clear();
+        unknown.into_iter().for_each(|ticket| out.notify(Notice::Answer(ticket, Err(Refusal::Unknown))));
+        let refusal = self.refusal();
+        let later = std::mem::take(&mut self.questions.later).into_keys().map(|(_, ticket)| ticket);
+        let vacating = std::mem::take(&mut self.guards.vacating);
+        for ticket in self.questions.waiters.take_all().into_iter().chain(later).chain(vacating) {
+            out.notify(Notice::Answer(ticket, Err(refusal)));
+        }
+        self.guards.handover = None;
+        self.ask_again(out);
+    }
+
+    fn stop_lending(&mut self, out: &mut Outbox<Self>) {
+        self.loans.words.clear();
+        if std::mem::take(&mut self.loans.is_on) {
+            self.tell_office(office::Command::Follow, out);
+            out.cancel(Timer::Loan(office::Timer::Look));
+            out.notify(Notice::Lending(false));
+        }
+    }
+
+    fn on_lead(&mut self, term: Term, out: &mut Outbox<Self>) {
+        self.leads = Some(term);
+        self.time.keeper.lead(self.now_ms());
+        // Workers serve it before it asks them who they are.
+        self.say_to_workers(&Message::Leads(term), out);
+        self.tell_foreman(foreman::Command::Lead(term), out);
+        self.tell_lessor(lessor::Command::Lead(self.ledger().groups().clone()), out);
+        // A farm that has no neighbours any more may still have lent to one, or borrowed.
+        let loans = self.ledger().loans().clone();
+        self.loans.is_on = self.office.neighbours().next().is_some() || !loans.is_empty();
+        if self.loans.is_on {
+            out.notify(Notice::Lending(true));
+            self.tell_office(office::Command::Lead(term, loans), out);
+        }
+        self.keep_limits();
+        self.ask_again(out);
+    }
+
+    /// What came too early is asked now.
+    fn ask_again(&mut self, out: &mut Outbox<Self>) {
+        let early = std::mem::take(&mut self.questions.early);
+        early.into_iter().for_each(|question| self.on_question(question, out));
+    }
+}
+
+/// Questions.
+impl Farm {
+    /// A question is for the leader. Before this server is ready to lead, it waits.
+    fn on_question(&mut self, question: Input<Self>, out: &mut Outbox<Self>) {
+        if self.leads.is_some() {
+            return self.answer(question, out);
+        }
+        if self.leader == Some(self.id) && self.questions.early.len() < EARLY_MAX {
+            return self.questions.early.push(question);
+        }
+        match question {
+            Input::Message { from: Peer::Session(session), .. } => {
+                out.notify(Notice::Elsewhere(session, self.refusal()));
+            }
+            Input::Command(
+                Command::Enter(ticket, _)
+                | Command::Await(ticket, ..)
+                | Command::Look(ticket, _)
+                | Command::Vacate(ticket),
+            ) => out.notify(Notice::Answer(ticket, Err(self.refusal()))),
+            _ => out.ignore("what is not a question"),
+        }
+    }
+
+    fn answer(&mut self, question: Input<Self>, out: &mut Outbox<Self>) {
+        match question {
+            Input::Command(Command::Enter(ticket, draft)) => {
+                if !self.proposals.enter(ticket, draft) {
+                    out.notify(Notice::Answer(ticket, Err(Refusal::Busy)));
+                }
+            }
+            Input::Command(Command::Await(ticket, ..)) if !self.questions.waiters.has_room() => {
+                out.notify(Notice::Answer(ticket, Err(Refusal::Busy)));
+            }
+            Input::Command(Command::Await(ticket, index, awaited)) => {
+                self.questions.later.insert((index, ticket), Some(awaited));
+                self.let_look(out);
+            }
+            Input::Command(Command::Look(ticket, index)) => {
+                self.questions.later.insert((index, ticket), None);
+                self.let_look(out);
+            }
+            Input::Command(Command::Vacate(ticket)) => {
+                self.guards.vacating.push(ticket);
+                self.tell_lessor(lessor::Command::Vacate(true), out);
+            }
+            Input::Message { from: Peer::Session(from), message: Message::Lease(message) } => {
+                self.step_inner(Inner::Lessor(Input::Message { from, message }), out);
+            }
+            _ => out.ignore("what is not a question"),
+        }
+    }
+
+    /// Those that want to see no more than is applied may look.
+    fn let_look(&mut self, out: &mut Outbox<Self>) {
+        while let Some(first) = self.questions.later.first_entry().filter(|first| first.key().0 <= self.applied) {
+            let ((_, ticket), awaited) = first.remove_entry();
+            let Some(awaited) = awaited else {
+                out.notify(Notice::Answer(ticket, Ok(Answer::Look)));
+                continue;
+            };
+            if self.questions.waiters.add(awaited, ticket, self.foreman.ledger()) {
+                out.notify(Notice::Answer(ticket, Ok(Answer::Ended)));
+            }
+        }
+    }
+
+    fn forget(&mut self, tickets: &[Ticket]) {
+        self.questions.waiters.forget(tickets);
+        self.questions.later.retain(|(_, ticket), _| !tickets.contains(ticket));
+    }
+}
+
+/// The log.
+impl Farm {
+    fn on_committed(&mut self, index: u64, record: &[u8], out: &mut Outbox<Self>) {
+        if let Some(filed) = self.assembly.take(record) {
+            self.time.keeper.on_applied(filed.batch.time_ms, self.now_ms());
+            self.applying = Some((filed.origin, filed.number));
+            self.tell_foreman(foreman::Command::Apply(filed.batch), out);
+        }
+        self.applied = index;
+        self.let_look(out);
+    }
+
+    fn on_applied(&mut self, effects: Vec<Effect>, out: &mut Outbox<Self>) {
+        for ticket in self.questions.waiters.on_effects(&effects, self.foreman.ledger()) {
+            out.notify(Notice::Answer(ticket, Ok(Answer::Ended)));
+        }
+        self.pass_on_to_lessor(&effects);
+        self.pass_on_to_office(&effects, out);
+        let ticket = self.applying.take().and_then(|(origin, number)| self.proposals.on_applied(origin, number));
+        if let Some(ticket) = ticket {
+            out.notify(Notice::Answer(ticket, Ok(Answer::Entered(effects))));
+        }
+    }
+
+    fn pass_on_to_lessor(&mut self, effects: &[Effect]) {
+        let is_about_leases = |effect: &&Effect| matches!(effect, Effect::Granted { .. } | Effect::Released { .. });
+        let effects: Vec<Effect> = effects.iter().filter(is_about_leases).cloned().collect();
+        if self.lessor.is_leading() && !effects.is_empty() {
+            self.inner.push_back(Inner::Lessor(Input::Command(lessor::Command::Applied(effects))));
+        }
+    }
+
+    fn pass_on_to_office(&mut self, effects: &[Effect], out: &mut Outbox<Self>) {
+        if !self.loans.is_on {
+            return;
+        }
+        let is_about_loans = |effect: &&Effect| {
+            matches!(effect, Effect::Lent(_) | Effect::Recalled(_) | Effect::LoanEnded { .. })
+                || matches!(effect, Effect::Borrowed(_) | Effect::GivenBack(..))
+        };
+        let told: Vec<Effect> = effects.iter().filter(is_about_loans).cloned().collect();
+        // Who is missing may have changed.
+        let has_changed = |effect: &Effect| matches!(effect, Effect::Left(_) | Effect::Workers);
+        let loans = self.foreman.ledger().loans();
+        if !told.is_empty() || !loans.is_empty() && effects.iter().any(has_changed) {
+            self.inner.push_back(Inner::Office(Input::Command(office::Command::Agreed(loans.clone()))));
+        }
+        if !told.is_empty() {
+            out.notify(Notice::Loans(told));
+        }
+    }
+
+    /// What this turn came to leaves in one go.
+    fn end_turn(&mut self, shows_ms: u64, out: &mut Outbox<Self>) {
+        self.tell_of_guards(out);
+        if let Some(term) = self.leads.filter(|_| self.proposals.is_due()) {
+            self.time.keeper.on_clock(self.id, shows_ms, self.now_ms());
+            let time_ms = self.time.keeper.time_ms(self.now_ms());
+            // The next batch is not earlier, whatever the clocks say by then.
+            self.time.keeper.on_applied(time_ms, self.now_ms());
+            let records = self.proposals.take(time_ms);
+            if !records.is_empty() {
+                out.notify(Notice::Append(term, records));
+            }
+        }
+        for (name, word) in std::mem::take(&mut self.loans.words) {
+            let link = self.links.iter().find(|(_, other)| **other == name).map(|(link, _)| *link);
+            link.into_iter().for_each(|link| out.send(Peer::Worker(link), Message::Placement(word.clone())));
+        }
+    }
+
+    fn on_clock(&mut self, server: ServerId, shows_ms: u64, out: &mut Outbox<Self>) {
+        self.time.keeper.on_clock(server, shows_ms, self.now_ms());
+        self.time.keeper.take_notices().into_iter().for_each(|notice| out.notify(Notice::Clock(notice)));
+        self.keep_limits();
+    }
+
+    /// How much the ledger keeps is agreed on, too.
+    fn keep_limits(&mut self) {
+        let wanted = self.time.keeper.limits(self.time.limits, self.now_ms());
+        let is_known = self.ledger().limits() == wanted;
+        if self.leads.is_some() && !is_known && self.time.asked != Some(wanted) {
+            self.proposals.want([Entry::Limit(wanted)]);
+            self.time.asked = Some(wanted);
+        } else if is_known {
+            self.time.asked = None;
+        }
+    }
+}
+
+/// What is guarded.
+impl Farm {
+    /// This server would like another one to lead. It may say so again and again.
+    fn hand_over(&mut self, to: ServerId, reason: Reason, out: &mut Outbox<Self>) {
+        if self.guards.handover.replace((to, reason)).is_none() {
+            self.tell_lessor(lessor::Command::Vacate(true), out);
+        }
+    }
+
+    /// Its owner must know whether something has to end before another server leads.
+    fn tell_of_guards(&mut self, out: &mut Outbox<Self>) {
+        let is_guarded = self.lessor.holds_beside();
+        if std::mem::replace(&mut self.guards.is_guarded, is_guarded) != is_guarded {
+            out.notify(Notice::Guarded(is_guarded));
+        }
+        if let Some((to, reason)) = self.guards.handover.take_if(|_| !is_guarded) {
+            out.notify(Notice::Transfer(to, reason));
+        }
+    }
+}
+
+/// The machines inside.
+impl Farm {
+    fn tell_foreman(&mut self, command: foreman::Command, out: &mut Outbox<Self>) {
+        self.step_inner(Inner::Foreman(Input::Command(command)), out);
+    }
+
+    fn tell_lessor(&mut self, command: lessor::Command, out: &mut Outbox<Self>) {
+        self.step_inner(Inner::Lessor(Input::Command(command)), out);
+    }
+
+    fn tell_office(&mut self, command: office::Command, out: &mut Outbox<Self>) {
+        self.step_inner(Inner::Office(Input::Command(command)), out);
+    }
+
+    /// Lets one of them take a step, and then those that it has something to say to.
+    fn step_inner(&mut self, first: Inner, out: &mut Outbox<Self>) {
+        self.inner.push_back(first);
+        while let Some(next) = self.inner.pop_front() {
+            match next {
+                Inner::Foreman(input) => {
+                    let outputs = stepped(&mut self.foreman, self.now, input);
+                    outputs.into_iter().for_each(|output| self.on_foreman(output, out));
+                }
+                Inner::Lessor(input) => {
+                    let outputs = stepped(&mut self.lessor, self.now, input);
+                    outputs.into_iter().for_each(|output| self.on_lessor(output, out));
+                }
+                Inner::Office(input) => {
+                    let outputs = stepped(&mut self.office, self.now, input);
+                    outputs.into_iter().for_each(|output| self.on_office(output, out));
+                }
+            }
+        }
+    }
+
+    fn on_foreman(&mut self, output: Output<Foreman>, out: &mut Outbox<Self>) {
+        match output {
+            Output::Send { to, message } => out.send(Peer::Worker(to), Message::Work(message)),
+            Output::Set { timer, delay } => {
+                self.timers.insert(timer);
+                out.set(Timer::Work(timer), delay);
+            }
+            Output::Cancel(timer) => {
+                self.timers.remove(&timer);
+                out.cancel(Timer::Work(timer));
+            }
+            Output::Notify(foreman::Notice::Propose(entries)) => self.proposals.want(entries),
+            Output::Notify(foreman::Notice::Applied(effects)) => self.on_applied(effects, out),
+            Output::Notify(foreman::Notice::Arrived(worker, loan)) if self.loans.is_on => {
+                self.inner.push_back(Inner::Office(Input::Command(office::Command::Arrived(worker, loan))));
+            }
+            Output::Notify(foreman::Notice::Arrived(..)) => out.ignore("a worker of a farm that is no neighbour"),
+            Output::Notify(foreman::Notice::Beside(tasks)) => out.notify(Notice::Beside(tasks)),
+            Output::Ignore(reason) => out.ignore(reason),
+        }
+    }
+
+    fn on_lessor(&mut self, output: Output<Lessor>, out: &mut Outbox<Self>) {
+        match output {
+            Output::Send { to, message } => out.send(Peer::Session(to), Message::Lease(message)),
+            Output::Set { timer, delay } => out.set(Timer::Lease(timer), delay),
+            Output::Cancel(timer) => out.cancel(Timer::Lease(timer)),
+            Output::Notify(lessor::Notice::Propose(entries)) => self.proposals.want(entries),
+            Output::Notify(lessor::Notice::Confirm(question)) => out.notify(Notice::Confirm(question)),
+            Output::Notify(lessor::Notice::Vacant) => {
+                for ticket in std::mem::take(&mut self.guards.vacating) {
+                    out.notify(Notice::Answer(ticket, Ok(Answer::Vacant)));
+                }
+            }
+            Output::Notify(lessor::Notice::OldToken) => out.notify(Notice::OldToken),
+            Output::Ignore(reason) => out.ignore(reason),
+        }
+    }
+
+    fn on_office(&mut self, output: Output<Office>, out: &mut Outbox<Self>) {
+        match output {
+            Output::Send { to, message } => out.send(Peer::Neighbour(to), Message::Loan(message)),
+            Output::Set { timer, delay } => out.set(Timer::Loan(timer), delay),
+            Output::Cancel(timer) => out.cancel(Timer::Loan(timer)),
+            Output::Notify(office::Notice::Propose(entries)) => self.proposals.want_loans(entries),
+            // As long as it is not settled how things are, it is not told.
+            Output::Notify(office::Notice::LookAround) => {
+                let situation = self.foreman.situation(self.time.keeper.time_ms(self.now_ms()));
+                let tell = |situation| Inner::Office(Input::Command(office::Command::Situation(situation)));
+                self.inner.extend(situation.map(tell));
+            }
+            Output::Notify(office::Notice::Tell(worker, word)) => self.loans.words.push((worker, word)),
+            Output::Notify(office::Notice::Happened(happening)) => out.notify(Notice::Happened(happening)),
+            Output::Ignore(reason) => out.ignore(reason),
+        }
+    }
+}
+
+/// What one step of a machine comes to.
+fn stepped<M: Machine>(machine: &mut M, now: Moment, input: Input<M>) -> Vec<Output<M>> {
+    let mut outbox = Outbox::new();
+    machine.step(now, input, &mut outbox);
+    outbox.drain().collect()
+}
+
+impl Machine for Farm {
+    type Peer = Peer;
+    type Message = Message;
+    type Command = Command;
+    type Timer = Timer;
+    type Record = Never;
+    type Token = Never;
+    type Barrier = Never;
+    type Notice = Notice;
+
+    fn step(&mut self, now: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
+        self.now = now;
+        match input {
+            Input::Message { from: Peer::Worker(from), message } => self.on_worker(from, message, out),
+            Input::Message { from: Peer::Neighbour(from), message: Message::Loan(message) } => {
+                self.step_inner(Inner::Office(Input::Message { from, message }), out);
+            }
+            input @ Input::Message { from: Peer::Session(_), .. } => self.on_question(input, out),
+            Input::Message { .. } => out.ignore("what no neighbour says"),
+            Input::Timer(Timer::Work(timer)) => {
+                self.timers.remove(&timer);
+                self.step_inner(Inner::Foreman(Input::Timer(timer)), out);
+            }
+            Input::Timer(Timer::Lease(tick)) => self.step_inner(Inner::Lessor(Input::Timer(tick)), out),
+            Input::Timer(Timer::Loan(timer)) => self.step_inner(Inner::Office(Input::Timer(timer)), out),
+            Input::Command(command) => self.on_command(command, out),
+            Input::LinkDown(Peer::Worker(worker)) => self.on_link_down(worker, out),
+            Input::LinkUp(_) | Input::LinkDown(_) => out.ignore("a link that no farm watches"),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What goes into a farm and what comes out of it.
+
+use std::fmt;
+
+use bytes::Bytes;
+use primus_core::lease::lessor::Tick;
+use primus_core::ledger::timekeeper;
+use primus_core::ledger::{Effect, JobId, Target, TaskId};
+use primus_core::loan::{Word, office};
+use primus_core::{FarmId, ServerId, SessionId, Term, WorkerId, farm, lease, loan};
+
+use crate::control::Reason;
+use crate::record::Draft;
+
+/// Whom a farm talks with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Peer {
+    /// A worker, on one link.
+    Worker(WorkerId),
+    /// Another farm.
+    Neighbour(FarmId),
+    /// A candidate for leases.
+    Session(SessionId),
+}
+
+/// What is said between a farm and its peers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Message {
+    /// To a worker: this server leads, in this term.
+    Leads(Term),
+    /// To a worker: this server does not lead any more.
+    Follows,
+    /// About tasks, with a worker.
+    Work(farm::Message),
+    /// About where a worker works, with that worker.
+    Placement(Word),
+    /// About loans, with a neighbour.
+    Loan(loan::Message),
+    /// About leases, with a session.
+    Lease(lease::Message),
+}
+
+/// Names a question of somebody who waits for the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// What its owner tells a farm.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Command {
+    /// A record of the log that holds a batch, or a piece of one, and its place in the log.
+    Committed(u64, Bytes),
+    /// This one leads, as far as this server knows. If it is this server itself, it has to wait for [`Command::Lead`].
+    Leader(Option<ServerId>),
+    /// This server leads in this term, and everything that was agreed on before has been applied.
+    Lead(Term),
+    /// The clock of this server shows this time, in milliseconds since 1970.
+    Clock(ServerId, u64),
+    /// This server wants to hand over to that one, for this reason, once nothing is guarded beside it.
+    HandOver(ServerId, Reason),
+    /// Nobody has taken over.
+    Stay,
+    /// A worker of this name has a link. Links of workers are numbered and never come back.
+    Link(WorkerId, String),
+    /// A majority has said that this server leads: the answer to [`Notice::Confirm`].
+    Confirmed(u64),
+    /// Is there room on the disks for more?
+    Room(bool),
+    /// Write this batch into the log. Answered when it is applied.
+    Enter(Ticket, Draft),
+    /// Once the log is applied up to here: answer when these have ended, or are unknown.
+    Await(Ticket, u64, Vec<Awaited>),
+    /// Answer when the log is applied up to here, so that the owner can look.
+    Look(Ticket, u64),
+    /// End what is held beside this server. Answered when it has ended.
+    Vacate(Ticket),
+    /// These do not wait any more.
+    Forget(Vec<Ticket>),
+    /// All that had arrived was told, and it is this time, in milliseconds since 1970: what it came to leaves in one go.
+    Turn(u64),
+}
+
+/// What somebody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Awaited {
+    /// One task.
+    Task(TaskId),
+    /// All tasks of these jobs, both ends included.
+    Jobs(JobId, JobId),
+}
+
+impl From<Target> for Awaited {
+    fn from(target: Target) -> Self {
+        match target {
+            Target::Job(job) => Self::Jobs(job, job),
+            Target::Task(task) => Self::Task(task),
+        }
+    }
+}
+
+/// Its timers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// The foreman's.
+    Work(farm::foreman::Timer),
+    /// The lessor's.
+    Lease(Tick),
+    /// The office's.
+    Loan(office::Timer),
+}
+
+impl Timer {
+    /// Does it mean that somebody has been silent? An owner that is late must hear what has arrived before it believes that.
+    #[must_use]
+    pub const fn is_about_silence(self) -> bool {
+        use farm::foreman::Timer::{Beside, Grace, Settle, Silence};
+        match self {
+            Self::Work(Silence(_) | Beside(_) | Settle) => true,
+            Self::Work(Grace(_)) | Self::Lease(_) | Self::Loan(_) => false,
+        }
+    }
+}
+
+/// What a farm tells its owner.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Notice {
+    /// Append these records to the log, if this server still leads in this term.
+    Append(Term, Vec<Bytes>),
+    /// Ask a majority whether this server leads.
+    Confirm(u64),
+    /// The answer to a question.
+    Answer(Ticket, Result<Answer, Refusal>),
+    /// The session must ask elsewhere, or later.
+    Elsewhere(SessionId, Refusal),
+    /// Something is guarded beside this server, or not any more.
+    Guarded(bool),
+    /// Nothing is, so that one can take over, for this reason.
+    Transfer(ServerId, Reason),
+    /// So many tasks run beside this server.
+    Beside(u32),
+    /// The link of this worker is to be closed: it does not say what its owner says.
+    Close(WorkerId),
+    /// From now on the neighbours are talked to, or not any more.
+    Lending(bool),
+    /// Loans began or ended.
+    Loans(Vec<Effect>),
+    /// Something about loans that people may want to know.
+    Happened(office::Happening),
+    /// A clock is off, or right again.
+    Clock(timekeeper::Notice),
+    /// Somebody asked for a lease with a token of an older leader.
+    OldToken,
+}
+
+/// What a question comes to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Answer {
+    /// The batch is applied, and this came of it.
+    Entered(Vec<Effect>),
+    /// All have ended.
+    Ended,
+    /// Now is the time to look.
+    Look,
+    /// Nothing is held beside this server.
+    Vacant,
+}
+
+/// Why a question is not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// That server leads.
+    NotLeading(ServerId),
+    /// Nobody leads, as far as this server knows.
+    NoLeader,
+    /// There is too much to do.
+    Busy,
+    /// Leadership was lost meanwhile: the batch may be applied or not.
+    Unknown,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worker(id) => write!(f, "worker {id}"),
+            Self::Neighbour(id) => write!(f, "farm {id}"),
+            Self::Session(id) => write!(f, "session {id}"),
+        }
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Leads(term) => write!(f, "leads in term {term}"),
+            Self::Follows => f.write_str("follows"),
+            Self::Work(message) => message.fmt(f),
+            Self::Placement(word) => word.fmt(f),
+            Self::Loan(message) => message.fmt(f),
+            Self::Lease(message) => message.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Committed(index, _) => write!(f, "committed {index}"),
+            Self::Leader(Some(leader)) => write!(f, "leader {leader}"),
+            Self::Leader(None) => f.write_str("no leader"),
+            Self::Lead(term) => write!(f, "lead in term {term}"),
+            Self::Clock(server, _) => write!(f, "clock of {server}"),
+            Self::HandOver(to, reason) => write!(f, "hand over to {to}: {reason}"),
+            Self::Stay => f.write_str("stay"),
+            Self::Link(worker, name) => write!(f, "link {worker} of {name}"),
+            Self::Confirmed(question) => write!(f, "confirmed {question}"),
+            Self::Room(has_room) => f.write_str(if *has_room { "room" } else { "no room" }),
+            Self::Enter(ticket, _) => write!(f, "enter {}", ticket.0),
+            Self::Await(ticket, index, _) => write!(f, "await {} at {index}", ticket.0),
+            Self::Look(ticket, index) => write!(f, "look {} at {index}", ticket.0),
+            Self::Vacate(ticket) => write!(f, "vacate {}", ticket.0),
+            Self::Forget(tickets) => write!(f, "forget {}", tickets.len()),
+            Self::Turn(_) => f.write_str("turn"),
+        }
+    }
+}
+
+impl fmt::Display for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Work(timer) => timer.fmt(f),
+            Self::Lease(tick) => tick.fmt(f),
+            Self::Loan(timer) => timer.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Append(_, records) => write!(f, "append {}", records.len()),
+            Self::Confirm(question) => write!(f, "confirm {question}"),
+            Self::Answer(ticket, Ok(_)) => write!(f, "answer {}", ticket.0),
+            Self::Answer(ticket, Err(refusal)) => write!(f, "refuse {}: {refusal}", ticket.0),
+            Self::Elsewhere(session, refusal) => write!(f, "refuse session {session}: {refusal}"),
+            Self::Guarded(is_guarded) => f.write_str(if *is_guarded { "guarded" } else { "unguarded" }),
+            Self::Transfer(to, reason) => write!(f, "transfer to {to}: {reason}"),
+            Self::Beside(tasks) => write!(f, "{tasks} run beside"),
+            Self::Close(worker) => write!(f, "close {worker}"),
+            Self::Lending(is_on) => f.write_str(if *is_on { "talk to neighbours" } else { "leave neighbours" }),
+            Self::Loans(effects) => write!(f, "loans {}", effects.len()),
+            Self::Happened(happening) => happening.fmt(f),
+            Self::Clock(timekeeper::Notice::Off(server, ms)) => write!(f, "clock of {server} is off by {ms} ms"),
+            Self::Clock(timekeeper::Notice::Right(server)) => write!(f, "clock of {server} is right"),
+            Self::OldToken => f.write_str("old token"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotLeading(leader) => write!(f, "server {leader} leads"),
+            Self::NoLeader => f.write_str("nobody leads"),
+            Self::Busy => f.write_str("too much to do"),
+            Self::Unknown => f.write_str("leadership was lost"),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The farm of one server, with a log that commits when it is told to: questions, proposals, workers and who leads.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use primus_core::farm::{self, Hello, foreman};
+use primus_core::lease::{self, Candidacy, Poll, lessor};
+use primus_core::ledger::{
+    Effect, Entry, Fan, GroupRank, GroupRules, Held, JobId, Limits, Outcome, Report, Spec, Tail, Target, Verdict,
+    Work,
+};
+use primus_core::load::Score;
+use primus_core::loan::office;
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
+use primus_core::planted::Planted;
+use primus_core::{ServerId, SessionId, Term, WorkerId};
+use primus_server::Reason;
+use primus_server::farm::{Answer, Awaited, Command, Farm, Message, Notice, Peer, Refusal, Rules, Ticket};
+use primus_server::record::Draft;
+
+const ME: ServerId = ServerId(1);
+const OTHER: ServerId = ServerId(2);
+const W1: WorkerId = WorkerId(1);
+
+/// A farm, and what it has said.
+struct Stage {
+    farm: Farm,
+    now_us: u64,
+    /// Records that the log has not committed yet, and how long it is.
+    entering: VecDeque<Bytes>,
+    index: u64,
+    said: Vec<(Peer, Message)>,
+    notices: Vec<Notice>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let rules = Rules {
+            work: foreman::Rules::default(),
+            lease: lessor::Rules { lease_us: 2_000_000, planted: Planted::NONE },
+            lending: office::Rules::default(),
+            neighbours: Vec::new(),
+            limits: Limits::default(),
+            servers: 3,
+        };
+        let farm = Farm::new(ME, 77, rules);
+        Self { farm, now_us: 1, entering: VecDeque::new(), index: 0, said: Vec::new(), notices: Vec::new() }
+    }
+
+    /// One that leads.
+    fn leading() -> Self {
+        let mut stage = Self::new();
+        stage.command(Command::Leader(Some(ME)));
+        stage.command(Command::Lead(Term(1)));
+        stage.turn();
+        stage.commit_all();
+        stage.notices.clear();
+        stage
+    }
+
+    fn step(&mut self, input: Input<Farm>) {
+        let mut out = Outbox::new();
+        self.now_us += 1000;
+        self.farm.step(Moment(self.now_us), input, &mut out);
+        for output in out.drain() {
+            match output {
+                Output::Send { to, message } => self.said.push((to, message)),
+                Output::Notify(Notice::Append(_, records)) => self.entering.extend(records),
+                Output::Notify(notice) => self.notices.push(notice),
+                Output::Set { .. } | Output::Cancel(_) | Output::Ignore(_) => {}
+            }
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        self.step(Input::Command(command));
+    }
+
+    fn hear(&mut self, from: WorkerId, message: farm::Message) {
+        self.step(Input::Message { from: Peer::Worker(from), message: Message::Work(message) });
+    }
+
+    fn turn(&mut self) {
+        self.command(Command::Turn(1_000_000 + self.now_us / 1000));
+    }
+
+    fn commit(&mut self) {
+        let record = self.entering.pop_front().expect("something is on its way");
+        self.index += 1;
+        self.command(Command::Committed(self.index, record));
+    }
+
+    /// Until nothing more is wanted.
+    fn commit_all(&mut self) {
+        while !self.entering.is_empty() {
+            self.commit();
+            self.turn();
+        }
+    }
+
+    fn link(&mut self, worker: WorkerId, name: &str) {
+        self.command(Command::Link(worker, name.to_owned()));
+        let hello = Hello {
+            name: name.to_owned(),
+            term: Term(0),
+            slots: 1,
+            loan: None,
+            held: Vec::new(),
+            ended: Vec::new(),
+        };
+        self.hear(worker, farm::Message::Hello(hello));
+        self.turn();
+        self.commit_all();
+    }
+
+    fn answers(&mut self) -> Vec<(u64, Result<Answer, Refusal>)> {
+        let answers = self.notices.extract_if(.., |notice| matches!(notice, Notice::Answer(..)));
+        let answer = |notice| match notice {
+            Notice::Answer(ticket, answer) => Some((ticket.0, answer)),
+            _ => None,
+        };
+        answers.filter_map(answer).collect()
+    }
+
+    /// The tasks that workers were told to run.
+    fn run(&self) -> Vec<Held> {
+        let held = |(_, message): &(Peer, Message)| match message {
+            Message::Work(farm::Message::Run(_, assignments)) => {
+                assignments.iter().map(|assignment| assignment.held).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.said.iter().flat_map(held).collect()
+    }
+}
+
+fn submit() -> Draft {
+    let work = Work::Kind { name: "noop".to_owned(), input: Vec::new() };
+    let (fan, retries, timeout_ms, is_once, priority, cpus) = (Fan::One, 0, None, false, 0, 1);
+    let spec = Spec { name: String::new(), work, fan, retries, timeout_ms, is_once, priority, cpus };
+    Draft::new(&[Entry::Submit { spec, key: None }])
+}
+
+fn ended(held: Held) -> farm::Message {
+    let outcome = Outcome {
+        attempt: held.attempt,
+        worker: "w1".to_owned(),
+        verdict: Verdict::Exited(0),
+        started_us: 0,
+        took_us: 1_000_000,
+        stdout: Tail::default(),
+        stderr: Tail::default(),
+    };
+    farm::Message::Ended(vec![Report { task: held.task, outcome }])
+}
+
+#[test]
+fn a_task_goes_from_a_client_to_a_worker_and_back() {
+    let mut stage = Stage::leading();
+    stage.link(W1, "w1");
+    assert_eq!(stage.said[0], (Peer::Worker(W1), Message::Leads(Term(1))), "a worker hears at once who leads");
+    stage.command(Command::Enter(Ticket(1), submit()));
+    assert!(stage.entering.is_empty(), "what a turn comes to leaves at its end");
+    stage.turn();
+    assert_eq!(stage.answers(), [], "nothing is acknowledged before it is agreed on");
+    stage.commit();
+    let effects = vec![Effect::Submitted { job: JobId(1), is_new: true }];
+    assert_eq!(stage.answers(), [(1, Ok(Answer::Entered(effects)))]);
+    stage.command(Command::Await(Ticket(2), stage.index, vec![Awaited::from(Target::Job(JobId(1)))]));
+    let held = stage.run()[0];
+    stage.hear(W1, ended(held));
+    stage.turn();
+    assert_eq!(stage.answers(), []);
+    stage.commit();
+    assert_eq!(stage.answers(), [(2, Ok(Answer::Ended))]);
+}
+
+#[test]
+fn a_question_that_comes_too_early_waits_until_this_server_is_ready() {
+    let mut stage = Stage::new();
+    stage.command(Command::Enter(Ticket(1), submit()));
+    assert_eq!(stage.answers(), [(1, Err(Refusal::NoLeader))]);
+    stage.command(Command::Leader(Some(ME)));
+    stage.command(Command::Enter(Ticket(2), submit()));
+    stage.command(Command::Look(Ticket(3), 0));
+    assert_eq!(stage.answers(), []);
+    stage.command(Command::Lead(Term(1)));
+    assert_eq!(stage.answers(), [(3, Ok(Answer::Look))]);
+    stage.turn();
+    stage.commit_all();
+    assert!(matches!(stage.answers()[..], [(2, Ok(Answer::Entered(_)))]));
+}
+
+#[test]
+fn a_look_waits_for_the_part_of_the_log_that_it_must_see() {
+    let mut stage = Stage::leading();
+    stage.command(Command::Enter(Ticket(1), submit()));
+    stage.turn();
+    let index = stage.index + 1;
+    stage.command(Command::Look(Ticket(2), index));
+    // Of a job that is not known here yet nobody can say that it has ended.
+    stage.command(Command::Await(Ticket(3), index, vec![Awaited::Jobs(JobId(1), JobId(1))]));
+    assert_eq!(stage.answers(), []);
+    stage.commit();
+    assert!(matches!(stage.answers()[..], [(1, Ok(Answer::Entered(_))), (2, Ok(Answer::Look))]));
+}
+
+#[test]
+fn a_deposed_leader_answers_nobody_and_wants_nothing() {
+    let mut stage = Stage::leading();
+    stage.link(W1, "w1");
+    stage.command(Command::Enter(Ticket(1), submit()));
+    stage.turn();
+    stage.command(Command::Look(Ticket(2), 99));
+    stage.command(Command::Enter(Ticket(3), submit()));
+    stage.command(Command::Leader(Some(OTHER)));
+    let elsewhere = Err(Refusal::NotLeading(OTHER));
+    let unknown = Err(Refusal::Unknown);
+    assert_eq!(stage.answers(), [(1, unknown.clone()), (3, unknown), (2, elsewhere.clone())]);
+    assert_eq!(stage.said.last(), Some(&(Peer::Worker(W1), Message::Follows)));
+    stage.command(Command::Await(Ticket(4), 0, Vec::new()));
+    assert_eq!(stage.answers(), [(4, elsewhere)]);
+    let before = stage.entering.len();
+    stage.turn();
+    assert_eq!(stage.entering.len(), before);
+    // What is in the log counts all the same, and nobody here hands it out.
+    stage.commit();
+    assert_eq!((stage.farm.ledger().job(JobId(1)).is_some(), stage.run().len()), (true, 0));
+}
+
+#[test]
+fn a_worker_speaks_for_itself() {
+    let mut stage = Stage::leading();
+    stage.link(W1, "w1");
+    stage.link(WorkerId(2), "w2");
+    stage.notices.clear();
+    let hello =
+        Hello { name: "w1".to_owned(), term: Term(1), slots: 1, loan: None, held: Vec::new(), ended: Vec::new() };
+    stage.hear(WorkerId(2), farm::Message::Hello(hello));
+    assert_eq!(stage.notices, [Notice::Close(WorkerId(2))]);
+    stage.command(Command::Enter(Ticket(1), submit()));
+    stage.turn();
+    stage.commit_all();
+    assert_eq!(stage.said.iter().filter(|(to, _)| *to == Peer::Worker(W1)).count(), 3, "leads, welcome, run");
+}
+
+#[test]
+fn leadership_is_handed_over_when_nothing_is_guarded() {
+    let mut stage = Stage::leading();
+    let session = SessionId(5);
+    let rules = GroupRules { rank: GroupRank::Leader, holders: 1 };
+    let candidacy = Candidacy { group: "g".to_owned(), rules, name: "a".to_owned(), id: 0 };
+    let poll = |number, wants: Option<Vec<Candidacy>>, ended: Vec<lease::Claim>| Poll {
+        number,
+        wants,
+        holds: Vec::new(),
+        ended,
+        score: Score::default(),
+        at: ME,
+        wait_us: 0,
+    };
+    let ask = |stage: &mut Stage, poll| {
+        let message = Message::Lease(lease::Message::Poll(poll));
+        stage.step(Input::Message { from: Peer::Session(session), message });
+        stage.turn();
+        stage.commit_all();
+    };
+    ask(&mut stage, poll(1, Some(vec![candidacy]), Vec::new()));
+    assert!(stage.notices.contains(&Notice::Guarded(true)), "{:?}", stage.notices);
+    stage.notices.clear();
+    stage.command(Command::HandOver(OTHER, Reason::Load));
+    stage.command(Command::Vacate(Ticket(9)));
+    stage.turn();
+    assert_eq!(stage.notices, [], "it has to end first");
+    let token = stage.farm.ledger().groups().held().values().flat_map(|group| group.holders.values()).next();
+    let token = token.expect("it is held").token;
+    ask(&mut stage, poll(2, Some(Vec::new()), vec![lease::Claim { group: "g".to_owned(), token }]));
+    assert!(stage.notices.contains(&Notice::Transfer(OTHER, Reason::Load)), "{:?}", stage.notices);
+    assert_eq!(stage.answers(), [(9, Ok(Answer::Vacant))]);
+}
