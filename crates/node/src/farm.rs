@@ -22,6 +22,7 @@ use primus_core::farm::foreman::Foreman;
 use primus_core::lease::{Answer, Lessor, Poll};
 use primus_core::ledger::{Attempt, Effect, Entry, Held};
 use primus_core::loan::Office;
+use primus_core::loan::office::{CannotLend, LendOrder};
 use primus_core::{ServerId, Term};
 use primus_server::Reason;
 pub use primus_server::farm::Awaited;
@@ -61,6 +62,7 @@ enum Ask {
     Ended(u64, Vec<Awaited>, Reply<()>),
     Output(String, Part, Reply<Option<Bytes>>),
     Poll(SessionId, Poll, Reply<Answer>),
+    Lend(LendOrder, Reply<Result<Vec<Effect>, CannotLend>>),
     Vacate(Reply<()>),
     Stay,
 }
@@ -115,6 +117,14 @@ impl FarmHandle {
             return Err(Unable::TooLong);
         }
         self.ask(|reply| Ask::Enter(draft, reply)).await
+    }
+
+    /// Lends idle workers to a neighbour, as an operator wants it. Says what came of it, or why nobody can go.
+    ///
+    /// # Errors
+    /// If this server does not lead, or leadership was lost meanwhile.
+    pub async fn lend(&self, order: LendOrder) -> Result<Result<Vec<Effect>, CannotLend>, Unable> {
+        self.ask(|reply| Ask::Lend(order, reply)).await
     }
 
     /// Looks at the ledger and at what the leader has handed out, between two steps. It must be short: page what is long. All
@@ -252,6 +262,7 @@ impl fmt::Debug for Ask {
             Self::Ended(..) => "ended",
             Self::Output(..) => "output",
             Self::Poll(..) => "poll",
+            Self::Lend(..) => "lend",
             Self::Vacate(_) => "vacate",
             Self::Stay => "stay",
         })

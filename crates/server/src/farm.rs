@@ -18,6 +18,7 @@ use primus_core::farm::foreman::{self, Foreman};
 use primus_core::lease::lessor::{self, Lessor, Tick};
 use primus_core::ledger::loans::home_of;
 use primus_core::ledger::{Effect, Entry, Ledger, Limits, Timekeeper};
+use primus_core::loan::office::LendOrder;
 use primus_core::loan::{Office, Word, office};
 use primus_core::machine::{Input, Machine, Moment, Never, Outbox, Output};
 use primus_core::{ServerId, Term, WorkerId, farm};
@@ -26,7 +27,7 @@ use self::proposals::Proposals;
 use self::waiters::Waiters;
 pub use self::words::{Answer, Awaited, Command, Message, Notice, Peer, Refusal, Ticket, Timer};
 use crate::control::Reason;
-use crate::record::Assembly;
+use crate::record::{Assembly, Draft};
 
 /// How many questions may wait for the leader to be ready.
 const EARLY_MAX: usize = 1024;
@@ -210,7 +211,11 @@ impl Farm {
             Command::Room(has_room) => self.proposals.set_room(has_room),
             Command::Forget(tickets) => self.forget(&tickets),
             Command::Turn(shows_ms) => self.end_turn(shows_ms, out),
-            Command::Enter(..) | Command::Await(..) | Command::Look(..) | Command::Vacate(_) => {
+            Command::Enter(..)
+            | Command::Await(..)
+            | Command::Look(..)
+            | Command::Lend(..)
+            | Command::Vacate(_) => {
                 self.on_question(Input::Command(command), out);
             }
         }
@@ -334,6 +339,7 @@ impl Farm {
                 Command::Enter(ticket, _)
                 | Command::Await(ticket, ..)
                 | Command::Look(ticket, _)
+                | Command::Lend(ticket, _)
                 | Command::Vacate(ticket),
             ) => out.notify(Notice::Answer(ticket, Err(self.refusal()))),
             _ => out.ignore("what is not a question"),
@@ -358,6 +364,7 @@ impl Farm {
                 self.questions.later.insert((index, ticket), None);
                 self.let_look(out);
             }
+            Input::Command(Command::Lend(ticket, order)) => self.lend(ticket, &order, out),
             Input::Command(Command::Vacate(ticket)) => {
                 self.guards.vacating.push(ticket);
                 self.tell_lessor(lessor::Command::Vacate(true), out);
@@ -366,6 +373,15 @@ impl Farm {
                 self.step_inner(Inner::Lessor(Input::Message { from, message }), out);
             }
             _ => out.ignore("what is not a question"),
+        }
+    }
+
+    fn lend(&mut self, ticket: Ticket, order: &LendOrder, out: &mut Outbox<Self>) {
+        let situation = self.foreman.situation(self.time.keeper.time_ms(self.now_ms()));
+        match self.office.lend(order, &situation.unwrap_or_default()) {
+            Err(cannot) => out.notify(Notice::Answer(ticket, Ok(Answer::CannotLend(cannot)))),
+            Ok(entries) if self.proposals.enter(ticket, Draft::new(&entries)) => {}
+            Ok(_) => out.notify(Notice::Answer(ticket, Err(Refusal::Busy))),
         }
     }
 

@@ -70,6 +70,30 @@ pub struct Office {
     desk: Option<Desk>,
 }
 
+/// An operator lends workers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LendOrder {
+    /// To whom.
+    pub to: String,
+    /// How many, at most.
+    pub count: u32,
+    /// For how long, in milliseconds.
+    pub for_ms: u64,
+}
+
+/// Why nobody goes when an operator lends workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CannotLend {
+    /// There is no neighbour of that name.
+    NoNeighbour,
+    /// It has not been heard lately.
+    NotHeard,
+    /// No more may be lent.
+    AllLent,
+    /// No worker is idle.
+    NoneIdle,
+}
+
 /// What an office goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rules {
@@ -177,11 +201,11 @@ struct Desk {
     overdue: BTreeSet<LoanId>,
 }
 
-/// Whom a worker is lent to, for which request, and until which look that may take.
+/// Whom a worker is lent to, for which request if that one has asked, and until which look that may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Pledge {
     to: FarmId,
-    number: u64,
+    number: Option<u64>,
     until: u64,
 }
 

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::allegiance::{self, Allegiance, Place};
-use super::office::{self, LOOK_MS, Office, Order, Rules, Situation};
+use super::office::{self, CannotLend, LOOK_MS, LendOrder, Office, Order, Rules, Situation};
 use super::{Beat, Content, Lending, Message, Objection, Request, Word};
 use crate::bounds;
 use crate::farm::foreman::{self, Foreman};
@@ -99,6 +99,20 @@ impl Farm {
             }
         }
         said
+    }
+
+    /// Which workers go.
+    fn operator_lends(&mut self, to: &str, count: u32) -> Result<Vec<String>, CannotLend> {
+        let idle = self.idle.iter().map(|worker| (worker.to_string(), 1)).collect();
+        let situation = Situation { idle, ..Situation::default() };
+        let entries = self.office.lend(&LendOrder { to: to.into(), count, for_ms: 60_000 }, &situation)?;
+        let worker = |entry: &Entry| match entry {
+            Entry::Lend(lend) => lend.worker.clone(),
+            other => alloc::format!("{other:?}"),
+        };
+        let workers = entries.iter().map(worker).collect();
+        self.proposed.extend(entries);
+        Ok(workers)
     }
 
     fn apply(&mut self, entry: Entry) -> Vec<String> {
@@ -257,6 +271,24 @@ fn a_reserve_stays_at_home_and_no_more_are_lent_than_may_be() {
     farm.hears_ask(1, 3);
     assert_eq!(farm.proposed.len(), 1);
     assert_eq!(farm.hears_ask(2, 1), ["send 1 refusal 2: all_lent"], "one is as good as lent");
+}
+
+#[test]
+fn an_operator_lends_no_more_than_may_be_lent_though_the_log_is_behind() {
+    let mut farm = Farm::with_workers(&["w1", "w2", "w3"], |rules| (rules.lent_max, rules.reserve) = (2, 3));
+    assert_eq!(farm.operator_lends("south", 1), Ok(alloc::vec!["w1".into()]), "that outweighs the reserve");
+    assert_eq!(farm.operator_lends("south", 9), Ok(alloc::vec!["w2".into()]), "w1 is as good as lent");
+    assert_eq!(farm.operator_lends("south", 1), Err(CannotLend::AllLent));
+    assert_eq!(farm.hears_ask(1, 1), ["send 1 refusal 1: all_lent"]);
+    let said = farm.commit();
+    assert!(said.contains(&"tell w2: redirect 2 to south".into()), "{said:?}");
+    assert!(!said.iter().any(|words| words.contains("offer")), "nobody has asked: {said:?}");
+    assert_eq!(farm.operator_lends("south", 1), Err(CannotLend::AllLent));
+    assert_eq!(farm.operator_lends("west", 1), Err(CannotLend::NoNeighbour));
+    let mut farm = Farm::with_workers(&[], |_| ());
+    assert_eq!(farm.operator_lends("south", 1), Err(CannotLend::NoneIdle));
+    farm.lead(8);
+    assert_eq!(farm.operator_lends("south", 1), Err(CannotLend::NotHeard), "a new leader has heard nobody yet");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use primus_core::SessionId;
 use primus_core::lease;
 use primus_core::ledger::Effect;
+use primus_core::loan::office::CannotLend;
 use primus_server::farm::{Answer, Farm, Refusal, Ticket};
 
 use super::Look;
@@ -25,6 +26,7 @@ pub(super) struct Replies {
 /// Where an answer goes.
 pub(super) enum Waiting {
     Entered(Reply<Vec<Effect>>),
+    Lent(Reply<Result<Vec<Effect>, CannotLend>>),
     Done(Reply<()>),
     Look(Look),
 }
@@ -44,10 +46,12 @@ impl Replies {
         // The receiver may have gone away.
         match (self.waiting.remove(&ticket), answer) {
             (Some(Waiting::Entered(reply)), Ok(Answer::Entered(effects))) => _ = reply.send(Ok(effects)),
+            (Some(Waiting::Lent(reply)), Ok(Answer::Entered(effects))) => _ = reply.send(Ok(Ok(effects))),
+            (Some(Waiting::Lent(reply)), Ok(Answer::CannotLend(cannot))) => _ = reply.send(Ok(Err(cannot))),
             (Some(Waiting::Done(reply)), Ok(_)) => _ = reply.send(Ok(())),
             (Some(Waiting::Look(look)), Ok(_)) => look(Ok(farm)),
             (Some(waiting), Err(refusal)) => waiting.refuse(refusal.into()),
-            (Some(Waiting::Entered(_)) | None, _) => {}
+            (Some(Waiting::Entered(_) | Waiting::Lent(_)) | None, _) => {}
         }
     }
 
@@ -81,6 +85,7 @@ impl Waiting {
     pub(super) fn refuse(self, unable: Unable) {
         match self {
             Self::Entered(reply) => _ = reply.send(Err(unable)),
+            Self::Lent(reply) => _ = reply.send(Err(unable)),
             Self::Done(reply) => _ = reply.send(Err(unable)),
             Self::Look(look) => look(Err(unable)),
         }

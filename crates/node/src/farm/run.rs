@@ -399,6 +399,10 @@ impl Driver {
                     self.command(Command::Enter(ticket, draft));
                 }
             },
+            Ask::Lend(order, reply) => {
+                let ticket = self.replies.add(Waiting::Lent(reply));
+                self.command(Command::Lend(ticket, order));
+            }
             Ask::Look(index, look) => {
                 let ticket = self.replies.add(Waiting::Look(look));
                 self.command(Command::Look(ticket, index));

@@ -10,8 +10,9 @@ use axum::extract::{Path, State};
 use axum::http::Request;
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::loans::LOANS_MAX;
-use primus_core::ledger::{Effect, Entry, Lend, LoanId, Loans, Why};
+use primus_core::ledger::{Effect, Entry, LoanId, Loans};
 use primus_core::loan::Office;
+use primus_core::loan::office::{CannotLend, LendOrder};
 use primus_node::events::{Event, Guest, Kind, Loan};
 use serde_json::{Value, json};
 
@@ -134,25 +135,14 @@ impl std::fmt::Display for Name<'_> {
     }
 }
 
-/// An operator lends workers.
-struct LendOrder {
-    to: String,
-    count: u32,
-    for_ms: Option<u64>,
-}
-
 /// Lends idle workers to a neighbour: as many as were asked for, or all that are idle.
 pub(super) async fn lend(State(context): State<Context>, request: Request<Body>) -> Result<Json<Value>, Problem> {
-    let order = LendOrder::read(request).await?;
-    let for_ms = order.for_ms.unwrap_or(context.lending.loan_ms);
-    order.check(for_ms)?;
-    let (to, asked, lent_max) = (order.to.clone(), order.count, context.lending.lent_max);
-    let look = move |foreman: &Foreman, office: &Office| order.choose(foreman, office, lent_max);
-    let workers = context.handle.farm.look_at_loans(look).await??;
-    let lend = |worker| Entry::Lend(Lend { worker, to: to.clone(), for_ms, why: Why::Operator });
-    let effects = context.handle.farm.enter(workers.into_iter().map(lend).collect()).await?;
+    let order = read_order(request, context.lending.loan_ms).await?;
+    let (to, asked) = (order.to.clone(), order.count);
+    let lent = context.handle.farm.lend(order).await?;
+    let effects = lent.map_err(|cannot| cannot_lend(cannot, &to, context.lending.lent_max))?;
     let items = of_effects(&context, &effects).await?;
-    // Another leader, or another order, may have been faster.
+    // It may have become busy, or have left, just now.
     if items.is_empty() {
         Err(none_idle())
     } else {
@@ -160,43 +150,39 @@ pub(super) async fn lend(State(context): State<Context>, request: Request<Body>)
     }
 }
 
-impl LendOrder {
-    async fn read(request: Request<Body>) -> Result<Self, Problem> {
-        let mut order = Order::must(request, "send {\"to\":\"south\",\"count\":2}").await?;
-        let (to, count, for_ms) = (order.text("to")?, order.number("count")?, order.number("for_ms")?);
-        let (to, count) = (order.given("to", to)?, order.given("count", count)?);
-        order.done()?;
-        Ok(Self { to, count: u32::try_from(count).unwrap_or(u32::MAX), for_ms })
-    }
+/// What an operator wants, if it can be wanted.
+async fn read_order(request: Request<Body>, usual_ms: u64) -> Result<LendOrder, Problem> {
+    let mut order = Order::must(request, "send {\"to\":\"south\",\"count\":2}").await?;
+    let (to, count, for_ms) = (order.text("to")?, order.number("count")?, order.number("for_ms")?);
+    let (to, count) = (order.given("to", to)?, order.given("count", count)?);
+    order.done()?;
+    let (count, for_ms) = (u32::try_from(count).unwrap_or(u32::MAX), for_ms.unwrap_or(usual_ms));
+    checked(LendOrder { to, count, for_ms })
+}
 
-    fn check(&self, for_ms: u64) -> Result<(), Problem> {
-        if !(1..=LOANS_MAX).contains(&(self.count as usize)) {
-            return Err(Problem::usage(format!("{} workers cannot be lent", self.count), "lend 1 to 1024"));
-        }
-        if for_ms == 0 || Duration::from_millis(for_ms) > LOAN_TIME_MAX {
-            return Err(Problem::usage(format!("for_ms is {for_ms}"), "lend for 1 ms to 24 h: 1 to 86400000"));
-        }
-        Ok(())
+fn checked(order: LendOrder) -> Result<LendOrder, Problem> {
+    let LendOrder { count, for_ms, .. } = order;
+    if !(1..=LOANS_MAX).contains(&(count as usize)) {
+        return Err(Problem::usage(format!("{count} workers cannot be lent"), "lend 1 to 1024"));
     }
+    if for_ms == 0 || Duration::from_millis(for_ms) > LOAN_TIME_MAX {
+        return Err(Problem::usage(format!("for_ms is {for_ms}"), "lend for 1 ms to 24 h: 1 to 86400000"));
+    }
+    Ok(order)
+}
 
-    /// Which workers go. What an operator wants outweighs the reserve, but not the most that may be lent.
-    fn choose(&self, foreman: &Foreman, office: &Office, lent_max: u32) -> Result<Vec<String>, Problem> {
-        let Some((_, heard)) = office.neighbours().find(|(name, _)| *name == self.to) else {
-            return Err(no_neighbour(&self.to));
-        };
-        if heard.is_none() {
-            let message = format!("{} has not been heard lately, so nobody is sent there", self.to);
-            return Err(Problem::not_now("not_heard", message, "primus farms says who is heard"));
+fn cannot_lend(cannot: CannotLend, to: &str, lent_max: u32) -> Problem {
+    match cannot {
+        CannotLend::NoNeighbour => no_neighbour(to),
+        CannotLend::NotHeard => {
+            let message = format!("{to} has not been heard lately, so nobody is sent there");
+            Problem::not_now("not_heard", message, "primus farms says who is heard")
         }
-        let room = (lent_max as usize).saturating_sub(foreman.ledger().loans().lent().len());
-        if room == 0 {
+        CannotLend::AllLent => {
             let message = format!("{lent_max} workers are lent, and no more may be");
-            return Err(Problem::not_now("all_lent", message, "recall some, or raise lending.lent_max"));
+            Problem::not_now("all_lent", message, "recall some, or raise lending.lent_max")
         }
-        let idle = foreman.situation(now_ms()).map(|situation| situation.idle).unwrap_or_default();
-        let chosen: Vec<String> =
-            idle.into_iter().map(|(worker, _)| worker).take(room.min(self.count as usize)).collect();
-        if chosen.is_empty() { Err(none_idle()) } else { Ok(chosen) }
+        CannotLend::NoneIdle => none_idle(),
     }
 }
 
@@ -351,7 +337,6 @@ mod tests {
 
     #[test]
     fn orders_beyond_reason_are_refused() {
-        let order = |count| LendOrder { to: "south".to_owned(), count, for_ms: None };
         for (count, for_ms, is_good) in [
             (1, 1, true),
             (1024, 24 * 3600 * 1000, true),
@@ -360,7 +345,8 @@ mod tests {
             (1, 0, false),
             (1, 24 * 3600 * 1000 + 1, false),
         ] {
-            assert_eq!(order(count).check(for_ms).is_ok(), is_good, "{count} {for_ms}");
+            let order = LendOrder { to: "south".to_owned(), count, for_ms };
+            assert_eq!(checked(order).is_ok(), is_good, "{count} {for_ms}");
         }
     }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use primus_core::lease::lessor::Tick;
 use primus_core::ledger::timekeeper;
 use primus_core::ledger::{Effect, JobId, Target, TaskId};
+use primus_core::loan::office::{CannotLend, LendOrder};
 use primus_core::loan::{Word, office};
 use primus_core::{FarmId, ServerId, SessionId, Term, WorkerId, farm, lease, loan};
 
@@ -71,6 +72,8 @@ pub enum Command {
     Await(Ticket, u64, Vec<Awaited>),
     /// Answer when the log is applied up to here, so that the owner can look.
     Look(Ticket, u64),
+    /// An operator lends workers. Answered when the log says so, or nobody can go.
+    Lend(Ticket, LendOrder),
     /// End what is held beside this server. Answered when it has ended.
     Vacate(Ticket),
     /// These do not wait any more.
@@ -156,6 +159,8 @@ pub enum Notice {
 pub enum Answer {
     /// The batch is applied, and this came of it.
     Entered(Vec<Effect>),
+    /// Nobody can be lent.
+    CannotLend(CannotLend),
     /// All have ended.
     Ended,
     /// Now is the time to look.
@@ -216,6 +221,7 @@ impl fmt::Display for Command {
             Self::Enter(ticket, _) => write!(f, "enter {}", ticket.0),
             Self::Await(ticket, index, _) => write!(f, "await {} at {index}", ticket.0),
             Self::Look(ticket, index) => write!(f, "look {} at {index}", ticket.0),
+            Self::Lend(ticket, order) => write!(f, "lend {} to {}: {}", order.count, order.to, ticket.0),
             Self::Vacate(ticket) => write!(f, "vacate {}", ticket.0),
             Self::Forget(tickets) => write!(f, "forget {}", tickets.len()),
             Self::Turn(_) => f.write_str("turn"),

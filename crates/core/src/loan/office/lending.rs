@@ -5,7 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{
-    AWAY_MAX, Desk, Happening, Notice, OVERDUE_MS, Office, PLEDGE, Pledge, REPEAT, Rules, UNABLE_MS, looks, propose,
+    AWAY_MAX, CannotLend, Desk, Happening, LendOrder, Notice, OVERDUE_MS, Office, PLEDGE, Pledge, REPEAT, Rules,
+    Situation, UNABLE_MS, looks, propose,
 };
 use crate::ledger::{Ending, Entry, Lend, Lent, LoanId, Why};
 use crate::loan::{Content, Objection, Request, Word};
@@ -33,12 +34,34 @@ impl Office {
             }
             Ok(workers) => {
                 let for_ms = request.for_ms.min(self.rules.loan_ms);
-                let pledge = Pledge { to: from, number: request.number, until: desk.looks + PLEDGE };
+                let pledge = Pledge { to: from, number: Some(request.number), until: desk.looks + PLEDGE };
                 desk.pledged.extend(workers.iter().map(|worker| (worker.clone(), pledge)));
                 let lend = |worker| Entry::Lend(Lend { worker, to: to.clone(), for_ms, why: Why::Asked });
                 propose(workers.into_iter().map(lend).collect(), out);
             }
         }
+    }
+
+    /// An operator lends workers: this is to be written into the log. That outweighs the reserve, but not the most that may be
+    /// lent; what is pledged counts, and is pledged at once.
+    ///
+    /// # Errors
+    /// If nobody can go.
+    pub fn lend(&mut self, order: &LendOrder, situation: &Situation) -> Result<Vec<Entry>, CannotLend> {
+        let to = self.number_of(&order.to).ok_or(CannotLend::NoNeighbour)?;
+        let lent_max = self.rules.lent_max;
+        let desk = self.desk.as_mut().filter(|desk| desk.heard(to).is_some()).ok_or(CannotLend::NotHeard)?;
+        let room = lent_max.saturating_sub(desk.lent_count());
+        if room == 0 {
+            return Err(CannotLend::AllLent);
+        }
+        let idle = situation.idle.iter().map(|(worker, _)| worker).filter(|worker| desk.can_go(worker));
+        let workers: Vec<String> = idle.take(room.min(order.count) as usize).cloned().collect();
+        let pledge = Pledge { to, number: None, until: desk.looks + PLEDGE };
+        desk.pledged.extend(workers.iter().map(|worker| (worker.clone(), pledge)));
+        let lend =
+            |worker| Entry::Lend(Lend { worker, to: order.to.clone(), for_ms: order.for_ms, why: Why::Operator });
+        if workers.is_empty() { Err(CannotLend::NoneIdle) } else { Ok(workers.into_iter().map(lend).collect()) }
     }
 
     /// Whoever has asked is told what it gets.
@@ -47,8 +70,10 @@ impl Office {
         let mut offers: BTreeMap<(FarmId, u64), Vec<LoanId>> = BTreeMap::new();
         for loan in lent {
             let worker = desk.loans.lent().get(loan).map(|lent| lent.worker.clone());
-            if let Some(pledge) = worker.and_then(|worker| desk.pledged.remove(&worker)) {
-                offers.entry((pledge.to, pledge.number)).or_default().push(*loan);
+            let pledge = worker.and_then(|worker| desk.pledged.remove(&worker));
+            // A neighbour that has not asked hears of it with everything else.
+            if let Some((to, number)) = pledge.and_then(|pledge| Some((pledge.to, pledge.number?))) {
+                offers.entry((to, number)).or_default().push(*loan);
             }
         }
         for ((to, number), loans) in offers {
@@ -161,24 +186,17 @@ impl Office {
 impl Desk {
     /// Which workers a neighbour can have.
     fn choose(&self, count: u32, rules: &Rules) -> Result<Vec<String>, Objection> {
-        let lent = u32::try_from(self.loans.lent().len()).unwrap_or(u32::MAX) + self.pledged_count();
         if self.situation.queued > 0 {
             return Err(Objection::Busy);
         }
-        let room = rules.lent_max.saturating_sub(lent);
+        let room = rules.lent_max.saturating_sub(self.lent_count());
         if room == 0 {
             return Err(Objection::AllLent);
         }
         if !self.has_stayed(0, rules) {
             return Err(Objection::NoneIdle);
         }
-        let may_go = |worker: &&String| {
-            !self.home_since.contains_key(*worker)
-                && !self.away.contains_key(*worker)
-                && !self.unable.contains_key(*worker)
-                && !self.pledged.contains_key(*worker)
-                && !self.loans.is_lent(worker)
-        };
+        let may_go = |worker: &&String| !self.home_since.contains_key(*worker) && self.can_go(worker);
         let idle: Vec<&String> = self.situation.idle.iter().map(|(worker, _)| worker).filter(may_go).collect();
         let spare = idle.len().saturating_sub(rules.reserve as usize);
         let number = spare.min(room as usize).min(count as usize);
@@ -188,8 +206,15 @@ impl Desk {
         Ok(idle.into_iter().take(number).cloned().collect())
     }
 
-    fn pledged_count(&self) -> u32 {
-        u32::try_from(self.pledged.len()).unwrap_or(u32::MAX)
+    fn can_go(&self, worker: &str) -> bool {
+        let is_away = self.away.contains_key(worker) || self.unable.contains_key(worker);
+        !is_away && !self.pledged.contains_key(worker) && !self.loans.is_lent(worker)
+    }
+
+    /// How many are lent, or about to be. A pledge whose worker is lent is not counted twice.
+    fn lent_count(&self) -> u32 {
+        let pledged = self.pledged.keys().filter(|worker| !self.loans.is_lent(worker)).count();
+        u32::try_from(self.loans.lent().len() + pledged).unwrap_or(u32::MAX)
     }
 
     /// One that has not gone yet is not sent away while there is too much to do here.
