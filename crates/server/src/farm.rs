@@ -40,8 +40,9 @@ pub struct Farm {
     foreman: Foreman,
     lessor: Lessor,
     office: Office,
-    /// What they have to say to each other.
+    /// What they have to say to each other, and to others: used again and again, so that stepping allocates nothing.
     inner: VecDeque<Inner>,
+    outboxes: Outboxes,
     assembly: Assembly,
     /// How far the log is applied here, and whose batch is being applied.
     applied: u64,
@@ -82,6 +83,13 @@ enum Inner {
     Foreman(Input<Foreman>),
     Lessor(Input<Lessor>),
     Office(Input<Office>),
+}
+
+#[derive(Debug, Default)]
+struct Outboxes {
+    foreman: Outbox<Foreman>,
+    lessor: Outbox<Lessor>,
+    office: Outbox<Office>,
 }
 
 /// Who waits for what.
@@ -131,6 +139,7 @@ impl Farm {
             lessor: Lessor::new(id, rules.lease),
             office: Office::new(rules.lending, rules.neighbours),
             inner: VecDeque::new(),
+            outboxes: Outboxes::default(),
             assembly: Assembly::default(),
             applied: 0,
             applying: None,
@@ -536,16 +545,22 @@ impl Farm {
         while let Some(next) = self.inner.pop_front() {
             match next {
                 Inner::Foreman(input) => {
-                    let outputs = stepped(&mut self.foreman, self.now, input);
-                    outputs.into_iter().for_each(|output| self.on_foreman(output, out));
+                    let mut outbox = std::mem::take(&mut self.outboxes.foreman);
+                    self.foreman.step(self.now, input, &mut outbox);
+                    outbox.drain().for_each(|output| self.on_foreman(output, out));
+                    self.outboxes.foreman = outbox;
                 }
                 Inner::Lessor(input) => {
-                    let outputs = stepped(&mut self.lessor, self.now, input);
-                    outputs.into_iter().for_each(|output| self.on_lessor(output, out));
+                    let mut outbox = std::mem::take(&mut self.outboxes.lessor);
+                    self.lessor.step(self.now, input, &mut outbox);
+                    outbox.drain().for_each(|output| self.on_lessor(output, out));
+                    self.outboxes.lessor = outbox;
                 }
                 Inner::Office(input) => {
-                    let outputs = stepped(&mut self.office, self.now, input);
-                    outputs.into_iter().for_each(|output| self.on_office(output, out));
+                    let mut outbox = std::mem::take(&mut self.outboxes.office);
+                    self.office.step(self.now, input, &mut outbox);
+                    outbox.drain().for_each(|output| self.on_office(output, out));
+                    self.outboxes.office = outbox;
                 }
             }
         }
@@ -607,13 +622,6 @@ impl Farm {
             Output::Ignore(reason) => out.ignore(reason),
         }
     }
-}
-
-/// What one step of a machine comes to.
-fn stepped<M: Machine>(machine: &mut M, now: Moment, input: Input<M>) -> Vec<Output<M>> {
-    let mut outbox = Outbox::new();
-    machine.step(now, input, &mut outbox);
-    outbox.drain().collect()
 }
 
 impl Machine for Farm {
