@@ -125,8 +125,8 @@ pub enum Output<M: Machine> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Token(pub u64);
 
-/// There is no such thing: the records of a machine that keeps nothing, and the names of its writes. The compiler knows that
-/// such outputs cannot be, so nobody has to say what would be done with them.
+/// A type without values: the records of a machine that keeps nothing, and the names of its writes. The compiler knows that such
+/// outputs cannot exist, so a driver needs no code for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Never {}
 

@@ -180,7 +180,8 @@ impl Farm {
     }
 
     /// The whole agreed state, up to this place in the log, came from elsewhere.
-    pub fn restore(&mut self, index: u64, ledger: Ledger) {
+    pub fn restore(&mut self, now: Moment, index: u64, ledger: Ledger) {
+        self.now = now;
         self.time.keeper.on_applied(ledger.newest_ms(), self.now_ms());
         self.foreman.restore(ledger);
         self.assembly = Assembly::default();
@@ -582,7 +583,9 @@ impl Farm {
             Output::Notify(foreman::Notice::Arrived(worker, loan)) if self.loans.is_on => {
                 self.inner.push_back(Inner::Office(Input::Command(office::Command::Arrived(worker, loan))));
             }
-            Output::Notify(foreman::Notice::Arrived(..)) => out.ignore("a worker of a farm that is no neighbour"),
+            Output::Notify(foreman::Notice::Arrived(..)) => {
+                out.ignore("a worker of a farm that is not a neighbour");
+            }
             Output::Notify(foreman::Notice::Beside(tasks)) => out.notify(Notice::Beside(tasks)),
             Output::Ignore(reason) => out.ignore(reason),
         }

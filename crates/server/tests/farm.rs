@@ -21,6 +21,8 @@ use primus_server::record::Draft;
 const ME: ServerId = ServerId(1);
 const OTHER: ServerId = ServerId(2);
 const W1: WorkerId = WorkerId(1);
+/// When the story begins, in milliseconds since 1970.
+const WALL_MS: u64 = 1_794_800_000_000;
 
 /// A farm, and what it has said.
 struct Stage {
@@ -81,7 +83,7 @@ impl Stage {
     }
 
     fn turn(&mut self) {
-        self.command(Command::Turn(1_000_000 + self.now_us / 1000));
+        self.command(Command::Turn(WALL_MS + self.now_us / 1000));
     }
 
     fn commit(&mut self) {
@@ -226,6 +228,30 @@ fn a_deposed_leader_answers_nobody_and_wants_nothing() {
     // What is in the log counts all the same, and nobody here hands it out.
     stage.commit();
     assert_eq!((stage.farm.ledger().job(JobId(1)).is_some(), stage.run().len()), (true, 0));
+}
+
+#[test]
+fn a_state_from_elsewhere_does_not_move_the_time_of_the_ledger() {
+    const DAY_US: u64 = 24 * 3600 * 1_000_000;
+    let mut before = Stage::leading();
+    before.command(Command::Enter(Ticket(1), submit()));
+    before.turn();
+    before.commit_all();
+    let ledger = before.farm.ledger().clone();
+    let newest_ms = ledger.newest_ms();
+    assert!(newest_ms > 0);
+    // The host has been up for days; that says nothing about how old the state is.
+    let mut stage = Stage::new();
+    stage.now_us = 10 * DAY_US;
+    stage.farm.restore(Moment(stage.now_us), 7, ledger);
+    stage.index = 7;
+    stage.command(Command::Leader(Some(ME)));
+    stage.command(Command::Lead(Term(2)));
+    stage.command(Command::Enter(Ticket(2), submit()));
+    stage.command(Command::Turn(newest_ms + 1000));
+    stage.commit_all();
+    let late_ms = stage.farm.ledger().newest_ms() - newest_ms;
+    assert!(late_ms < 60_000, "the time of the ledger jumped by {late_ms} ms");
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub struct LendOrder {
 /// Why nobody goes when an operator lends workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CannotLend {
-    /// There is no neighbour of that name.
+    /// No neighbour has that name.
     NoNeighbour,
     /// It has not been heard lately.
     NotHeard,

@@ -19,7 +19,7 @@ use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
 use primus_core::planted::Planted;
 use primus_core::{ServerId, Term, WorkerId};
 use primus_server::Plan;
-use primus_server::farm::{Command, Farm, Message, Notice, Peer, Rules, Timer};
+use primus_server::farm::{Command, Farm, Message, Notice, Peer, Rules, Ticket, Timer};
 use primus_server::plan::Neighbour;
 use primus_server::record;
 use primus_wire::work::{FromWorker, ToWorker};
@@ -324,7 +324,7 @@ impl Driver {
     /// A farm that cannot read what is agreed on must not go on: the server ends.
     fn restore(&mut self, index: u64, bytes: &[u8]) {
         match record::ledger(bytes) {
-            Some(ledger) => self.farm.restore(index, ledger),
+            Some(ledger) => self.farm.restore(now(), index, ledger),
             None => _ = self.failures.send(Broken::new("farm", UNREADABLE)),
         }
     }
@@ -392,17 +392,8 @@ impl Driver {
         match ask {
             Ask::LookHere(look) => look(&self.farm),
             Ask::Output(worker, part, reply) => self.outputs.ask(&worker, part, reply, &self.callers),
-            Ask::Enter(draft, reply) => match self.meters.lack_of_room().filter(|_| self.farm.is_leading()) {
-                Some(lack) => Waiting::Entered(reply).refuse(lack),
-                None => {
-                    let ticket = self.replies.add(Waiting::Entered(reply));
-                    self.command(Command::Enter(ticket, draft));
-                }
-            },
-            Ask::Lend(order, reply) => {
-                let ticket = self.replies.add(Waiting::Lent(reply));
-                self.command(Command::Lend(ticket, order));
-            }
+            Ask::Enter(draft, reply) => self.write(Waiting::Entered(reply), |ticket| Command::Enter(ticket, draft)),
+            Ask::Lend(order, reply) => self.write(Waiting::Lent(reply), |ticket| Command::Lend(ticket, order)),
             Ask::Look(index, look) => {
                 let ticket = self.replies.add(Waiting::Look(look));
                 self.command(Command::Look(ticket, index));
@@ -425,6 +416,17 @@ impl Driver {
                 self.command(Command::Vacate(ticket));
             }
             Ask::Stay => self.command(Command::Stay),
+        }
+    }
+
+    /// The question of a client that wants to write. A leader whose disks are full says so at once.
+    fn write(&mut self, waiting: Waiting, question: impl FnOnce(Ticket) -> Command) {
+        match self.meters.lack_of_room().filter(|_| self.farm.is_leading()) {
+            Some(lack) => waiting.refuse(lack),
+            None => {
+                let ticket = self.replies.add(waiting);
+                self.command(question(ticket));
+            }
         }
     }
 

@@ -175,7 +175,7 @@ fn cannot_lend(cannot: CannotLend, to: &str, lent_max: u32) -> Problem {
     match cannot {
         CannotLend::NoNeighbour => no_neighbour(to),
         CannotLend::NotHeard => {
-            let message = format!("{to} has not been heard lately, so nobody is sent there");
+            let message = format!("{to} has not been heard lately, so no worker is sent there");
             Problem::not_now("not_heard", message, "primus farms says who is heard")
         }
         CannotLend::AllLent => {
