@@ -323,7 +323,7 @@ pub(super) fn parse_ids(words: &[&str]) -> Result<Vec<ServerId>, String> {
 
 /// Reads one id.
 pub(super) fn parse_id(word: &str) -> Result<ServerId, String> {
-    word.parse().map(ServerId).map_err(|_| format!("{word} is not an id"))
+    word.parse().map(ServerId).map_err(|_| format!("{word} is no id"))
 }
 
 fn parse_address(word: &str) -> Result<Address, String> {
