@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -114,7 +114,10 @@ impl Farm {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("primus-farm-{}-{number}", std::process::id()));
         fs::create_dir_all(&dir).expect("there is room for a directory");
-        let bound = || std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        // Addresses that nothing else has: a port of 127.0.0.1 may be taken by a caller while its server is down.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let host = Ipv4Addr::new(127, 1 + high % 200, low, 1 + u8::try_from(number % 250).expect("it is below 250"));
+        let bound = || std::net::TcpListener::bind((host, 0)).expect("a free port");
         let listeners: Vec<_> = (1..=servers).map(|id| (ServerId(id), bound())).collect();
         let address = |listener: &std::net::TcpListener| listener.local_addr().expect("it is bound");
         let addresses = listeners.iter().map(|(id, listener)| (*id, address(listener))).collect();
@@ -181,6 +184,8 @@ impl Farm {
             [&format!("{ROLE}=companion"), &own, "--exact", "stage::plays_the_companion", "--nocapture"];
         let companion = (PathBuf::from("env"), arguments.into_iter().map(Into::into).collect());
         await_closed_results(&self.dir.join(folder));
+        let abroad = fs::read_dir(self.dir.join(folder).join("away")).into_iter().flatten().flatten();
+        abroad.for_each(|farm| await_closed_results(&farm.path()));
         let mut settings = Settings::new(name, self.dir.join(folder), companion);
         settings.allow.push("*".to_owned());
         let config = worker::Config {
