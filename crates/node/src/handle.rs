@@ -16,7 +16,7 @@ use primus_server::control::{Outlook, Reason};
 use primus_server::groups;
 use primus_server::peers::{State, Why};
 use primus_server::record;
-use primus_server::register::{Change, Proposal};
+use primus_server::register::{Change, Listing, Page, Proposal};
 use primus_server::transfer::Obstacle;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -31,8 +31,6 @@ use crate::steps::Steps;
 
 /// Where an answer goes.
 pub type Reply<T> = oneshot::Sender<Result<T, Unable>>;
-/// Values with the places in the log where they were set.
-pub type Values = Vec<(String, Bytes, u64)>;
 
 /// What a server looks like from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,8 +158,8 @@ pub enum Request {
     Propose(Proposals, Reply<u64>),
     /// Read a key, linearizably.
     Get(String, Reply<Option<(Bytes, u64)>>),
-    /// Read all keys that begin so, linearizably.
-    List(String, Reply<Values>),
+    /// Read a page of keys, linearizably.
+    List(Listing, Reply<Page>),
     /// Say how far the farm must have applied the log to know of everything that was acknowledged before; and that this
     /// server leads.
     Confirm(Reply<u64>),

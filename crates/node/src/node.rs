@@ -503,7 +503,7 @@ impl Running {
         match request {
             Request::Propose(proposals, reply) => self.on_proposals(proposals, reply),
             Request::Get(key, reply) => self.on_read(Read::Get(key, reply)),
-            Request::List(prefix, reply) => self.on_read(Read::List(prefix, reply)),
+            Request::List(listing, reply) => self.on_read(Read::List(listing, reply)),
             Request::Confirm(reply) => self.on_read(Read::Confirm(reply)),
             Request::Transfer(to, reason, reply) => self.on_transfer(to, reason, reply),
             Request::Outlook(reply) => {

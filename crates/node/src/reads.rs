@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use primus_server::register::Register;
+use primus_server::register::{Listing, Page, Register};
 
-use crate::handle::{Reply, Unable, Values};
+use crate::handle::{Reply, Unable};
 
 /// How many reads may wait for a new leader to be ready.
 const EARLY_MAX: usize = 1024;
@@ -20,7 +20,7 @@ pub(crate) struct Applied {
 /// A read under way.
 pub(crate) enum Read {
     Get(String, Reply<Option<(Bytes, u64)>>),
-    List(String, Reply<Values>),
+    List(Listing, Reply<Page>),
     /// Nothing is read here, but elsewhere, when this is answered.
     Confirm(Reply<u64>),
 }
@@ -86,11 +86,7 @@ impl Read {
     fn answer(self, applied: Applied, register: &Register) {
         match self {
             Self::Get(key, reply) => _ = reply.send(Ok(register.get(&key))),
-            Self::List(prefix, reply) => {
-                let found =
-                    register.list(&prefix).map(|(key, value, index)| (key.to_owned(), value.clone(), index));
-                _ = reply.send(Ok(found.collect()));
-            }
+            Self::List(listing, reply) => _ = reply.send(Ok(register.page(&listing))),
             Self::Confirm(reply) => _ = reply.send(Ok(applied.told)),
         }
     }

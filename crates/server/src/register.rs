@@ -4,6 +4,7 @@
 //! change nothing.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, Serializer};
@@ -33,6 +34,28 @@ pub enum Change<'a> {
     Put(&'a str, #[serde(serialize_with = "in_one_piece")] &'a [u8]),
     /// Forget a key.
     Delete(&'a str),
+}
+
+/// Which keys are wanted, a page at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// How they begin.
+    pub prefix: String,
+    /// The last key of the page before.
+    pub after: Option<String>,
+    /// How many at most.
+    pub count_max: usize,
+    /// How many bytes of keys and values at most; one is given in any case.
+    pub len_max: usize,
+}
+
+/// Some of the keys, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Page {
+    /// Keys, values, and where in the log they were set.
+    pub values: Vec<(String, Bytes, u64)>,
+    /// Does nothing come behind them?
+    pub is_last: bool,
 }
 
 /// Without this, bytes would be written one by one.
@@ -67,11 +90,34 @@ impl Register {
         self.values.get(key).cloned()
     }
 
-    /// All keys that begin so, with their values.
-    pub fn list<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Bytes, u64)> + 'a {
-        let from = self.values.range(prefix.to_owned()..);
-        let found = from.take_while(move |(key, _)| key.starts_with(prefix));
+    /// The keys that begin so, with their values, in their order; behind that key, if one is named.
+    pub fn list<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&'a str>,
+    ) -> impl Iterator<Item = (&'a str, &'a Bytes, u64)> + 'a {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let found = self.values.range::<str, _>((from, Bound::Unbounded));
+        let found = found.take_while(move |(key, _)| key.starts_with(prefix));
         found.map(|(key, (value, index))| (key.as_str(), value, *index))
+    }
+
+    /// One page of them: no more than so many, and no more than so many bytes, but one at least.
+    #[must_use]
+    pub fn page(&self, listing: &Listing) -> Page {
+        let Listing { prefix, after, count_max, len_max } = listing;
+        let (mut values, mut len) = (Vec::new(), 0);
+        for (key, value, index) in self.list(prefix, after.as_deref()) {
+            len += key.len() + value.len();
+            if values.len() == *count_max || len > *len_max && !values.is_empty() {
+                return Page { values, is_last: false };
+            }
+            values.push((key.to_owned(), value.clone(), index));
+        }
+        Page { values, is_last: true }
     }
 
     /// The whole register, for a snapshot.
@@ -121,7 +167,7 @@ mod tests {
         register.apply(5, &put("b", "z"));
         register.apply(6, &put("a/1", "w"));
         assert_eq!(register.get("a/1"), Some((Bytes::from_static(b"w"), 6)));
-        assert_eq!(register.list("a/").map(|(key, ..)| key).collect::<Vec<_>>(), ["a/1", "a/2"]);
+        assert_eq!(register.list("a/", None).map(|(key, ..)| key).collect::<Vec<_>>(), ["a/1", "a/2"]);
         let gone = Proposal { origin: 1, number: 3, changes: vec![Change::Delete("b")] };
         assert_eq!(register.apply(7, &gone.to_bytes()), Some(gone));
         assert_eq!(register.get("b"), None);
@@ -132,7 +178,27 @@ mod tests {
         let mut register = Register::default();
         let changes = vec![Change::Put("a", b"x"), Change::Put("b", b"y"), Change::Delete("a")];
         register.apply(9, &Proposal { origin: 1, number: 1, changes }.to_bytes());
-        assert_eq!(register.list("").collect::<Vec<_>>(), [("b", &Bytes::from_static(b"y"), 9)]);
+        assert_eq!(register.list("", None).collect::<Vec<_>>(), [("b", &Bytes::from_static(b"y"), 9)]);
+    }
+
+    #[test]
+    fn pages_follow_each_other_and_hold_one_key_at_least() {
+        let mut register = Register::default();
+        for (index, key) in (1..).zip(["a", "b/1", "b/2", "b/3", "c"]) {
+            register.apply(index, &put(key, "four"));
+        }
+        let page = |after: Option<&str>, count_max, len_max| {
+            let listing = Listing { prefix: "b/".to_owned(), after: after.map(str::to_owned), count_max, len_max };
+            let page = register.page(&listing);
+            (page.values.into_iter().map(|(key, ..)| key).collect::<Vec<_>>().join(" "), page.is_last)
+        };
+        assert_eq!(page(None, 9, 99), ("b/1 b/2 b/3".to_owned(), true));
+        assert_eq!(page(None, 2, 99), ("b/1 b/2".to_owned(), false));
+        assert_eq!(page(Some("b/2"), 2, 99), ("b/3".to_owned(), true));
+        assert_eq!(page(None, 9, 14), ("b/1 b/2".to_owned(), false));
+        assert_eq!(page(None, 9, 1), ("b/1".to_owned(), false));
+        assert_eq!(page(Some("a"), 1, 99), ("b/1".to_owned(), false), "a key before the prefix skips nothing");
+        assert_eq!(page(Some("b/9"), 9, 99), (String::new(), true));
     }
 
     #[test]

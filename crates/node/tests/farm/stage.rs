@@ -116,7 +116,8 @@ impl Farm {
         fs::create_dir_all(&dir).expect("there is room for a directory");
         // Addresses that nothing else has: a port of 127.0.0.1 may be taken by a caller while its server is down.
         let [.., high, low] = std::process::id().to_be_bytes();
-        let host = Ipv4Addr::new(127, 1 + high % 200, low, 1 + u8::try_from(number % 250).expect("it is below 250"));
+        let host =
+            Ipv4Addr::new(127, 1 + high % 200, low, 1 + u8::try_from(number % 250).expect("it is below 250"));
         let bound = || std::net::TcpListener::bind((host, 0)).expect("a free port");
         let listeners: Vec<_> = (1..=servers).map(|id| (ServerId(id), bound())).collect();
         let address = |listener: &std::net::TcpListener| listener.local_addr().expect("it is bound");

@@ -26,7 +26,7 @@ use primus_node::cuts::{Cuts, DELAY_MAX};
 use primus_node::handle::{Handle, PeerView, Reply, Request as Ask, Unable};
 use primus_server::Reason;
 use primus_server::peers::Why;
-use primus_server::register::Change;
+use primus_server::register::{Change, Listing};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -366,10 +366,11 @@ async fn list(State(context): State<Context>, mut asked: Asked, request: Request
     if let Some(api) = context.elsewhere(request.headers()).await {
         return context.pass_on(request, api).await;
     }
-    match context.ask(|reply| Ask::List(prefix, reply)).await {
-        Ok(found) => {
+    let listing = Listing { prefix, after: None, count_max: usize::MAX, len_max: usize::MAX };
+    match context.ask(|reply| Ask::List(listing, reply)).await {
+        Ok(page) => {
             let items: Vec<Value> =
-                found.into_iter().map(|(key, value, index)| Value::new(key, &value, index)).collect();
+                page.values.into_iter().map(|(key, value, index)| Value::new(key, &value, index)).collect();
             Json(json!({ "items": items, "next": null })).into_response()
         }
         Err(problem) => problem.into_response(),
