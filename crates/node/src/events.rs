@@ -193,6 +193,17 @@ pub enum Kind {
         /// Whose.
         server: u64,
     },
+    /// A turn of the control loop took longer than it may.
+    LateTurn {
+        /// How long it took.
+        took_ms: f64,
+        /// For how long its thread had a processor meanwhile.
+        worked_ms: f64,
+        /// What took so long; `the host` if the thread had no processor.
+        cause: &'static str,
+        /// How many other turns were late since the last one that was told.
+        left_out: u64,
+    },
     /// A hook has run, or could not.
     HookEnded {
         /// Which: it is called after the events that it runs for.

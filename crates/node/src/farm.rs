@@ -27,7 +27,9 @@ use primus_core::{ServerId, Term};
 use primus_server::Reason;
 pub use primus_server::farm::Awaited;
 use primus_server::farm::Farm;
+use primus_server::gave_way::GaveWay;
 use primus_server::record::{BATCH_LEN_MAX, Draft};
+use primus_server::register::{Listing, Page};
 use primus_wire::work::Part;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -70,15 +72,15 @@ enum Ask {
 /// What the control thread tells the farm, in the order of the log.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// A record of the log that holds a batch, or a piece of one, and its place in the log.
+    /// A record of the log that holds changes of the register, or a batch or a piece of one, and its place in the log.
     Committed(u64, Bytes),
     /// This one leads, as far as this server knows. If it is this server itself, it has to wait for [`Told::Lead`].
     Leader(Option<ServerId>),
     /// This server leads in this term, and has applied everything that was agreed on before.
     Lead(Term),
-    /// The log can be cut here: add the ledger to this front of the whole state.
-    Snapshot(u64, Bytes),
-    /// The whole ledger, up to this place in the log, came from elsewhere.
+    /// The log can be cut here: write the whole state down, with those who gave way.
+    Snapshot(u64, GaveWay),
+    /// The whole state, up to this place in the log, came from elsewhere.
     Restored(u64, Bytes),
     /// This server wants to hand over to that one, for this reason, once nothing is guarded beside it.
     HandOver(ServerId, Reason),
@@ -101,6 +103,19 @@ pub(crate) enum Wish {
     Transfer(ServerId, Reason),
     /// So many tasks run beside this server.
     Tasks(u32),
+    /// The state up to this index cannot be read: the server must not go on.
+    Unreadable(u64),
+}
+
+impl Wish {
+    /// For those who measure what takes how long.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Enter(..) => "records of the farm",
+            Self::Compact(..) => "cutting the log",
+            Self::Guarded(_) | Self::Transfer(..) | Self::Tasks(_) | Self::Unreadable(_) => "a word of the farm",
+        }
+    }
 }
 
 impl FarmHandle {
@@ -137,6 +152,22 @@ impl FarmHandle {
         look: impl FnOnce(&Foreman) -> T + Send + 'static,
     ) -> Result<T, Unable> {
         self.look_at(|farm| look(farm.foreman())).await
+    }
+
+    /// The value of a key, and where in the log it was set. All that was acknowledged before is there.
+    ///
+    /// # Errors
+    /// If this server does not lead.
+    pub async fn get(&self, key: String) -> Result<Option<(Bytes, u64)>, Unable> {
+        self.look_at(move |farm| farm.register().get(&key)).await
+    }
+
+    /// A page of keys, with their values. All that was acknowledged before is there.
+    ///
+    /// # Errors
+    /// If this server does not lead.
+    pub async fn list(&self, listing: Listing) -> Result<Page, Unable> {
+        self.look_at(move |farm| farm.register().page(&listing)).await
     }
 
     /// Looks at what this server knows, whether it leads or not: it may be behind.

@@ -16,7 +16,7 @@ use primus_server::control::{Outlook, Reason};
 use primus_server::groups;
 use primus_server::peers::{State, Why};
 use primus_server::record;
-use primus_server::register::{Change, Listing, Page, Proposal};
+use primus_server::register::{Change, Proposal};
 use primus_server::transfer::Obstacle;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -156,10 +156,6 @@ impl Outcome {
 pub enum Request {
     /// Append these proposals; the answer tells where the last one is. See [`Handle::change`].
     Propose(Proposals, Reply<u64>),
-    /// Read a key, linearizably.
-    Get(String, Reply<Option<(Bytes, u64)>>),
-    /// Read a page of keys, linearizably.
-    List(Listing, Reply<Page>),
     /// Say how far the farm must have applied the log to know of everything that was acknowledged before; and that this
     /// server leads.
     Confirm(Reply<u64>),
@@ -179,6 +175,21 @@ pub enum Request {
     Load(Usage),
     /// Whatever is measured, this is the load; with nothing, what is measured counts again.
     OverrideLoad(Option<Score>),
+}
+
+impl Request {
+    /// For those who measure what takes how long.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Propose(..) => "a write",
+            Self::Confirm(_) => "a read",
+            Self::Transfer(..) | Self::Leave(_) => "a transfer",
+            Self::Elect(..) => "an election",
+            Self::Outlook(_) => "a question",
+            Self::Cut(_) | Self::Delay(_) => "links that are cut or slow on purpose",
+            Self::Load(_) | Self::OverrideLoad(_) => "a load",
+        }
+    }
 }
 
 /// Changes of the register, as the log takes them. All of them are taken or none.

@@ -4,8 +4,14 @@
 //! everything that has arrived before it looks at its timers: after a pause of one's own the leader is not judged silent
 //! before its messages have been read.
 
+mod changes;
 mod held;
+mod log;
+mod own;
 mod peers;
+mod turn;
+mod writes;
+mod writing;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,15 +20,12 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use primus_core::ServerId;
 use primus_core::Term;
-use primus_core::load::{Load, Score, Usage};
+use primus_core::load::Load;
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
-use primus_replica::message::{Entry, Record, Snapshot};
-use primus_replica::replica::Refusal;
 use primus_replica::{Consensus, Role};
 use primus_server::control::{Command, Message, Notice, Reason, Timer};
 use primus_server::peers::Sign;
-use primus_server::record::{self, Content};
-use primus_server::register::{Proposal, Register};
+use primus_server::record::State;
 use primus_server::words::Words;
 use primus_server::{Plan, Server, groups};
 use tokio::net::TcpListener;
@@ -30,21 +33,25 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
+use self::changes::Changes;
+use self::log::Log;
+use self::own::Own;
 use self::peers::Acquaintances;
+use self::turn::{Turn, Turns};
+use self::writes::Writes;
+use self::writing::Writing;
 use crate::clock;
-use crate::companion::wall_clock_us;
 use crate::cuts::Cuts;
-use crate::disk::{self, Disk};
+use crate::disk;
 use crate::elections::{self, Elections};
 use crate::entering::Entering;
-use crate::events::{History, Kind, milliseconds};
+use crate::events::{History, Kind};
 use crate::farm::{self, FarmHandle, Told, Wish};
-use crate::handle::{Handle, Leadership, PeerView, Proposals, Reply, Request, Unable, View};
+use crate::handle::{Handle, Leadership, PeerView, Request, Unable, View};
 use crate::links::{self, LinkEvent, Links, Peer};
 use crate::meters::Meters;
-use crate::parked::{PARKING_TIME, PARKING_TRIPS, Parked, Write};
 use crate::questions::Questions;
-use crate::reads::{Applied, Read, Reads};
+use crate::reads::{Read, Reads};
 use crate::steps::Steps;
 use crate::store::{Opened, Store, StoreId, WriteError};
 use crate::timers::{Timers, drawn};
@@ -56,17 +63,8 @@ type ControlWords = <Server as Machine>::Message;
 const INPUTS_MAX: usize = 1024;
 /// After this long no further input is taken before timers are looked at.
 const TURN_MAX: Duration = Duration::from_millis(5);
-/// So many records go to the disk before the turn is over.
-const RECORDS_MAX: usize = 256;
-/// When the log has grown by this many bytes, it is cut, however few entries that are.
-const GROWN_MAX: usize = 64 << 20;
-/// How many messages may wait for the disk. Those that are lost are asked for again.
-const WAITING_MAX: usize = 16 * 1024;
 /// After a turn of this length others get the thread.
 const YIELD_AFTER: Duration = Duration::from_micros(500);
-
-/// How often the leader hears what a server's clock shows. The leader reads its own whenever it tells the time.
-const CLOCK_EVERY: Duration = Duration::from_secs(4);
 
 /// What a server is told when it starts.
 #[derive(Debug, Clone)]
@@ -138,12 +136,13 @@ async fn serve(
 ) -> Result<(), EndError> {
     let (requests, received) = mpsc::unbounded_channel();
     let incarnation = incarnation();
-    let (mut running, farm) = Running::new(config, listener, opened, incarnation, requests.clone());
-    let (history, steps) = (Arc::clone(&running.history), Arc::clone(&running.steps));
-    let (numbers, meters) = (Arc::default(), Arc::clone(&running.meters));
-    let (view, elected) = (running.view.subscribe(), running.elections.elected());
-    let leadership = running.leadership.subscribe();
-    let (asker, heard) = (running.questions.asker(), running.acquaintances.heard());
+    let (mut running, farm, inputs) =
+        Running::new(config, listener, opened, incarnation, (requests.clone(), received));
+    let (history, steps) = (Arc::clone(&running.shown.history), Arc::clone(&running.shown.steps));
+    let (numbers, meters) = (Arc::default(), Arc::clone(&running.shown.meters));
+    let (view, elected) = (running.shown.view.subscribe(), running.elections.elected());
+    let leadership = running.shown.leadership.subscribe();
+    let (asker, heard) = (running.questions.asker(), running.shown.acquaintances.heard());
     let (origin, elections) = (incarnation, running.elections.clone());
     let handle = Handle {
         requests,
@@ -163,8 +162,8 @@ async fn serve(
     running.questions.start(handle.clone(), Arc::clone(&running.links));
     _ = ready.send(handle);
     running.step(Input::Command(Command::Boot));
-    running.flush();
-    running.turn(received).await
+    running.writing.flush();
+    running.run(inputs).await
 }
 
 fn incarnation() -> u64 {
@@ -180,77 +179,78 @@ struct Running {
     server: Server,
     outbox: Outbox<Server>,
     /// What the server is to be told next. What it says to one thing is carried out before it hears of another, whatever that
-    /// leads to: the order of writes depends on it.
-    inputs: VecDeque<Input<Server>>,
-    is_stepping: bool,
+    /// leads to: the order of writes depends on it. Nothing while it is not being told anything.
+    inputs: Option<VecDeque<Input<Server>>>,
     links: Arc<Links<Words>>,
-    link_events: mpsc::Receiver<LinkEvent<Words>>,
-    /// Which other part has failed.
-    failures: mpsc::UnboundedReceiver<Broken>,
     /// Why this server must not go on.
     end: Option<EndError>,
-    disk: Disk,
-    /// What this turn has for the disk, so that it shares one fsync.
-    unwritten: Vec<Record>,
-    unwritten_token: Option<Token>,
-    /// Messages that wait for the disk.
-    waiting: Vec<(Token, ServerId, ControlWords)>,
+    writing: Writing,
     timers: Timers<Timer>,
-    register: Register,
-    /// How the farm's thread is told what the log says, and what it wants.
+    /// How the farm's thread is told what the log says.
     farm: mpsc::UnboundedSender<Told>,
-    wishes: mpsc::UnboundedReceiver<Wish>,
     /// The thread of further elections.
     elections: Elections,
     /// What the farm wants to write.
     entering: Entering,
-    /// The term in which this server leads, until it has applied its own first entry of that term.
-    accession: Option<Term>,
-    /// The term of the last entry that was applied, and whether that was in the middle of a batch.
-    applied_term: Term,
-    /// The place in the log of what the farm was last told.
-    told: u64,
-    is_within_batch: bool,
-    snapshot_at: u64,
-    /// How many bytes the log has grown since.
-    grown: usize,
-    origin: u64,
-    /// Writes under way, by the number of the last proposal.
-    writes: BTreeMap<u64, Proposed>,
-    parked: Parked,
+    log: Log,
+    turns: Turns,
+    writes: Writes,
     reads: Reads,
-    state: View,
-    /// What was measured last, and how many tasks run here.
-    usage: Usage,
-    tasks: u32,
-    overridden: Option<Score>,
-    /// Was the leader told that there is no room here?
-    is_full: bool,
-    /// When it was told what the clock shows.
-    clock_told: Instant,
-    /// Who led last, and since when nobody does.
-    last_leader: Option<ServerId>,
-    leaderless: Option<Instant>,
-    /// Who waits for another server to lead, or for the result of an election.
-    transfer: Option<Reply<()>>,
-    held: Vec<held::Waiting>,
-    /// How the peers are, and when each was last heard.
-    acquaintances: Acquaintances,
-    view: watch::Sender<View>,
-    leadership: watch::Sender<Leadership>,
+    own: Own,
+    changes: Changes,
+    shown: Shown,
     /// Where questions for whoever leads, and answers to them, are passed on to.
     questions: Questions,
+}
+
+/// What others see of this server.
+struct Shown {
+    state: View,
+    view: watch::Sender<View>,
+    leadership: watch::Sender<Leadership>,
+    /// How the peers are, and when each was last heard.
+    acquaintances: Acquaintances,
     history: Arc<History>,
     /// The steps of the last elections.
     steps: Arc<Steps>,
     meters: Arc<Meters>,
 }
 
-/// A write under way.
-struct Proposed {
-    since: Instant,
-    may_wait: bool,
-    reply: Reply<u64>,
+/// Where everything arrives but what the disk has done.
+struct Inputs {
+    links: mpsc::Receiver<LinkEvent<Words>>,
+    wishes: mpsc::UnboundedReceiver<Wish>,
+    requests: mpsc::UnboundedReceiver<Request>,
+    /// Which other part has failed.
+    failures: mpsc::UnboundedReceiver<Broken>,
+}
+
+impl Inputs {
+    fn try_next(&mut self) -> Option<Arrived> {
+        let link = self.links.try_recv().map(Arrived::Link);
+        let link_or_wish = link.or_else(|_| self.wishes.try_recv().map(Arrived::Wish));
+        link_or_wish.or_else(|_| self.requests.try_recv().map(Arrived::Request)).ok()
+    }
+}
+
+/// What has arrived.
+enum Arrived {
+    Synced(Token),
+    Link(LinkEvent<Words>),
+    Wish(Wish),
+    Request(Request),
+}
+
+impl Arrived {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Synced(_) => "what the disk has written",
+            Self::Link(LinkEvent::Message(_, words)) => words.name(),
+            Self::Link(_) => "a link",
+            Self::Wish(wish) => wish.name(),
+            Self::Request(request) => request.name(),
+        }
+    }
 }
 
 impl Running {
@@ -259,8 +259,8 @@ impl Running {
         listener: TcpListener,
         opened: Opened,
         incarnation: u64,
-        requests: mpsc::UnboundedSender<Request>,
-    ) -> (Self, FarmHandle) {
+        (requests, received): (mpsc::UnboundedSender<Request>, mpsc::UnboundedReceiver<Request>),
+    ) -> (Self, FarmHandle, Inputs) {
         let StoreId(store) = opened.store_id;
         let identity =
             links::Identity { cluster: config.cluster.clone(), server: config.plan.id, store, incarnation };
@@ -270,126 +270,123 @@ impl Running {
         let (cut, cuts) = watch::channel(Cuts::default());
         let witnesses = (Arc::clone(&history), Arc::clone(&meters));
         let (failed, failures) = mpsc::unbounded_channel();
-        let farm = farm::start(identity.clone(), &config.plan, (cuts, failed.clone()), requests, witnesses.clone());
+        let (applied, state, end) = match log::restored(&opened.records) {
+            Ok((applied, state)) => (applied, state, None),
+            Err(end) => (0, State::default(), Some(end)),
+        };
+        let ends = (cuts, failed.clone());
+        let farm = farm::start(identity.clone(), &config.plan, (applied, state), ends, requests, witnesses);
         let known = known(&config.plan, &opened.store);
         let (links, link_events) = Links::start(identity, listener, known, farm.doors, cut, Arc::clone(&history));
         let links = Arc::new(links);
         let told = (Arc::clone(&history), Arc::clone(&steps), Arc::clone(&meters));
         let elections = elections::start(&config.plan, Arc::clone(&links), told, failed);
         let questions = Questions::new(&config.plan, &links);
-        let (register, applied) = restored(&opened.records, &farm.told);
-        let end = register.is_none().then_some(EndError::Unreadable(applied));
         let server = config.plan.server(opened.records);
         let state = first_view(&config.plan, &server, applied);
-        let running = Self {
-            snapshot_at: applied + config.plan.snapshot_every,
-            config,
-            started: Instant::now(),
-            server,
-            outbox: Outbox::new(),
-            inputs: VecDeque::new(),
-            is_stepping: false,
-            links,
-            link_events,
-            failures,
-            end,
-            disk: disk::start(opened.store, Arc::clone(&meters)),
-            unwritten: Vec::new(),
-            unwritten_token: None,
-            waiting: Vec::new(),
-            timers: Timers::default(),
-            register: register.unwrap_or_default(),
-            farm: farm.told,
-            wishes: farm.wishes,
-            elections,
-            entering: Entering::default(),
-            accession: None,
-            applied_term: Term(0),
-            told: applied,
-            is_within_batch: false,
-            grown: 0,
-            origin: incarnation,
-            writes: BTreeMap::new(),
-            parked: Parked::default(),
-            reads: Reads::default(),
+        let shown = Shown {
             view: watch::Sender::new(state.clone()),
             leadership: watch::Sender::new(state.leadership()),
-            questions,
-            usage: Usage::Unknown,
-            tasks: 0,
-            overridden: None,
-            is_full: false,
-            clock_told: Instant::now(),
-            last_leader: None,
-            leaderless: Some(Instant::now()),
-            transfer: None,
-            held: Vec::new(),
             acquaintances: Acquaintances::new(state.peers.keys().copied()),
             state,
             history,
             steps,
             meters,
         };
-        (running, farm.handle)
+        let running = Self {
+            log: Log::new(applied, config.plan.snapshot_every),
+            config,
+            started: Instant::now(),
+            server,
+            outbox: Outbox::new(),
+            inputs: None,
+            links,
+            end,
+            writing: Writing::new(disk::start(opened.store, Arc::clone(&shown.meters))),
+            timers: Timers::default(),
+            farm: farm.told,
+            elections,
+            entering: Entering::default(),
+            turns: Turns::default(),
+            writes: Writes::new(incarnation),
+            reads: Reads::default(),
+            own: Own::new(),
+            changes: Changes::new(),
+            shown,
+            questions,
+        };
+        let inputs = Inputs { links: link_events, wishes: farm.wishes, requests: received, failures };
+        (running, farm.handle, inputs)
     }
 
-    async fn turn(&mut self, mut requests: mpsc::UnboundedReceiver<Request>) -> Result<(), EndError> {
+    async fn run(&mut self, mut inputs: Inputs) -> Result<(), EndError> {
         loop {
             if let Some(end) = self.end.take() {
                 return Err(end);
             }
-            let due = self.timers.next().into_iter().chain(self.parked.due()).chain(self.entering.due()).min();
+            let due =
+                self.timers.next().into_iter().chain(self.writes.parked.due()).chain(self.entering.due()).min();
             let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
-            tokio::select! {
+            let first = tokio::select! {
                 biased;
-                Some(broken) = self.failures.recv() => return Err(broken.into()),
-                done = self.disk.done() => self.on_synced(done?),
-                Some(event) = self.link_events.recv() => self.on_link(event),
-                Some(wish) = self.wishes.recv() => self.on_wish(wish),
-                request = requests.recv() => match request {
-                    Some(request) => self.on_request(request),
+                Some(broken) = inputs.failures.recv() => return Err(broken.into()),
+                done = self.writing.disk.done() => Some(Arrived::Synced(done?)),
+                Some(event) = inputs.links.recv() => Some(Arrived::Link(event)),
+                Some(wish) = inputs.wishes.recv() => Some(Arrived::Wish(wish)),
+                request = inputs.requests.recv() => match request {
+                    Some(request) => Some(Arrived::Request(request)),
                     None => return Ok(()),
                 },
-                () = sleep_until(due) => {}
-            }
-            let began = Instant::now();
-            let all_taken = self.take_inputs(&mut requests, began)?;
-            self.propose_entering();
-            self.fire_timers(all_taken);
-            self.look_for_room();
-            self.flush();
-            let turn = began.elapsed();
-            self.publish(turn);
+                () = sleep_until(due) => None,
+            };
             // What was said in a long turn must leave before the next one: the links have this thread, too.
-            if turn > YIELD_AFTER {
+            if self.turn(first, &mut inputs)? > YIELD_AFTER {
                 yield_now().await;
             }
         }
     }
 
+    fn turn(&mut self, first: Option<Arrived>, inputs: &mut Inputs) -> Result<Duration, EndError> {
+        let mut turn = Turn::begin();
+        first.into_iter().for_each(|first| _ = self.take(first, &mut turn));
+        let all_taken = self.take_more(inputs, &mut turn)?;
+        self.propose_entering();
+        turn.note("proposing records");
+        self.fire_timers(all_taken);
+        turn.note("a timer");
+        self.look_for_room();
+        self.writing.flush();
+        let took = turn.note("giving records to the disk");
+        self.publish();
+        self.turns.end(turn).into_iter().for_each(|late| self.shown.history.add(late));
+        Ok(took)
+    }
+
     /// Takes what has arrived, but not for ever. Is that all?
-    fn take_inputs(
-        &mut self,
-        requests: &mut mpsc::UnboundedReceiver<Request>,
-        began: Instant,
-    ) -> Result<bool, EndError> {
+    fn take_more(&mut self, inputs: &mut Inputs, turn: &mut Turn) -> Result<bool, EndError> {
         for _ in 0..INPUTS_MAX {
-            if let Some(done) = self.disk.try_done() {
-                self.on_synced(done?);
-            } else if let Ok(event) = self.link_events.try_recv() {
-                self.on_link(event);
-            } else if let Ok(wish) = self.wishes.try_recv() {
-                self.on_wish(wish);
-            } else if let Ok(request) = requests.try_recv() {
-                self.on_request(request);
-            } else {
-                return Ok(true);
-            }
-            if began.elapsed() > TURN_MAX {
+            let next = match self.writing.disk.try_done() {
+                Some(done) => Some(Arrived::Synced(done?)),
+                None => inputs.try_next(),
+            };
+            let Some(next) = next else { return Ok(true) };
+            if self.take(next, turn) > TURN_MAX {
                 break;
             }
         }
         Ok(false)
+    }
+
+    /// Says for how long the turn has lasted.
+    fn take(&mut self, arrived: Arrived, turn: &mut Turn) -> Duration {
+        let name = arrived.name();
+        match arrived {
+            Arrived::Synced(token) => self.on_synced(token),
+            Arrived::Link(event) => self.on_link(event),
+            Arrived::Wish(wish) => self.on_wish(wish),
+            Arrived::Request(request) => self.on_request(request),
+        }
+        turn.note(name)
     }
 
     fn propose_entering(&mut self) {
@@ -410,36 +407,29 @@ impl Running {
             }
         }
         let unable = self.unable();
-        self.parked.take_due(now).into_iter().for_each(|write| _ = write.reply.send(Err(unable)));
+        self.writes.parked.take_due(now).into_iter().for_each(|write| _ = write.reply.send(Err(unable)));
     }
 
-    /// Hands everything of this turn to the disk at once.
-    fn flush(&mut self) {
-        if let Some(token) = self.unwritten_token.take() {
-            self.disk.write(token, std::mem::take(&mut self.unwritten));
-        }
-    }
-
-    fn publish(&mut self, turn: Duration) {
+    fn publish(&mut self) {
         self.look_for_missing();
         let replica = self.server.replica();
         let (role, _, _) = replica.view();
-        self.state.role = role;
-        self.state.last = replica.extent().0;
-        self.state.longest_turn = self.state.longest_turn.max(turn);
-        if self.state.gave_way != *self.server.gave_way().servers() {
-            self.state.gave_way.clone_from(self.server.gave_way().servers());
+        self.shown.state.role = role;
+        self.shown.state.last = replica.extent().0;
+        self.shown.state.longest_turn = self.turns.longest;
+        if self.shown.state.gave_way != *self.server.gave_way().servers() {
+            self.shown.state.gave_way.clone_from(self.server.gave_way().servers());
         }
-        for (peer, view) in &mut self.state.peers {
+        for (peer, view) in &mut self.shown.state.peers {
             view.matched = replica.matched(*peer);
             view.load = self.server.loads().get(peer).copied();
             view.round_trip_us = self.server.round_trip_us(*peer);
         }
-        self.state.silence_us = self.server.silence_us();
-        self.view.send_if_modified(|view| {
-            let is_new = *view != self.state;
+        self.shown.state.silence_us = self.server.silence_us();
+        self.shown.view.send_if_modified(|view| {
+            let is_new = *view != self.shown.state;
             if is_new {
-                view.clone_from(&self.state);
+                view.clone_from(&self.shown.state);
             }
             is_new
         });
@@ -449,7 +439,7 @@ impl Running {
         match event {
             LinkEvent::Message(from, words) => self.on_words(from, words),
             // On its way to the disk before any vote that this peer might ask for.
-            LinkEvent::Met(peer, Peer { store, .. }) => self.disk.remember(peer, StoreId(store)),
+            LinkEvent::Met(peer, Peer { store, .. }) => self.writing.disk.remember(peer, StoreId(store)),
             LinkEvent::Up(peer) => {
                 self.mark(peer, true);
                 self.see(peer, Sign::LinkUp);
@@ -473,7 +463,7 @@ impl Running {
     }
 
     fn on_words(&mut self, from: ServerId, words: Words) {
-        self.meters.received.add(1);
+        self.shown.meters.received.add(1);
         if let Some(objection) = words.objection() {
             return self.on_strange(from, objection);
         }
@@ -489,12 +479,12 @@ impl Running {
 
     /// A peer said what no server says; it was not heard.
     fn on_strange(&self, peer: ServerId, what: &str) {
-        self.meters.strange.add(1);
-        self.history.refused(format!("refused words of server {peer}: {what}"));
+        self.shown.meters.strange.add(1);
+        self.shown.history.refused(format!("refused words of server {peer}: {what}"));
     }
 
     fn mark(&mut self, peer: ServerId, is_up: bool) {
-        if let Some(view) = self.state.peers.get_mut(&peer) {
+        if let Some(view) = self.shown.state.peers.get_mut(&peer) {
             view.is_up = is_up;
         }
     }
@@ -502,9 +492,7 @@ impl Running {
     fn on_request(&mut self, request: Request) {
         match request {
             Request::Propose(proposals, reply) => self.on_proposals(proposals, reply),
-            Request::Get(key, reply) => self.on_read(Read::Get(key, reply)),
-            Request::List(listing, reply) => self.on_read(Read::List(listing, reply)),
-            Request::Confirm(reply) => self.on_read(Read::Confirm(reply)),
+            Request::Confirm(reply) => self.on_read(reply),
             Request::Transfer(to, reason, reply) => self.on_transfer(to, reason, reply),
             Request::Outlook(reply) => {
                 let outlook = if self.leads() { Ok(self.server.outlook()) } else { Err(self.unable()) };
@@ -515,11 +503,11 @@ impl Running {
             Request::Cut(cuts) => self.links.cut(cuts),
             Request::Delay(delays) => self.on_delay(&delays),
             Request::Load(usage) => {
-                self.usage = usage;
+                self.own.usage = usage;
                 self.on_load();
             }
             Request::OverrideLoad(score) => {
-                self.overridden = score;
+                self.own.overridden = score;
                 self.on_load();
             }
         }
@@ -528,7 +516,7 @@ impl Running {
     fn on_delay(&mut self, delays: &BTreeMap<ServerId, Duration>) {
         self.links.delay(delays);
         let delays = self.links.delays();
-        for (peer, view) in &mut self.state.peers {
+        for (peer, view) in &mut self.shown.state.peers {
             view.delay = delays.get(peer).copied();
         }
         self.step(Input::Command(Command::Measure));
@@ -539,141 +527,31 @@ impl Running {
             // What a leader wanted that has been deposed meanwhile is void, and its farm knows or will know.
             Wish::Enter(term, records) if self.leads_in(term) => self.entering.add(records),
             Wish::Enter(..) => {}
+            Wish::Unreadable(index) => self.end = Some(EndError::Unreadable(index)),
             Wish::Guarded(is_guarded) => self.step(Input::Command(Command::Guarded(is_guarded))),
             Wish::Transfer(to, reason) => self.step(Input::Command(Command::Transfer(Some(to), reason))),
             Wish::Tasks(tasks) => {
-                self.tasks = tasks;
+                self.own.tasks = tasks;
                 self.on_load();
             }
             Wish::Compact(index, state) => {
                 self.step(Input::Command(Command::Compact(index, state)));
-                self.snapshot_at = index + self.config.plan.snapshot_every;
+                self.log.snapshot_at = index + self.config.plan.snapshot_every;
             }
         }
     }
 
     fn leads(&self) -> bool {
-        self.state.leader == Some(self.config.plan.id)
+        self.shown.state.leader == Some(self.config.plan.id)
     }
 
     fn leads_in(&self, term: Term) -> bool {
-        self.leads() && self.state.term == term
+        self.leads() && self.shown.state.term == term
     }
 
     fn tell_farm(&self, told: Told) {
         // If the farm's thread has failed, this server is about to end.
         _ = self.farm.send(told);
-    }
-
-    fn on_load(&mut self) {
-        let load = self.config.plan.weights.load(self.usage, self.tasks);
-        // Whatever somebody pretends, the parts are as they were measured and counted.
-        let score = self.overridden.unwrap_or(load.score);
-        self.is_full = self.meters.disk_full.get();
-        self.state.load = Load { score, is_disk_full: self.is_full, ..load };
-        self.step(Input::Command(Command::Load(self.state.load)));
-        self.elections.tell(Input::Command(groups::Command::Score(score)));
-        if self.clock_told.elapsed() >= CLOCK_EVERY {
-            self.tell_clock();
-        }
-    }
-
-    /// The leader tells the time, and compares the clocks of all.
-    fn tell_clock(&mut self) {
-        self.clock_told = Instant::now();
-        let shows_ms = wall_clock_us() / 1000;
-        self.tell_farm(Told::Clock(self.config.plan.id, shows_ms));
-        if let Some(leader) = self.state.leader.filter(|leader| *leader != self.config.plan.id) {
-            self.links.send(leader, Words::Clock(shows_ms));
-        }
-    }
-
-    /// A server whose disk is full says so at once, because the leader must know whether a majority can write. It takes
-    /// nothing new while it would only wait.
-    fn look_for_room(&mut self) {
-        if self.meters.disk_full.get() != self.is_full {
-            self.on_load();
-        }
-        let has_room = |(peer, view): (&ServerId, &PeerView)| {
-            view.is_up && self.server.loads().get(peer).is_none_or(|load| !load.is_disk_full)
-        };
-        let with_room =
-            || usize::from(!self.is_full) + self.state.peers.iter().filter(|peer| has_room(*peer)).count();
-        // In most turns nobody has to be counted.
-        let is_anyone_full = self.server.loads().values().any(|load| load.is_disk_full);
-        self.meters.disks_full.set(is_anyone_full && with_room() <= self.config.plan.servers.len() / 2);
-    }
-
-    fn on_proposals(&mut self, proposals: Proposals, reply: Reply<u64>) {
-        let Proposals { number, entries, may_wait } = proposals;
-        let write = Write { number, entries, since: Instant::now(), reply };
-        if write.entries.is_empty() {
-            _ = write.reply.send(Ok(self.state.applied));
-        } else if let Some(lack) = self.lack_of_room() {
-            _ = write.reply.send(Err(lack));
-        } else if self.state.leader.is_none() && may_wait {
-            // Whoever has been without a leader for longer is cut off, and says so at once.
-            let until = self.leaderless.map_or(write.since, |since| since + self.parking_time());
-            self.park(write, until);
-        } else {
-            self.propose(write, may_wait);
-        }
-    }
-
-    fn lack_of_room(&self) -> Option<Unable> {
-        self.meters.lack_of_room().filter(|_| self.leads())
-    }
-
-    fn propose(&mut self, write: Write, may_wait: bool) {
-        let Write { number, entries, since, reply } = write;
-        self.writes.insert(number, Proposed { since, may_wait, reply });
-        self.step(Input::Command(Command::Propose(entries)));
-    }
-
-    fn park(&mut self, write: Write, until: Instant) {
-        if let Err(write) = self.parked.keep(write, until, Instant::now()) {
-            _ = write.reply.send(Err(self.unable()));
-        }
-    }
-
-    /// On slow links another leader takes longer to be there.
-    fn parking_time(&self) -> Duration {
-        PARKING_TIME + Duration::from_micros(self.server.slower_us()) * PARKING_TRIPS
-    }
-
-    /// Whoever takes writes from now on, they need not wait any longer.
-    fn release_parked(&mut self) {
-        let is_mine = self.leads();
-        let unable = self.unable();
-        for write in self.parked.take() {
-            match is_mine {
-                true => self.propose(write, true),
-                false => _ = write.reply.send(Err(unable)),
-            }
-        }
-    }
-
-    fn on_transfer(&mut self, to: Option<ServerId>, reason: Reason, reply: Reply<()>) {
-        self.begin_transfer(Command::Transfer(to, reason), reply);
-    }
-
-    fn on_leave(&mut self, reply: Reply<()>) {
-        self.begin_transfer(Command::Leave, reply);
-    }
-
-    fn begin_transfer(&mut self, command: Command, reply: Reply<()>) {
-        if self.transfer.is_some() {
-            _ = reply.send(Err(Unable::Busy));
-        } else {
-            self.transfer = Some(reply);
-            self.step(Input::Command(command));
-        }
-    }
-
-    fn end_transfer(&mut self, outcome: Result<(), Unable>) {
-        if let Some(reply) = self.transfer.take() {
-            _ = reply.send(outcome);
-        }
     }
 
     fn on_read(&mut self, read: Read) {
@@ -682,58 +560,41 @@ impl Running {
     }
 
     fn send(&self, to: ServerId, message: ControlWords) {
-        self.meters.sent.add(1);
+        self.shown.meters.sent.add(1);
         self.links.send(to, Words::Control(message));
     }
 
-    fn write(&mut self, token: Token, records: Vec<Record>) {
-        self.unwritten.extend(records);
-        self.unwritten_token = self.unwritten_token.max(Some(token));
-        if self.unwritten.len() >= RECORDS_MAX {
-            self.flush();
-        }
-    }
-
-    /// What waits already need not wait twice: a full disk keeps everything waiting for long.
-    fn wait(&mut self, message: (Token, ServerId, ControlWords)) {
-        if self.waiting.len() < WAITING_MAX && self.waiting.last() != Some(&message) {
-            self.waiting.push(message);
-        }
-    }
-
     fn on_synced(&mut self, token: Token) {
-        let (ready, waiting): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|(after, ..)| *after <= token);
-        self.waiting = waiting;
+        let ready = self.writing.take_ready(token);
         ready.into_iter().for_each(|(_, to, message)| self.send(to, message));
         self.step(Input::Persisted(token));
     }
 
     fn step(&mut self, input: Input<Server>) {
-        self.inputs.push_back(input);
-        if std::mem::replace(&mut self.is_stepping, true) {
-            return;
+        if let Some(inputs) = &mut self.inputs {
+            return inputs.push_back(input);
         }
-        let mut outbox = std::mem::take(&mut self.outbox);
-        while let Some(input) = self.inputs.pop_front() {
+        self.inputs = Some(VecDeque::new());
+        let (mut next, mut outbox) = (Some(input), std::mem::take(&mut self.outbox));
+        while let Some(input) = next {
             let copy = Steps::copy_of(&self.server, &input);
             self.server.step(clock::since(self.started), input, &mut outbox);
             if let Some(input) = copy {
-                self.steps.add(&input, outbox.as_slice());
+                self.shown.steps.add(&input, outbox.as_slice());
             }
             for output in outbox.drain() {
                 self.carry_out(output);
             }
+            next = self.inputs.as_mut().and_then(VecDeque::pop_front);
         }
-        self.outbox = outbox;
-        self.is_stepping = false;
+        (self.outbox, self.inputs) = (outbox, None);
     }
 
     fn carry_out(&mut self, output: Output<Server>) {
         match output {
             Output::Send { to, message } => self.send(to, message),
-            Output::SendAfter { token, to, message } => self.wait((token, to, message)),
-            Output::Persist { token, records } => self.write(token, records),
+            Output::SendAfter { token, to, message } => self.writing.wait((token, to, message)),
+            Output::Persist { token, records } => self.writing.add(token, records),
             Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
             Output::Cancel(timer) => self.timers.cancel(timer),
             Output::Notify(notice) => self.on_notice(notice),
@@ -745,9 +606,7 @@ impl Running {
         match notice {
             Notice::Leader(leader, term, reason) => self.on_leader(leader, term, reason),
             Notice::Committed(entries) => entries.into_iter().for_each(|entry| self.apply(&entry)),
-            Notice::Readable(number, index) => {
-                self.reads.on_readable(number, index, self.applied(), &self.register);
-            }
+            Notice::Readable(number, index) => self.reads.on_readable(number, index, self.applied()),
             Notice::Unreadable(number) => self.reads.on_unreadable(number, self.leads(), self.unable()),
             Notice::Restored(snapshot) => self.restore(&snapshot),
             Notice::Refused(refusal, entries) => self.on_refused(refusal, entries),
@@ -765,8 +624,8 @@ impl Running {
             }
             Notice::Suspected(peer, reason) => {
                 self.see(peer, Sign::Silent);
-                self.state.suspicions += 1;
-                self.history.add(Kind::Suspected { peer: peer.0, reason: reason.name() });
+                self.shown.state.suspicions += 1;
+                self.shown.history.add(Kind::Suspected { peer: peer.0, reason: reason.name() });
             }
             // The steps of elections tell it.
             Notice::Election(_) => {}
@@ -774,135 +633,12 @@ impl Running {
         }
     }
 
-    fn on_leader(&mut self, leader: Option<ServerId>, term: Term, reason: Reason) {
-        let was_leading = self.leads();
-        self.tell_history(leader, term, reason);
-        (self.state.leader, self.state.term, self.state.reason) = (leader, term, reason);
-        self.state.since = SystemTime::now();
-        self.leadership.send_replace(self.state.leadership());
-        // A new leader has to be told.
-        self.is_full = false;
-        self.entering.clear();
-        self.tell_farm(Told::Leader(leader));
-        self.tell_clock();
-        self.accession = Some(term).filter(|term| self.leads_in(*term));
-        self.accede();
-        if let Some(leader) = leader {
-            self.end_transfer(Ok(()));
-            self.on_elected(leader, term);
-        }
-        if was_leading && !self.leads() {
-            let writes = std::mem::take(&mut self.writes);
-            writes.into_values().for_each(|write| _ = write.reply.send(Err(Unable::Unknown)));
-            self.reads.refuse(self.unable());
-        }
-        if leader.is_some() {
-            self.release_parked();
-        }
-    }
-
-    /// A new leader has applied everything that was agreed on before once it has applied an entry of its own term.
-    fn accede(&mut self) {
-        if let Some(term) = self.accession.take_if(|term| *term == self.applied_term) {
-            self.tell_farm(Told::Lead(term));
-            self.reads.take_early().into_iter().for_each(|read| self.on_read(read));
-        }
-    }
-
-    fn tell_history(&mut self, leader: Option<ServerId>, term: Term, reason: Reason) {
-        let (term, reason) = (term.0, reason.name());
-        let previous = self.last_leader.map(|id| id.0);
-        match leader {
-            Some(leader) => {
-                let took = self.leaderless.take().map_or(Duration::ZERO, |since| since.elapsed());
-                let took_ms = milliseconds(took);
-                self.meters.changes.add(reason);
-                self.history.add(Kind::LeaderChanged { leader: leader.0, previous, term, reason, took_ms });
-                self.last_leader = Some(leader);
-            }
-            None => {
-                self.leaderless = Some(Instant::now());
-                self.history.add(Kind::LeaderLost { previous, term, reason });
-            }
-        }
-    }
-
     fn unable(&self) -> Unable {
-        match self.state.leader {
+        match self.shown.state.leader {
             Some(leader) if leader != self.config.plan.id => Unable::NotLeading(leader),
             Some(_) => Unable::Busy,
             None => Unable::NoLeader,
         }
-    }
-
-    /// All of them are refused, so whoever waits for the last is told; unless it only has to wait until it is known who leads.
-    fn on_refused(&mut self, refusal: Refusal, entries: Vec<Bytes>) {
-        let number = match entries.last().map(|data| Content::of(data)) {
-            Some(Content::Register(proposal)) => Proposal::from_bytes(proposal).map(|proposal| proposal.number),
-            Some(Content::Ledger { .. }) if refusal == Refusal::Busy => {
-                return self.entering.put_back(entries, Instant::now());
-            }
-            _ => None,
-        };
-        let Some(number) = number else { return };
-        let Some(Proposed { since, may_wait, reply }) = self.writes.remove(&number) else { return };
-        let is_busy = refusal == Refusal::Busy;
-        if is_busy && may_wait && self.server.is_handing_over() {
-            return self.park(Write { number, entries, since, reply }, Instant::now() + self.parking_time());
-        }
-        _ = reply.send(Err(if is_busy { Unable::Busy } else { self.unable() }));
-    }
-
-    const fn applied(&self) -> Applied {
-        Applied { index: self.state.applied, told: self.told }
-    }
-
-    fn apply(&mut self, entry: &Entry) {
-        self.state.applied = entry.index;
-        // What a leader that was deposed did not bring to an end never gets one.
-        self.is_within_batch &= self.applied_term == Term(entry.term);
-        self.applied_term = Term(entry.term);
-        self.grown += entry.data.len();
-        match Content::of(&entry.data) {
-            Content::Register(proposal) => self.apply_to_register(entry.index, proposal),
-            Content::Ledger { goes_on } => {
-                self.is_within_batch = goes_on;
-                self.told = entry.index;
-                self.tell_farm(Told::Committed(entry.index, entry.data.clone()));
-            }
-            Content::Fact | Content::Nothing => {}
-        }
-        self.accede();
-        self.reads.answer(self.applied(), &self.register);
-        let is_due = entry.index >= self.snapshot_at || self.snapshot_at < u64::MAX && self.grown > GROWN_MAX;
-        if is_due && !self.is_within_batch {
-            // The next one not before this one is done.
-            (self.snapshot_at, self.grown) = (u64::MAX, 0);
-            let front = record::front(&self.register.to_bytes(), self.server.gave_way());
-            self.tell_farm(Told::Snapshot(entry.index, front));
-        }
-    }
-
-    fn apply_to_register(&mut self, index: u64, proposal: &[u8]) {
-        if let Some(proposal) = self.register.apply(index, proposal)
-            && proposal.origin == self.origin
-            && let Some(write) = self.writes.remove(&proposal.number)
-        {
-            self.meters.commits.add(write.since.elapsed());
-            _ = write.reply.send(Ok(index));
-        }
-    }
-
-    fn restore(&mut self, snapshot: &Snapshot) {
-        let Some(register) = unpacked(snapshot, &self.farm) else {
-            self.end = Some(EndError::Unreadable(snapshot.index));
-            return;
-        };
-        self.register = register;
-        (self.state.applied, self.told) = (snapshot.index, snapshot.index);
-        self.applied_term = Term(snapshot.term);
-        self.is_within_batch = false;
-        self.reads.answer(self.applied(), &self.register);
     }
 }
 
@@ -953,23 +689,4 @@ fn first_view(plan: &Plan, server: &Server, applied: u64) -> View {
         silence_us: server.silence_us(),
         longest_turn: Duration::ZERO,
     }
-}
-
-/// The register that the last snapshot on disk holds, nothing if it cannot be read, and its place in the log; the ledger
-/// goes to the farm.
-fn restored(records: &[Record], farm: &mpsc::UnboundedSender<Told>) -> (Option<Register>, u64) {
-    let snapshot = records.iter().rev().find_map(|record| match record {
-        Record::Snapshot(snapshot) => Some(snapshot),
-        _ => None,
-    });
-    let register = snapshot.map_or_else(|| Some(Register::default()), |snapshot| unpacked(snapshot, farm));
-    (register, snapshot.map_or(0, |snapshot| snapshot.index))
-}
-
-fn unpacked(snapshot: &Snapshot, farm: &mpsc::UnboundedSender<Told>) -> Option<Register> {
-    let (register, ledger) = record::split_state(&snapshot.data)?;
-    let register = Register::from_bytes(&register)?;
-    // Either both go on with the new state, or neither.
-    _ = farm.send(Told::Restored(snapshot.index, ledger));
-    Some(register)
 }

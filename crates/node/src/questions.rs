@@ -23,7 +23,7 @@ use tokio::runtime::{self, Builder, Runtime};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::handle::{Handle, Request, Unable};
+use crate::handle::{Handle, Unable};
 use crate::links::Links;
 
 /// How many questions of this server may be under way.
@@ -264,11 +264,7 @@ async fn answer(handle: &Handle, question: Question) -> Result<Given, Unable> {
             handle.change([vec![change]], false, reply);
             answer.await.unwrap_or(Err(Unable::Unknown)).map(Given::Written)
         }
-        Question::Get(key) => {
-            let (reply, answer) = oneshot::channel();
-            handle.ask(Request::Get(key, reply));
-            answer.await.unwrap_or(Err(Unable::Unknown)).map(Given::Value)
-        }
+        Question::Get(key) => handle.farm.get(key).await.map(Given::Value),
         Question::Submit(spec, key) => {
             let effects = handle.farm.enter(vec![Entry::Submit { spec: *spec, key }]).await?;
             Ok(match effects.first() {

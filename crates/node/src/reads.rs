@@ -1,29 +1,24 @@
-//! Reads under way: each waits until the log has said how far the register must be to answer it, and then for the register.
+//! Questions under way: how much of the log must be applied to know of everything that was acknowledged before?
+//!
+//! The log says how far that is, once a majority has said that this server leads; whoever asks then looks at what is applied
+//! that far. Nothing is read here.
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use primus_server::register::{Listing, Page, Register};
-
 use crate::handle::{Reply, Unable};
 
-/// How many reads may wait for a new leader to be ready.
+/// How many of them may wait for a new leader to be ready.
 const EARLY_MAX: usize = 1024;
 
-/// How far the log is applied: here, and what the farm was last told of it.
+/// How far the log is: here, and what the farm was last told of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Applied {
     pub(crate) index: u64,
     pub(crate) told: u64,
 }
 
-/// A read under way.
-pub(crate) enum Read {
-    Get(String, Reply<Option<(Bytes, u64)>>),
-    List(Listing, Reply<Page>),
-    /// Nothing is read here, but elsewhere, when this is answered.
-    Confirm(Reply<u64>),
-}
+/// Where the answer goes: how far the farm must be.
+pub(crate) type Read = Reply<u64>;
 
 /// All of them.
 #[derive(Default)]
@@ -33,7 +28,7 @@ pub(crate) struct Reads {
     asked: BTreeMap<u64, Read>,
     /// Those that wait until a new leader knows everything that its predecessors acknowledged.
     early: Vec<Read>,
-    /// Those that wait for the register to reach an index.
+    /// Those that wait until so much of the log is known here.
     late: BTreeMap<u64, Vec<Read>>,
 }
 
@@ -45,11 +40,11 @@ impl Reads {
         self.last
     }
 
-    /// The register must have applied this much.
-    pub(crate) fn on_readable(&mut self, number: u64, index: u64, applied: Applied, register: &Register) {
+    /// This much must be known.
+    pub(crate) fn on_readable(&mut self, number: u64, index: u64, applied: Applied) {
         if let Some(read) = self.asked.remove(&number) {
             self.late.entry(index).or_default().push(read);
-            self.answer(applied, register);
+            self.answer(applied);
         }
     }
 
@@ -59,7 +54,7 @@ impl Reads {
         if leads && self.early.len() < EARLY_MAX {
             self.early.push(read);
         } else {
-            read.refuse(unable);
+            _ = read.send(Err(unable));
         }
     }
 
@@ -68,34 +63,16 @@ impl Reads {
         std::mem::take(&mut self.early)
     }
 
-    /// Answers what the register is ready for.
-    pub(crate) fn answer(&mut self, applied: Applied, register: &Register) {
+    /// Answers what can be answered.
+    pub(crate) fn answer(&mut self, applied: Applied) {
         while let Some(first) = self.late.first_entry().filter(|first| *first.key() <= applied.index) {
-            first.remove().into_iter().for_each(|read| read.answer(applied, register));
+            first.remove().into_iter().for_each(|read| _ = read.send(Ok(applied.told)));
         }
     }
 
-    /// Nobody here can say how far the register must be.
+    /// Nobody here can say.
     pub(crate) fn refuse(&mut self, unable: Unable) {
         let asked = std::mem::take(&mut self.asked).into_values();
-        asked.chain(self.take_early()).for_each(|read| read.refuse(unable));
-    }
-}
-
-impl Read {
-    fn answer(self, applied: Applied, register: &Register) {
-        match self {
-            Self::Get(key, reply) => _ = reply.send(Ok(register.get(&key))),
-            Self::List(listing, reply) => _ = reply.send(Ok(register.page(&listing))),
-            Self::Confirm(reply) => _ = reply.send(Ok(applied.told)),
-        }
-    }
-
-    fn refuse(self, unable: Unable) {
-        match self {
-            Self::Get(_, reply) => _ = reply.send(Err(unable)),
-            Self::List(_, reply) => _ = reply.send(Err(unable)),
-            Self::Confirm(reply) => _ = reply.send(Err(unable)),
-        }
+        asked.chain(self.take_early()).for_each(|read| _ = read.send(Err(unable)));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use primus_core::ServerId;
 use primus_core::rank::RankBy;
-use primus_node::handle::{Handle, Request, Unable};
+use primus_node::handle::{Handle, Unable};
 use primus_node::node::{self, Config};
 use primus_node::store::{Identity, Store};
 use primus_server::Plan;
@@ -90,7 +90,10 @@ async fn put(servers: &[(Config, Server)], key: &str, value: &str) -> u64 {
 }
 
 async fn get(servers: &[(Config, Server)], key: &str) -> Option<Bytes> {
-    let read = until_done(servers, |server, reply| _ = server.handle.ask(Request::Get(key.to_owned(), reply)));
+    let read = until_done(servers, |server, reply| {
+        let (farm, key) = (server.handle.farm.clone(), key.to_owned());
+        tokio::spawn(async move { _ = reply.send(farm.get(key).await) });
+    });
     read.await.map(|(value, _)| value)
 }
 

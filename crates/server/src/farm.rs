@@ -27,7 +27,8 @@ use self::proposals::Proposals;
 use self::waiters::Waiters;
 pub use self::words::{Answer, Awaited, Command, Message, Notice, Peer, Refusal, Ticket, Timer};
 use crate::control::Reason;
-use crate::record::{Assembly, Draft};
+use crate::record::{Assembly, Content, Draft, State};
+use crate::register::Register;
 
 /// How many questions may wait for the leader to be ready.
 const EARLY_MAX: usize = 1024;
@@ -43,10 +44,8 @@ pub struct Farm {
     /// What they have to say to each other, and to others: used again and again, so that stepping allocates nothing.
     inner: VecDeque<Inner>,
     outboxes: Outboxes,
-    assembly: Assembly,
-    /// How far the log is applied here, and whose batch is being applied.
-    applied: u64,
-    applying: Option<(u64, u64)>,
+    register: Register,
+    applied: Applied,
     proposals: Proposals,
     /// Who leads, as far as this server knows, and in which term this server does.
     leader: Option<ServerId>,
@@ -90,6 +89,16 @@ struct Outboxes {
     foreman: Outbox<Foreman>,
     lessor: Outbox<Lessor>,
     office: Outbox<Office>,
+}
+
+/// What came from the log.
+#[derive(Debug, Default)]
+struct Applied {
+    assembly: Assembly,
+    /// How far it is applied here.
+    index: u64,
+    /// Whose batch is being applied.
+    batch: Option<(u64, u64)>,
 }
 
 /// Who waits for what.
@@ -140,9 +149,8 @@ impl Farm {
             office: Office::new(rules.lending, rules.neighbours),
             inner: VecDeque::new(),
             outboxes: Outboxes::default(),
-            assembly: Assembly::default(),
-            applied: 0,
-            applying: None,
+            register: Register::default(),
+            applied: Applied::default(),
             proposals: Proposals::new(origin),
             leader: None,
             leads: None,
@@ -159,6 +167,18 @@ impl Farm {
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {
         self.foreman.ledger()
+    }
+
+    /// Keys and values that are agreed on.
+    #[must_use]
+    pub const fn register(&self) -> &Register {
+        &self.register
+    }
+
+    /// All that is agreed on, as it is now.
+    #[must_use]
+    pub fn state(&self) -> State {
+        State { register: self.register.clone(), ledger: self.ledger().clone() }
     }
 
     /// The one that hands out tasks, to look at.
@@ -180,12 +200,12 @@ impl Farm {
     }
 
     /// The whole agreed state, up to this place in the log, came from elsewhere.
-    pub fn restore(&mut self, now: Moment, index: u64, ledger: Ledger) {
+    pub fn restore(&mut self, now: Moment, index: u64, state: State) {
         self.now = now;
-        self.time.keeper.on_applied(ledger.newest_ms(), self.now_ms());
-        self.foreman.restore(ledger);
-        self.assembly = Assembly::default();
-        self.applied = index;
+        self.time.keeper.on_applied(state.ledger.newest_ms(), self.now_ms());
+        self.register = state.register;
+        self.foreman.restore(state.ledger);
+        self.applied = Applied { index, ..Applied::default() };
     }
 
     /// Does this server lead, and is it ready to?
@@ -397,7 +417,9 @@ impl Farm {
 
     /// Those that want to see no more than is applied may look.
     fn let_look(&mut self, out: &mut Outbox<Self>) {
-        while let Some(first) = self.questions.later.first_entry().filter(|first| first.key().0 <= self.applied) {
+        while let Some(first) =
+            self.questions.later.first_entry().filter(|first| first.key().0 <= self.applied.index)
+        {
             let ((_, ticket), awaited) = first.remove_entry();
             let Some(awaited) = awaited else {
                 out.notify(Notice::Answer(ticket, Ok(Answer::Look)));
@@ -418,12 +440,14 @@ impl Farm {
 /// The log.
 impl Farm {
     fn on_committed(&mut self, index: u64, record: &[u8], out: &mut Outbox<Self>) {
-        if let Some(filed) = self.assembly.take(record) {
+        if let Content::Register(proposal) = Content::of(record) {
+            self.register.apply(index, proposal);
+        } else if let Some(filed) = self.applied.assembly.take(record) {
             self.time.keeper.on_applied(filed.batch.time_ms, self.now_ms());
-            self.applying = Some((filed.origin, filed.number));
+            self.applied.batch = Some((filed.origin, filed.number));
             self.tell_foreman(foreman::Command::Apply(filed.batch), out);
         }
-        self.applied = index;
+        self.applied.index = index;
         self.let_look(out);
     }
 
@@ -433,7 +457,8 @@ impl Farm {
         }
         self.pass_on_to_lessor(&effects);
         self.pass_on_to_office(&effects, out);
-        let ticket = self.applying.take().and_then(|(origin, number)| self.proposals.on_applied(origin, number));
+        let ticket =
+            self.applied.batch.take().and_then(|(origin, number)| self.proposals.on_applied(origin, number));
         if let Some(ticket) = ticket {
             out.notify(Notice::Answer(ticket, Ok(Answer::Entered(effects))));
         }

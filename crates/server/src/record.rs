@@ -8,7 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use primus_core::ledger::{Batch, Entry, Ledger};
 
 use crate::gave_way::{Fact, GaveWay};
-use crate::register::Proposal;
+use crate::register::{Proposal, Register};
 
 /// No record of a batch has more bytes, its first one not counted: it must fit into a frame with others.
 pub const PIECE_LEN_MAX: usize = 256 << 10;
@@ -216,16 +216,36 @@ pub fn front(register: &[u8], gave_way: &GaveWay) -> Bytes {
     bytes.freeze()
 }
 
-/// The whole state at one place of the log: its [`front`], then the ledger.
-///
-/// # Panics
-/// Never: a ledger can always be written.
-#[must_use]
-pub fn state(front: &[u8], ledger: &Ledger) -> Bytes {
-    let mut bytes = postcard::to_extend(ledger, front.to_vec()).expect("a ledger can always be written");
-    // It is kept for a long time.
-    bytes.shrink_to_fit();
-    bytes.into()
+/// All that is agreed on about a farm at one place of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct State {
+    /// Keys and values.
+    pub register: Register,
+    /// Jobs, workers, leases and loans.
+    pub ledger: Ledger,
+}
+
+impl State {
+    /// As a snapshot holds it: its [`front`], then the ledger.
+    ///
+    /// # Panics
+    /// Never: a ledger can always be written.
+    #[must_use]
+    pub fn to_bytes(&self, gave_way: &GaveWay) -> Bytes {
+        let front = front(&self.register.to_bytes(), gave_way);
+        let mut bytes = postcard::to_extend(&self.ledger, front.to_vec()).expect("a ledger can always be written");
+        // It is kept for a long time.
+        bytes.shrink_to_fit();
+        bytes.into()
+    }
+
+    /// From a snapshot; nothing if any part of it cannot be read.
+    #[must_use]
+    pub fn from_bytes(bytes: &Bytes) -> Option<Self> {
+        let (register, ledger) = split_state(bytes)?;
+        let register = Register::from_bytes(&register)?;
+        Some(Self { register, ledger: postcard::from_bytes(&ledger).ok()? })
+    }
 }
 
 /// The bytes of register and ledger in a whole state.
@@ -264,18 +284,13 @@ fn cut(bytes: &Bytes, length: u64) -> Option<(Bytes, Bytes)> {
     Some((bytes.slice(..end), bytes.slice(end..)))
 }
 
-/// The ledger of a whole state.
-#[must_use]
-pub fn ledger(bytes: &[u8]) -> Option<Ledger> {
-    postcard::from_bytes(bytes).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use primus_core::ServerId;
     use primus_core::ledger::{Limits, Target};
 
     use super::*;
+    use crate::register::Change;
 
     fn entries(count: u64) -> Vec<Entry> {
         let job = |number| Entry::Cancel(Target::Job(primus_core::ledger::JobId(number)));
@@ -332,15 +347,17 @@ mod tests {
     }
 
     #[test]
-    fn a_state_can_be_split_again() {
-        let kept = Ledger::new(Limits { results: 3, ..Limits::default() });
+    fn a_state_can_be_read_again() {
+        let mut register = Register::default();
+        register.apply(3, &Proposal { origin: 1, number: 2, changes: vec![Change::Put("a", b"x")] }.to_bytes());
+        let kept = State { register, ledger: Ledger::new(Limits { results: 3, ..Limits::default() }) };
         let mut one = GaveWay::default();
         one.apply(Fact::GaveWay { server: ServerId(3), to: ServerId(2), is_chosen: true });
         for gave_way in [GaveWay::default(), one] {
-            let state = state(&front(b"register", &gave_way), &kept);
-            let (register, rest) = split_state(&state).unwrap();
-            assert_eq!((&register[..], ledger(&rest)), (&b"register"[..], Some(kept.clone())));
-            assert_eq!(super::gave_way(&state), gave_way);
+            let bytes = kept.to_bytes(&gave_way);
+            assert_eq!(State::from_bytes(&bytes).as_ref(), Some(&kept));
+            assert_eq!(super::gave_way(&bytes), gave_way);
+            assert_eq!(State::from_bytes(&bytes.slice(..bytes.len() - 1)), None, "half a state is none");
         }
         assert_eq!(split_state(&Bytes::from_static(b"\0\0\0\0\0\0\0\x09short")), None);
         assert_eq!(split_state(&Bytes::from_static(b"\x80\0\0\0\0\0\0\x01r\0\0\0\0\0\0\0\x09short")), None);
@@ -349,11 +366,8 @@ mod tests {
     #[test]
     fn a_state_of_the_version_before_tells_of_nobody_who_gave_way() {
         let kept = Ledger::new(Limits::default());
-        let old = postcard::to_extend(&kept, b"\0\0\0\0\0\0\0\x08register".to_vec()).unwrap().into();
+        let old = postcard::to_extend(&kept, b"\0\0\0\0\0\0\0\x01\0".to_vec()).unwrap().into();
         assert_eq!(gave_way(&old), GaveWay::default());
-        assert_eq!(
-            split_state(&old).map(|(register, rest)| (register, ledger(&rest))),
-            Some((Bytes::from_static(b"register"), Some(kept)))
-        );
+        assert_eq!(State::from_bytes(&old), Some(State { register: Register::default(), ledger: kept }));
     }
 }

@@ -5,14 +5,32 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// How many keys a leaf holds at most.
+const LEAF_LEN_MAX: usize = 256;
+/// What a key costs beside its bytes and those of its value.
+const KEY_COST: usize = 64;
+
+/// A value, and where in the log it was set.
+type Set = (Bytes, u64);
+/// Keys that follow each other, with their values.
+type Leaf = BTreeMap<String, Set>;
 
 /// Keys, values, and where in the log they were set last.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+///
+/// The keys are kept in leaves that copies share until one of them is changed: so a copy for a snapshot costs next to
+/// nothing, however many keys there are.
+#[derive(Debug, Clone, Default)]
 pub struct Register {
-    values: BTreeMap<String, (Bytes, u64)>,
+    /// By a key that is not behind any key of the leaf and behind all of those before.
+    leaves: BTreeMap<String, Arc<Leaf>>,
+    count: usize,
+    len: usize,
 }
 
 /// What is written to the log. It borrows its words, so that many can be written and applied without copies.
@@ -69,25 +87,67 @@ impl Register {
         let proposal = Proposal::from_bytes(data)?;
         for change in &proposal.changes {
             match *change {
-                Change::Put(key, value) => self.put(key, value, index),
-                Change::Delete(key) => _ = self.values.remove(key),
+                Change::Put(key, value) => self.put(key, Bytes::copy_from_slice(value), index),
+                Change::Delete(key) => self.delete(key),
             }
         }
         Some(proposal)
     }
 
-    fn put(&mut self, key: &str, value: &[u8], index: u64) {
-        let value = (Bytes::copy_from_slice(value), index);
-        match self.values.get_mut(key) {
-            Some(place) => *place = value,
-            None => _ = self.values.insert(key.to_owned(), value),
+    fn put(&mut self, key: &str, value: Bytes, index: u64) {
+        if self.leaves.range::<str, _>(up_to(key)).next_back().is_none() {
+            self.leaves.insert(String::new(), Arc::default());
+        }
+        let Some((first, leaf)) = self.leaves.range_mut::<str, _>(up_to(key)).next_back() else { return };
+        self.len += value.len();
+        let leaf = Arc::make_mut(leaf);
+        if let Some(place) = leaf.get_mut(key) {
+            self.len -= place.0.len();
+            *place = (value, index);
+            return;
+        }
+        leaf.insert(key.to_owned(), (value, index));
+        self.count += 1;
+        self.len += key.len() + KEY_COST;
+        if leaf.len() > LEAF_LEN_MAX {
+            let first = first.clone();
+            self.split(&first);
+        }
+    }
+
+    fn split(&mut self, first: &str) {
+        let Some(leaf) = self.leaves.get_mut(first).map(Arc::make_mut) else { return };
+        let Some(middle) = leaf.keys().nth(LEAF_LEN_MAX / 2).cloned() else { return };
+        let rest = leaf.split_off(&middle);
+        self.leaves.insert(middle, Arc::new(rest));
+    }
+
+    fn delete(&mut self, key: &str) {
+        let Some((first, leaf)) = self.leaves.range_mut::<str, _>(up_to(key)).next_back() else { return };
+        if !leaf.contains_key(key) {
+            return;
+        }
+        let leaf = Arc::make_mut(leaf);
+        let Some((value, _)) = leaf.remove(key) else { return };
+        self.count -= 1;
+        self.len -= key.len() + value.len() + KEY_COST;
+        if leaf.is_empty() {
+            let first = first.clone();
+            self.leaves.remove(&first);
         }
     }
 
     /// The value of a key, and where it was set.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<(Bytes, u64)> {
-        self.values.get(key).cloned()
+    pub fn get(&self, key: &str) -> Option<Set> {
+        let (_, leaf) = self.leaves.range::<str, _>(up_to(key)).next_back()?;
+        leaf.get(key).cloned()
+    }
+
+    /// How many bytes its keys and values take.
+    #[must_use]
+    pub const fn len_bytes(&self) -> usize {
+        self.len
     }
 
     /// The keys that begin so, with their values, in their order; behind that key, if one is named.
@@ -96,13 +156,20 @@ impl Register {
         prefix: &'a str,
         after: Option<&'a str>,
     ) -> impl Iterator<Item = (&'a str, &'a Bytes, u64)> + 'a {
-        let from = match after {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
+        let (key, from) = match after {
+            Some(after) if after >= prefix => (after, Bound::Excluded(after)),
+            _ => (prefix, Bound::Included(prefix)),
         };
-        let found = self.values.range::<str, _>((from, Bound::Unbounded));
+        // The first leaf may begin before that key; in all others every key is behind it.
+        let first = self.leaves.range::<str, _>(up_to(key)).next_back().map_or(key, |(first, _)| first.as_str());
+        let leaves = self.leaves.range::<str, _>((Bound::Included(first), Bound::Unbounded));
+        let found = leaves.flat_map(move |(_, leaf)| leaf.range::<str, _>((from, Bound::Unbounded)));
         let found = found.take_while(move |(key, _)| key.starts_with(prefix));
         found.map(|(key, (value, index))| (key.as_str(), value, *index))
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&String, &Set)> {
+        self.leaves.values().flat_map(|leaf| leaf.iter())
     }
 
     /// One page of them: no more than so many, and no more than so many bytes, but one at least.
@@ -133,11 +200,50 @@ impl Register {
     }
 }
 
+/// Everything that is not behind this key.
+const fn up_to(key: &str) -> (Bound<&str>, Bound<&str>) {
+    (Bound::Unbounded, Bound::Included(key))
+}
+
+/// However they are spread over leaves, the same keys with the same values are the same register.
+impl PartialEq for Register {
+    fn eq(&self, other: &Self) -> bool {
+        self.count == other.count && self.all().eq(other.all())
+    }
+}
+
+impl Eq for Register {}
+
+/// As one map: versions before had one.
+impl Serialize for Register {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.count))?;
+        self.all().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Register {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut register = Self::default();
+        for (key, (value, index)) in BTreeMap::<String, Set>::deserialize(deserializer)? {
+            register.put(&key, value, index);
+        }
+        Ok(register)
+    }
+}
+
 impl<'a> Proposal<'a> {
     /// As the log holds it.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         postcard::to_stdvec(self).expect("a proposal can always be written").into()
+    }
+
+    /// Who proposed it, and which of that one's proposals it is, without a look at the rest.
+    #[must_use]
+    pub fn head(data: &[u8]) -> Option<(u64, u64)> {
+        postcard::take_from_bytes(data).ok().map(|(head, _)| head)
     }
 
     /// From the log.
@@ -217,5 +323,53 @@ mod tests {
         let mut register = Register::default();
         register.apply(1, &put("a", "x"));
         assert_eq!(Register::from_bytes(&register.to_bytes()), Some(register));
+    }
+
+    /// A register of one map, as versions before had it.
+    type Plain = BTreeMap<String, Set>;
+
+    fn change(register: &mut Register, plain: &mut Plain, number: u64) {
+        // Some keys come in their order, some do not, and some go again.
+        let key = format!("k{:04}", if number.is_multiple_of(2) { number } else { number * 7919 % 3000 });
+        let value = vec![b'v'; (number % 9) as usize];
+        let is_gone = number.is_multiple_of(5);
+        let change = if is_gone { Change::Delete(&key) } else { Change::Put(&key, &value) };
+        let proposal = Proposal { origin: 1, number, changes: vec![change] }.to_bytes();
+        assert_eq!(Proposal::head(&proposal), Some((1, number)));
+        register.apply(number, &proposal);
+        if is_gone { _ = plain.remove(&key) } else { _ = plain.insert(key, (value.into(), number)) }
+    }
+
+    #[test]
+    fn leaves_hold_what_one_map_would_hold() {
+        let (mut register, mut plain) = (Register::default(), Plain::new());
+        for number in 1..6000 {
+            change(&mut register, &mut plain, number);
+        }
+        assert!(register.leaves.len() > 4 && register.leaves.values().all(|leaf| leaf.len() <= LEAF_LEN_MAX));
+        assert!(register.all().eq(&plain));
+        assert_eq!(register.to_bytes(), postcard::to_stdvec(&plain).unwrap());
+        let bytes: usize = plain.iter().map(|(key, (value, _))| key.len() + value.len() + KEY_COST).sum();
+        assert_eq!((register.len_bytes(), register.count), (bytes, plain.len()));
+        let again = Register::from_bytes(&register.to_bytes()).unwrap();
+        assert_eq!((&again, again.len_bytes()), (&register, bytes));
+        for (prefix, after) in [("", None), ("k1", None), ("k1", Some("k1500")), ("k", Some("k0257")), ("x", None)]
+        {
+            let expected = plain.iter().filter(|(key, _)| key.starts_with(prefix));
+            let expected = expected.filter(|(key, _)| after.is_none_or(|after| key.as_str() > after));
+            let expected = expected.map(|(key, (value, index))| (key.as_str(), value, *index));
+            assert!(register.list(prefix, after).eq(expected), "{prefix} {after:?}");
+        }
+        plain.keys().for_each(|key| register.delete(key));
+        assert_eq!((register.leaves.len(), register.count, register.len), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_copy_stays_as_it_is() {
+        let (mut register, mut plain) = (Register::default(), Plain::new());
+        (1..2000).for_each(|number| change(&mut register, &mut plain, number));
+        let (copy, then) = (register.clone(), plain.clone());
+        (2000..4000).for_each(|number| change(&mut register, &mut plain, number));
+        assert!(copy.all().eq(&then) && register.all().eq(&plain));
     }
 }

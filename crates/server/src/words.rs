@@ -20,6 +20,19 @@ pub enum Words {
 }
 
 impl Words {
+    /// For those who measure what takes how long.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Control(control::Message::Replica(message)) if message.snapshot.is_some() => "a state of a peer",
+            Self::Control(control::Message::Replica(_)) => "a peer's word about the log",
+            Self::Control(_) => "a peer's word about who leads",
+            Self::Groups(_) => "a peer's word about a group",
+            Self::Question(..) | Self::Answer(..) => "a peer's question or answer",
+            Self::Clock(_) => "a peer's clock",
+        }
+    }
+
     /// Why no server says this; nothing if one may. What depends on who hears it, control and groups look at themselves.
     #[must_use]
     pub fn objection(&self) -> Option<&'static str> {

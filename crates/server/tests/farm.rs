@@ -237,13 +237,13 @@ fn a_state_from_elsewhere_does_not_move_the_time_of_the_ledger() {
     before.command(Command::Enter(Ticket(1), submit()));
     before.turn();
     before.commit_all();
-    let ledger = before.farm.ledger().clone();
-    let newest_ms = ledger.newest_ms();
+    let state = before.farm.state();
+    let newest_ms = state.ledger.newest_ms();
     assert!(newest_ms > 0);
     // The host has been up for days; that says nothing about how old the state is.
     let mut stage = Stage::new();
     stage.now_us = 10 * DAY_US;
-    stage.farm.restore(Moment(stage.now_us), 7, ledger);
+    stage.farm.restore(Moment(stage.now_us), 7, state);
     stage.index = 7;
     stage.command(Command::Leader(Some(ME)));
     stage.command(Command::Lead(Term(2)));

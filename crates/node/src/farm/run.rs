@@ -20,8 +20,9 @@ use primus_core::planted::Planted;
 use primus_core::{ServerId, Term, WorkerId};
 use primus_server::Plan;
 use primus_server::farm::{Command, Farm, Message, Notice, Peer, Rules, Ticket, Timer};
+use primus_server::gave_way::GaveWay;
 use primus_server::plan::Neighbour;
-use primus_server::record;
+use primus_server::record::State;
 use primus_wire::work::{FromWorker, ToWorker};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -56,10 +57,6 @@ const LATE: Duration = Duration::from_millis(100);
 /// The lessor does not look at the clock more often.
 const TICK_MIN: Duration = Duration::from_millis(1);
 
-/// Why a farm cannot go on with a state.
-const UNREADABLE: &str =
-    "the ledger in its state cannot be read; another version of primus, or a stranger, has made it";
-
 /// How the control thread talks to the farm.
 pub(crate) struct Ends {
     pub(crate) handle: FarmHandle,
@@ -75,11 +72,13 @@ pub(crate) struct Ends {
 pub(crate) fn start(
     identity: Identity,
     plan: &Plan,
+    (index, state): (u64, State),
     (cuts, failures): (watch::Receiver<Cuts>, mpsc::UnboundedSender<Broken>),
     requests: mpsc::UnboundedSender<Request>,
     (history, meters): (Arc<History>, Arc<Meters>),
 ) -> Ends {
-    let farm = Farm::new(identity.server, identity.incarnation, rules(plan));
+    let mut farm = Farm::new(identity.server, identity.incarnation, rules(plan));
+    farm.restore(now(), index, state);
     let (neighbours, of_neighbours) = Neighbours::new(identity.clone(), plan.neighbours.clone(), cuts);
     let (told_sender, told) = mpsc::unbounded_channel();
     let (asks_sender, asks) = mpsc::unbounded_channel();
@@ -110,7 +109,6 @@ pub(crate) fn start(
                 requests,
                 confirm,
                 wishes,
-                failures: failures.clone(),
                 history,
                 meters,
             };
@@ -214,8 +212,6 @@ struct Driver {
     requests: mpsc::UnboundedSender<Request>,
     confirm: mpsc::UnboundedSender<u64>,
     wishes: mpsc::UnboundedSender<Wish>,
-    /// Where it says that it cannot go on.
-    failures: mpsc::UnboundedSender<Broken>,
     history: Arc<History>,
     meters: Arc<Meters>,
 }
@@ -307,7 +303,7 @@ impl Driver {
                 self.replies.refuse_polls(self.farm.refusal());
             }
             Told::Lead(term) => self.on_lead(term),
-            Told::Snapshot(index, front) => self.snapshot(index, front),
+            Told::Snapshot(index, gave_way) => self.snapshot(index, gave_way),
             Told::HandOver(to, reason) => self.command(Command::HandOver(to, reason)),
             Told::Stay => self.command(Command::Stay),
             Told::Clock(server, shows_ms) => self.command(Command::Clock(server, shows_ms)),
@@ -321,18 +317,18 @@ impl Driver {
         self.command(Command::Clock(self.id, wall_clock_us() / 1000));
     }
 
-    /// A farm that cannot read what is agreed on must not go on: the server ends.
-    fn restore(&mut self, index: u64, bytes: &[u8]) {
-        match record::ledger(bytes) {
-            Some(ledger) => self.farm.restore(now(), index, ledger),
-            None => _ = self.failures.send(Broken::new("farm", UNREADABLE)),
+    /// Either all of it can be read, or nobody hears of it: then the server ends.
+    fn restore(&mut self, index: u64, bytes: &Bytes) {
+        match State::from_bytes(bytes) {
+            Some(state) => self.farm.restore(now(), index, state),
+            None => self.wish(Wish::Unreadable(index)),
         }
     }
 
-    /// A long ledger takes a while to be written down, so a thread of its own does that with a copy.
-    fn snapshot(&self, index: u64, front: Bytes) {
-        let (ledger, wishes) = (self.farm.ledger().clone(), self.wishes.clone());
-        let write = move || _ = wishes.send(Wish::Compact(index, record::state(&front, &ledger)));
+    /// A long state takes a while to be written down, so a thread of its own does that with a copy.
+    fn snapshot(&self, index: u64, gave_way: GaveWay) {
+        let (state, wishes) = (self.farm.state(), self.wishes.clone());
+        let write = move || _ = wishes.send(Wish::Compact(index, state.to_bytes(&gave_way)));
         thread::Builder::new().name("snapshot".to_owned()).spawn(write).expect("the system gives a thread");
     }
 

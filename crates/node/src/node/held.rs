@@ -24,15 +24,15 @@ impl Running {
     /// Somebody asked that server for an election, and it asked this one. Whoever asks while one is under way waits for the
     /// same result.
     pub(super) fn on_elect(&mut self, asked: ServerId, reply: Reply<Election>) {
-        let previous = self.state.leader;
+        let previous = self.shown.state.leader;
         let is_elsewhere = previous.is_some() && !self.leads();
-        if is_elsewhere || self.held.len() >= WAITING_MAX {
+        if is_elsewhere || self.changes.held.len() >= WAITING_MAX {
             _ = reply.send(Err(if is_elsewhere { self.unable() } else { Unable::Busy }));
             return;
         }
-        self.held.retain(|waiting| !waiting.reply.is_closed());
-        let is_first = self.held.is_empty() && !self.server.is_handing_over();
-        self.held.push(Waiting { asked, previous, reply });
+        self.changes.held.retain(|waiting| !waiting.reply.is_closed());
+        let is_first = self.changes.held.is_empty() && !self.server.is_handing_over();
+        self.changes.held.push(Waiting { asked, previous, reply });
         if is_first {
             self.step(Input::Command(Command::Elect(asked)));
         }
@@ -41,7 +41,7 @@ impl Running {
     /// The leader won.
     pub(super) fn on_confirmed(&mut self, confirmed: Confirmed) {
         let Confirmed { leader, term, asked, scores } = confirmed;
-        self.history.add(Kind::LeaderConfirmed {
+        self.shown.history.add(Kind::LeaderConfirmed {
             leader: leader.0,
             term: term.0,
             asked: asked.0,
@@ -55,14 +55,14 @@ impl Running {
 
     /// Somebody leads, whoever did before.
     pub(super) fn on_elected(&mut self, leader: ServerId, term: Term) {
-        if !self.held.is_empty() {
+        if !self.changes.held.is_empty() {
             let scores: Vec<_> = self.server.loads().iter().map(|(id, load)| (*id, load.score)).collect();
             self.end_election(leader, term, &scores);
         }
     }
 
     fn end_election(&mut self, leader: ServerId, term: Term, scores: &[(ServerId, Score)]) {
-        for Waiting { asked, previous, reply } in std::mem::take(&mut self.held) {
+        for Waiting { asked, previous, reply } in std::mem::take(&mut self.changes.held) {
             let outcome = match previous {
                 None => Outcome::Elected,
                 Some(previous) if previous == leader => Outcome::Confirmed,
@@ -76,6 +76,6 @@ impl Running {
 
     /// Another server won, and did not take over.
     pub(super) fn give_up_election(&mut self, unable: Unable) {
-        std::mem::take(&mut self.held).into_iter().for_each(|waiting| _ = waiting.reply.send(Err(unable)));
+        std::mem::take(&mut self.changes.held).into_iter().for_each(|waiting| _ = waiting.reply.send(Err(unable)));
     }
 }

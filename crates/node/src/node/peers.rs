@@ -28,8 +28,8 @@ impl Acquaintances {
 
 impl Running {
     pub(super) fn see(&mut self, peer: ServerId, sign: Sign) {
-        let Some(now) = self.acquaintances.peers.see(peer, sign) else { return };
-        if let Some(view) = self.state.peers.get_mut(&peer) {
+        let Some(now) = self.shown.acquaintances.peers.see(peer, sign) else { return };
+        if let Some(view) = self.shown.state.peers.get_mut(&peer) {
             if view.state != now.state {
                 view.since = SystemTime::now();
             }
@@ -39,8 +39,8 @@ impl Running {
 
     /// A peer said something, whatever it was.
     pub(super) fn hear(&mut self, peer: ServerId) {
-        self.acquaintances.heard.hear(peer);
-        if self.state.peers.get(&peer).is_some_and(|view| view.state != State::Up) {
+        self.shown.acquaintances.heard.hear(peer);
+        if self.shown.state.peers.get(&peer).is_some_and(|view| view.state != State::Up) {
             self.see(peer, Sign::Heard);
         }
     }
@@ -57,7 +57,7 @@ impl Running {
             };
             (is_missing == (state == State::Up)).then_some((peer, sign))
         };
-        let states = self.state.peers.iter().map(|(peer, view)| (*peer, view.state));
+        let states = self.shown.state.peers.iter().map(|(peer, view)| (*peer, view.state));
         let changed: Vec<(ServerId, Sign)> = states.filter_map(has_changed).collect();
         changed.into_iter().for_each(|(peer, sign)| self.see(peer, sign));
     }

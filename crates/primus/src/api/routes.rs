@@ -367,7 +367,7 @@ async fn list(State(context): State<Context>, mut asked: Asked, request: Request
         return context.pass_on(request, api).await;
     }
     let listing = Listing { prefix, after: None, count_max: usize::MAX, len_max: usize::MAX };
-    match context.ask(|reply| Ask::List(listing, reply)).await {
+    match context.handle.farm.list(listing).await.map_err(Problem::from) {
         Ok(page) => {
             let items: Vec<Value> =
                 page.values.into_iter().map(|(key, value, index)| Value::new(key, &value, index)).collect();
@@ -381,7 +381,7 @@ async fn read(State(context): State<Context>, Path(key): Path<String>, request: 
     if let Some(api) = context.elsewhere(request.headers()).await {
         return context.pass_on(request, api).await;
     }
-    match context.ask(|reply| Ask::Get(key.clone(), reply)).await {
+    match context.handle.farm.get(key.clone()).await.map_err(Problem::from) {
         Ok(Some((value, index))) => Json(Value::new(key, &value, index)).into_response(),
         Ok(None) => Problem::not_found(format!("nothing was put under '{key}'"), "primus kv list shows all keys")
             .into_response(),

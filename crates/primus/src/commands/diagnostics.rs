@@ -166,6 +166,7 @@ const fn level_of(kind: &Kind) -> Level {
     match kind {
         Kind::LeaderChanged { .. } | Kind::LeaderLost { .. } | Kind::GroupLeaderChanged { .. } => Level::Info,
         Kind::Suspected { .. } | Kind::LinkRefused { .. } | Kind::ClockOff { .. } => Level::Warn,
+        Kind::LateTurn { .. } => Level::Warn,
         Kind::NeighbourSilent { .. } | Kind::LoanNotSent { .. } => Level::Warn,
         Kind::LoanUnknown { .. } | Kind::WorkerUnknown { .. } => Level::Warn,
         Kind::LoanDead(_) | Kind::Overdue(_) => Level::Warn,
@@ -190,6 +191,7 @@ fn words(kind: &Kind) -> String {
         Kind::GroupLeaderConfirmed { group, leader, .. } => format!("{group} confirmed {leader}"),
         Kind::Suspected { peer, reason } => format!("suspect {peer} {reason}"),
         Kind::LinkRefused { reason, left_out } => format!("link refused: {reason}{}", others(*left_out)),
+        Kind::LateTurn { .. } => late_sentence(&json!(kind)),
         Kind::HookEnded { .. } => hook_sentence(&json!(kind)),
         Kind::ClockOff { .. } | Kind::ClockRight { .. } => clock_sentence(&json!(kind)),
         _ => neighbours::happening(&json!(kind)).unwrap_or_default(),
@@ -199,6 +201,14 @@ fn words(kind: &Kind) -> String {
 /// How many refusals were not told one by one.
 pub(super) fn others(left_out: u64) -> String {
     if left_out == 0 { String::new() } else { format!(" ({left_out} more before it)") }
+}
+
+/// What has kept the control loop.
+pub(super) fn late_sentence(event: &Value) -> String {
+    let ms = |field: &str| event[field].as_f64().unwrap_or_default();
+    let cause = event["cause"].as_str().unwrap_or("nobody knows what");
+    let left_out = others(event["left_out"].as_u64().unwrap_or_default());
+    format!("control was late: {cause}, {:.0} ms, {:.0} ms of work{left_out}", ms("took_ms"), ms("worked_ms"))
 }
 
 /// What is wrong with a clock, or that nothing is any more.

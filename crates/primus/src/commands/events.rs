@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::diagnostics::{clock_sentence, hook_sentence, others};
+use super::diagnostics::{clock_sentence, hook_sentence, late_sentence, others};
 use super::{Verdict, refuse_to_draw, show};
 use crate::args::{EventsArgs, Format};
 use crate::client::Client;
@@ -176,6 +176,7 @@ fn sentence(event: &Value) -> String {
         }
         (Some("hook_ended"), _) => hook_sentence(event),
         (Some("election_step"), _) => event["step"].as_str().unwrap_or_default().to_owned(),
+        (Some("late_turn"), _) => late_sentence(event),
         (Some("clock_off" | "clock_right"), _) => clock_sentence(event),
         _ => neighbours::happening(event).unwrap_or_else(|| other(event)),
     }
