@@ -37,11 +37,17 @@ use tokio::time::timeout;
 pub use self::callers::Caller;
 pub(crate) use self::run::start;
 use self::starts::Starts;
+use crate::budget::{Budget, Weight};
 use crate::handle::{Reply, Request, Unable};
 use crate::outputs::Stream;
 
 /// How much of an output can be read at once.
 pub const OUTPUT_LEN_MAX: usize = 256 << 10;
+/// How many bytes of what is asked of the farm may wait, and what a question takes beside its content.
+pub(crate) const UNASKED_LEN_MAX: u32 = 64 << 20;
+const ASK_LEN: usize = 256;
+/// How many bytes of the log may wait to be applied. Beyond that a leader takes no writes, and a follower nothing of the log.
+pub(crate) const UNAPPLIED_LEN_MAX: u32 = 128 << 20;
 /// How long a worker may take to answer.
 const OUTPUT_TIME: Duration = Duration::from_secs(5);
 
@@ -49,7 +55,8 @@ const OUTPUT_TIME: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct FarmHandle {
     requests: mpsc::UnboundedSender<Request>,
-    asks: mpsc::UnboundedSender<Ask>,
+    asks: mpsc::UnboundedSender<(Ask, Weight)>,
+    unasked: Budget,
     starts: Arc<Starts>,
 }
 
@@ -73,7 +80,7 @@ enum Ask {
 #[derive(Debug)]
 pub(crate) enum Told {
     /// A record of the log that holds changes of the register, or a batch or a piece of one, and its place in the log.
-    Committed(u64, Bytes),
+    Committed(u64, Bytes, Weight),
     /// This one leads, as far as this server knows. If it is this server itself, it has to wait for [`Told::Lead`].
     Leader(Option<ServerId>),
     /// This server leads in this term, and has applied everything that was agreed on before.
@@ -131,7 +138,8 @@ impl FarmHandle {
         if draft.len() > BATCH_LEN_MAX {
             return Err(Unable::TooLong);
         }
-        self.ask(|reply| Ask::Enter(draft, reply)).await
+        let len = draft.len();
+        self.ask_long(len, |reply| Ask::Enter(draft, reply)).await
     }
 
     /// Lends idle workers to a neighbour, as an operator wants it. Says what came of it, or why nobody can go.
@@ -274,13 +282,18 @@ impl FarmHandle {
 
     /// No other server leads after all.
     pub fn stay(&self) {
-        _ = self.asks.send(Ask::Stay);
+        _ = self.asks.send((Ask::Stay, self.unasked.add(ASK_LEN)));
     }
 
     async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unable> {
+        self.ask_long(0, ask).await
+    }
+
+    async fn ask_long<T>(&self, len: usize, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unable> {
         let (reply, answer) = oneshot::channel();
+        let weight = self.unasked.take(ASK_LEN + len).ok_or(Unable::Busy)?;
         // Whoever does not answer any more is about to end.
-        _ = self.asks.send(ask(reply));
+        _ = self.asks.send((ask(reply), weight));
         answer.await.unwrap_or(Err(Unable::Unknown))
     }
 }

@@ -20,6 +20,7 @@ use primus_server::register::{Change, Proposal};
 use primus_server::transfer::Obstacle;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::budget::{Budget, Weight};
 use crate::cuts::Cuts;
 use crate::elections::{Elected, ElectedGroups, Elections};
 use crate::events::History;
@@ -28,6 +29,9 @@ use crate::heard::Heard;
 use crate::meters::Meters;
 use crate::questions::Asker;
 use crate::steps::Steps;
+
+/// How many bytes of writes of clients may be under way.
+pub(crate) const UNWRITTEN_LEN_MAX: u32 = 64 << 20;
 
 /// Where an answer goes.
 pub type Reply<T> = oneshot::Sender<Result<T, Unable>>;
@@ -200,6 +204,7 @@ pub struct Proposals {
     pub(crate) entries: Vec<Bytes>,
     /// Between two leaders, may they wait here for the next one?
     pub(crate) may_wait: bool,
+    pub(crate) weight: Weight,
 }
 
 /// Who leads, as far as a server knows.
@@ -254,6 +259,8 @@ pub struct Handle {
     /// The process, and how many proposals it has made.
     pub(crate) origin: u64,
     pub(crate) numbers: Arc<AtomicU64>,
+    /// What may be under way of them.
+    pub(crate) unwritten: Budget,
     /// What the server looks like; changes are announced.
     pub view: watch::Receiver<View>,
     pub(crate) leadership: watch::Receiver<Leadership>,
@@ -292,7 +299,7 @@ impl Handle {
     }
 
     /// Changes the register: each of these lists is one entry of the log, and takes place at once. The answer comes when
-    /// the last is acknowledged. The entries are made here, by the caller's thread, and not by the loop. Between two leaders
+    /// the last is acknowledged, or at once if too much is under way. The entries are made here, by the caller's thread, and not by the loop. Between two leaders
     /// they wait for the next one, for a moment, if they may.
     pub fn change<'a>(
         &self,
@@ -305,7 +312,10 @@ impl Handle {
             number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
             record::of_register(&Proposal { origin: self.origin, number, changes })
         };
-        let entries = lists.into_iter().map(entry).collect();
-        self.ask(Request::Propose(Proposals { number, entries, may_wait }, reply))
+        let entries: Vec<Bytes> = lists.into_iter().map(entry).collect();
+        let Some(weight) = self.unwritten.take(entries.iter().map(Bytes::len).sum()) else {
+            return reply.send(Err(Unable::Busy)).is_ok();
+        };
+        self.ask(Request::Propose(Proposals { number, entries, may_wait, weight }, reply))
     }
 }

@@ -36,6 +36,7 @@
 //! a log has a loop of its own, [`ring`], and may speak through a broker, [`amqp`].
 
 pub mod amqp;
+pub mod budget;
 pub mod clock;
 pub mod companion;
 pub mod cuts;

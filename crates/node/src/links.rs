@@ -26,6 +26,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::budget::{Budget, Weight};
 use crate::cuts::{Cuts, Line};
 use crate::events::History;
 use crate::farm::Caller;
@@ -55,6 +56,8 @@ const FILES_TIME: Duration = Duration::from_millis(20);
 const REFUSED_TIME: Duration = Duration::from_secs(2);
 /// How many events of all links may wait for the server. While so many wait, nothing more is read.
 const EVENTS_MAX: usize = 512;
+/// How many bytes of what one peer said may wait to be heard. Beyond that its link is not read, and it has to wait.
+const UNHEARD_LEN_MAX: u32 = 8 << 20;
 const WRITE_LEN_MAX: usize = 1 << 20;
 
 /// Who this server is, as it says in its hello.
@@ -81,8 +84,8 @@ pub enum LinkEvent<T> {
     Down(ServerId),
     /// A peer's process is dead, or another one has taken its place.
     Gone(ServerId),
-    /// A peer sent something.
-    Message(ServerId, T),
+    /// A peer said this; while it waits to be heard, it weighs so much.
+    Message(ServerId, T, Weight),
     /// This peer cannot be linked to, because one of the two refuses the other's hello, with this sentence.
     Barred(ServerId, String),
 }
@@ -246,13 +249,13 @@ impl<T> Shared<T> {
     }
 
     /// A message from this peer, now or later, unless the link is cut.
-    async fn take(&self, peer: ServerId, message: T, late: &mut Late<T>) {
+    async fn take(&self, peer: ServerId, message: (T, Weight), late: &mut Late<(T, Weight)>) {
         let (is_cut, delay) = {
             let cuts = self.cuts.borrow();
             (cuts.peers.contains(&peer), cuts.delay(peer))
         };
-        if !is_cut && let Some(message) = late.keep(message, delay, Instant::now()) {
-            self.tell(LinkEvent::Message(peer, message)).await;
+        if !is_cut && let Some((message, weight)) = late.keep(message, delay, Instant::now()) {
+            self.tell(LinkEvent::Message(peer, message, weight)).await;
         }
     }
 
@@ -429,9 +432,18 @@ async fn say<M: Serialize>(stream: &mut TcpStream, message: &M) -> io::Result<()
 }
 
 async fn hear<M: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin), arrived: &mut BytesMut) -> io::Result<M> {
+    hear_one(stream, arrived).await.map(|(message, _)| message)
+}
+
+/// The next message, and how many bytes it took.
+async fn hear_one<M: DeserializeOwned>(
+    stream: &mut (impl AsyncRead + Unpin),
+    arrived: &mut BytesMut,
+) -> io::Result<(M, usize)> {
     loop {
+        let before = arrived.len();
         if let Some(message) = native::take(arrived).map_err(io::Error::other)? {
-            return Ok(message);
+            return Ok((message, before - arrived.len()));
         }
         if stream.read_buf(arrived).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -469,22 +481,25 @@ async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
 
 /// Reads the link of a peer until its end.
 async fn read<T: Words>(mut stream: TcpStream, mut arrived: BytesMut, peer: ServerId, shared: Arc<Shared<T>>) {
-    let (mut hold, mut late) = (BytesMut::new(), Late::default());
+    let (mut hold, mut late, unheard) = (BytesMut::new(), Late::default(), Budget::new(UNHEARD_LEN_MAX));
     loop {
         let heard = tokio::select! {
             biased;
-            message = late.next(), if !late.is_empty() => {
-                shared.tell(LinkEvent::Message(peer, message)).await;
+            (message, weight) = late.next(), if !late.is_empty() => {
+                shared.tell(LinkEvent::Message(peer, message, weight)).await;
                 continue;
             }
-            heard = hear(&mut stream, &mut arrived), if late.has_room() => heard,
+            () = unheard.freed(), if unheard.is_spent() => continue,
+            heard = hear_one(&mut stream, &mut arrived), if late.has_room() && !unheard.is_spent() => heard,
         };
-        match heard.and_then(|parcel| unpack(parcel, &mut hold)) {
-            Ok(Some(message)) => shared.take(peer, message, &mut late).await,
-            Ok(None) => {}
+        let held = hold.len();
+        match heard.and_then(|(parcel, len)| Ok((unpack(parcel, &mut hold)?, len))) {
+            Ok((Some(message), len)) => shared.take(peer, (message, unheard.add(held + len)), &mut late).await,
+            Ok((None, _)) => {}
             Err(error) => {
                 while !late.is_empty() {
-                    shared.tell(LinkEvent::Message(peer, late.next().await)).await;
+                    let (message, weight) = late.next().await;
+                    shared.tell(LinkEvent::Message(peer, message, weight)).await;
                 }
                 if error.kind() == io::ErrorKind::Other {
                     shared.history.refused(format!("closed a link from server {peer}: {error}"));

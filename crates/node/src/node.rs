@@ -40,6 +40,7 @@ use self::peers::Acquaintances;
 use self::turn::{Turn, Turns};
 use self::writes::Writes;
 use self::writing::Writing;
+use crate::budget::Budget;
 use crate::clock;
 use crate::cuts::Cuts;
 use crate::disk;
@@ -47,7 +48,7 @@ use crate::elections::{self, Elections};
 use crate::entering::Entering;
 use crate::events::{History, Kind};
 use crate::farm::{self, FarmHandle, Told, Wish};
-use crate::handle::{Handle, Leadership, PeerView, Request, Unable, View};
+use crate::handle::{Handle, Leadership, PeerView, Request, UNWRITTEN_LEN_MAX, Unable, View};
 use crate::links::{self, LinkEvent, Links, Peer};
 use crate::meters::Meters;
 use crate::questions::Questions;
@@ -148,6 +149,7 @@ async fn serve(
         requests,
         origin,
         numbers,
+        unwritten: Budget::new(UNWRITTEN_LEN_MAX),
         view,
         leadership,
         asker,
@@ -245,7 +247,7 @@ impl Arrived {
     const fn name(&self) -> &'static str {
         match self {
             Self::Synced(_) => "what the disk has written",
-            Self::Link(LinkEvent::Message(_, words)) => words.name(),
+            Self::Link(LinkEvent::Message(_, words, _)) => words.name(),
             Self::Link(_) => "a link",
             Self::Wish(wish) => wish.name(),
             Self::Request(request) => request.name(),
@@ -437,7 +439,7 @@ impl Running {
 
     fn on_link(&mut self, event: LinkEvent<Words>) {
         match event {
-            LinkEvent::Message(from, words) => self.on_words(from, words),
+            LinkEvent::Message(from, words, _) => self.on_words(from, words),
             // On its way to the disk before any vote that this peer might ask for.
             LinkEvent::Met(peer, Peer { store, .. }) => self.writing.disk.remember(peer, StoreId(store)),
             LinkEvent::Up(peer) => {
@@ -469,6 +471,8 @@ impl Running {
         }
         self.hear(from);
         match words {
+            // Whoever sent it will ask how far this server is, and send it again.
+            Words::Control(Message::Replica(message)) if self.is_behind() && !message.entries.is_empty() => {}
             Words::Control(message) => self.step(Input::Message { from, message }),
             Words::Groups(message) => self.elections.tell(Input::Message { from, message }),
             Words::Question(number, body) => self.questions.on_question(from, number, body),
@@ -539,6 +543,11 @@ impl Running {
                 self.log.snapshot_at = index + self.config.plan.snapshot_every;
             }
         }
+    }
+
+    /// Has the farm so much to apply that no more may be added?
+    fn is_behind(&self) -> bool {
+        !self.leads() && self.log.unapplied.is_spent()
     }
 
     fn leads(&self) -> bool {

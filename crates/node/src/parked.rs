@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::budget::Weight;
 use crate::handle::Reply;
 
 /// How long a write waits: a failover takes less.
@@ -26,6 +27,8 @@ pub(crate) struct Write {
     /// When it came, as far as clients are concerned.
     pub(crate) since: Instant,
     pub(crate) reply: Reply<u64>,
+    /// What it takes of the memory for writes, until it is answered.
+    pub(crate) weight: Weight,
 }
 
 /// All of them, in the order in which they are given up.
@@ -82,10 +85,12 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::budget::Budget;
 
     fn write(number: u64, len: usize, now: Instant) -> Write {
         let (reply, _) = oneshot::channel();
-        Write { number, entries: vec![vec![0; len].into()], since: now, reply }
+        let weight = Budget::new(1).add(1);
+        Write { number, entries: vec![vec![0; len].into()], since: now, reply, weight }
     }
 
     fn numbers(writes: Vec<Write>) -> Vec<u64> {

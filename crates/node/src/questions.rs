@@ -23,6 +23,7 @@ use tokio::runtime::{self, Builder, Runtime};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::budget::{Budget, Weight};
 use crate::handle::{Handle, Unable};
 use crate::links::Links;
 
@@ -31,6 +32,8 @@ const ASKED_MAX: usize = 1024;
 /// How many questions of others may wait to be read, and how many may be under way.
 const ARRIVED_MAX: usize = 1024;
 const ANSWERED_MAX: usize = 1024;
+/// How many bytes of them may wait, or be under way.
+const UNREAD_LEN_MAX: u32 = 32 << 20;
 /// No question is longer, and no answer: each must fit into a frame.
 const BODY_LEN_MAX: usize = 768 << 10;
 /// How long an answer may take.
@@ -88,12 +91,13 @@ pub(crate) struct Asker {
 pub(crate) struct Questions {
     asker: Arc<Asker>,
     arrived: mpsc::Sender<Arrived>,
+    unread: Budget,
     /// What the thread is made of, until it is started.
     unstarted: Option<(Runtime, mpsc::Receiver<Arrived>)>,
 }
 
-/// Who asks, under which number, and what.
-type Arrived = (ServerId, u64, Bytes);
+/// Who asks, under which number, and what; and what that weighs.
+type Arrived = (ServerId, u64, Bytes, Weight);
 
 impl Questions {
     /// Nobody answers yet.
@@ -112,7 +116,8 @@ impl Questions {
             is_ending: watch::Sender::new(false),
         };
         let (arrived, received) = mpsc::channel(ARRIVED_MAX);
-        Self { asker: Arc::new(asker), arrived, unstarted: Some((runtime, received)) }
+        let unread = Budget::new(UNREAD_LEN_MAX);
+        Self { asker: Arc::new(asker), arrived, unread, unstarted: Some((runtime, received)) }
     }
 
     pub(crate) fn asker(&self) -> Arc<Asker> {
@@ -134,7 +139,9 @@ impl Questions {
 
     /// If too many wait, this one is lost as on a link.
     pub(crate) fn on_question(&self, from: ServerId, number: u64, body: Bytes) {
-        _ = self.arrived.try_send((from, number, body));
+        if let Some(weight) = self.unread.take(body.len()) {
+            _ = self.arrived.try_send((from, number, body, weight));
+        }
     }
 
     pub(crate) fn on_answer(&self, from: ServerId, number: u64, body: Bytes) {
@@ -229,11 +236,12 @@ impl Handle {
 
 async fn answer_all(mut questions: mpsc::Receiver<Arrived>, handle: Handle, links: Arc<Links<Words>>) {
     let room = Arc::new(Semaphore::new(ANSWERED_MAX));
-    while let Some((from, number, body)) = questions.recv().await {
+    while let Some((from, number, body, weight)) = questions.recv().await {
         let (handle, links) = (handle.clone(), Arc::clone(&links));
         let room = Arc::clone(&room).try_acquire_owned();
         tokio::spawn(async move {
             let answer = if room.is_ok() { answer_bytes(&handle, &body).await } else { Err(Unable::Busy) };
+            drop(weight);
             if let Some(body) = written(&answer) {
                 links.send(from, Words::Answer(number, body));
             }

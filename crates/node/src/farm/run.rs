@@ -34,7 +34,8 @@ use super::news::News;
 use super::outputs::Outputs;
 use super::replies::{Replies, Waiting};
 use super::starts::Starts;
-use super::{Ask, FarmHandle, Told, Wish};
+use super::{Ask, FarmHandle, Told, UNASKED_LEN_MAX, Wish};
+use crate::budget::{Budget, Weight};
 use crate::clock::now;
 use crate::companion::wall_clock_us;
 use crate::cuts::Cuts;
@@ -87,7 +88,12 @@ pub(crate) fn start(
     let (wishes, wishes_received) = mpsc::unbounded_channel();
     let (confirm, confirmed) = mpsc::unbounded_channel();
     let starts = Arc::<Starts>::default();
-    let handle = FarmHandle { requests: requests.clone(), asks: asks_sender, starts: Arc::clone(&starts) };
+    let handle = FarmHandle {
+        requests: requests.clone(),
+        asks: asks_sender,
+        unasked: Budget::new(UNASKED_LEN_MAX),
+        starts: Arc::clone(&starts),
+    };
     let running = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {
@@ -147,7 +153,7 @@ struct Inputs {
     of_neighbours: mpsc::Receiver<NeighbourEvent>,
     envoys: mpsc::Receiver<Envoy>,
     confirmed: mpsc::UnboundedReceiver<u64>,
-    asks: mpsc::UnboundedReceiver<Ask>,
+    asks: mpsc::UnboundedReceiver<(Ask, Weight)>,
 }
 
 /// One thing that arrived.
@@ -172,7 +178,7 @@ impl Inputs {
             Some(caller) = self.calls.recv() => Some(Arrived::Call(caller)),
             Some(event) = self.of_neighbours.recv() => Some(Arrived::Neighbour(event)),
             Some(envoy) = self.envoys.recv() => Some(Arrived::Envoy(envoy)),
-            Some(ask) = self.asks.recv() => Some(Arrived::Ask(ask)),
+            Some((ask, _)) = self.asks.recv() => Some(Arrived::Ask(ask)),
         }
     }
 
@@ -181,7 +187,7 @@ impl Inputs {
         let confirmed = self.confirmed.try_recv().ok().map(Arrived::Confirmed);
         let told = confirmed.or_else(|| self.told.try_recv().ok().map(Arrived::Told));
         let worker = told.or_else(|| self.of_workers.try_recv().ok().map(Arrived::Worker));
-        worker.or_else(|| self.asks.try_recv().ok().map(Arrived::Ask))
+        worker.or_else(|| self.asks.try_recv().ok().map(|(ask, _)| Arrived::Ask(ask)))
     }
 
     /// One of each of the rest.
@@ -297,7 +303,10 @@ impl Driver {
 
     fn on_told(&mut self, told: Told) {
         match told {
-            Told::Committed(index, record) => self.command(Command::Committed(index, record)),
+            Told::Committed(index, record, weight) => {
+                self.command(Command::Committed(index, record));
+                drop(weight);
+            }
             Told::Leader(leader) => {
                 self.command(Command::Leader(leader));
                 self.replies.refuse_polls(self.farm.refusal());

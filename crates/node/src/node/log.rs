@@ -5,7 +5,8 @@ use primus_replica::message::{Entry, Record, Snapshot};
 use primus_server::record::{Content, State};
 
 use super::{EndError, Running};
-use crate::farm::Told;
+use crate::budget::Budget;
+use crate::farm::{Told, UNAPPLIED_LEN_MAX};
 use crate::reads::Applied;
 
 /// When the log has grown by this many bytes, it is cut, however few entries that are.
@@ -20,6 +21,8 @@ pub(super) struct Log {
     pub(super) is_within_batch: bool,
     /// The place in the log of what the farm was last told.
     pub(super) told: u64,
+    /// How much of that it may still have to apply.
+    pub(super) unapplied: Budget,
     pub(super) snapshot_at: u64,
     /// How many bytes the log has grown since.
     pub(super) grown: usize,
@@ -27,9 +30,16 @@ pub(super) struct Log {
 
 impl Log {
     /// So much of it is in the state that was found on the disk.
-    pub(super) const fn new(applied: u64, snapshot_every: u64) -> Self {
-        let snapshot_at = applied + snapshot_every;
-        Self { accession: None, term: Term(0), is_within_batch: false, told: applied, snapshot_at, grown: 0 }
+    pub(super) fn new(applied: u64, snapshot_every: u64) -> Self {
+        Self {
+            accession: None,
+            term: Term(0),
+            is_within_batch: false,
+            told: applied,
+            unapplied: Budget::new(UNAPPLIED_LEN_MAX),
+            snapshot_at: applied + snapshot_every,
+            grown: 0,
+        }
     }
 }
 
@@ -77,7 +87,8 @@ impl Running {
     /// What it means is for the farm to say.
     pub(super) fn pass_on(&mut self, entry: &Entry) {
         self.log.told = entry.index;
-        self.tell_farm(Told::Committed(entry.index, entry.data.clone()));
+        let weight = self.log.unapplied.add(entry.data.len());
+        self.tell_farm(Told::Committed(entry.index, entry.data.clone(), weight));
     }
 
     pub(super) fn restore(&mut self, snapshot: &Snapshot) {

@@ -12,6 +12,7 @@ use primus_server::register::Proposal;
 use tokio::time::Instant;
 
 use super::Running;
+use crate::budget::Weight;
 use crate::handle::{Proposals, Reply, Unable};
 use crate::parked::{PARKING_TIME, PARKING_TRIPS, Parked, Write};
 
@@ -29,6 +30,7 @@ struct Proposed {
     since: Instant,
     may_wait: bool,
     reply: Reply<u64>,
+    weight: Weight,
 }
 
 impl Writes {
@@ -45,12 +47,14 @@ impl Writes {
 
 impl Running {
     pub(super) fn on_proposals(&mut self, proposals: Proposals, reply: Reply<u64>) {
-        let Proposals { number, entries, may_wait } = proposals;
-        let write = Write { number, entries, since: Instant::now(), reply };
+        let Proposals { number, entries, may_wait, weight } = proposals;
+        let write = Write { number, entries, since: Instant::now(), reply, weight };
         if write.entries.is_empty() {
             _ = write.reply.send(Ok(self.shown.state.applied));
         } else if let Some(lack) = self.lack_of_room() {
             _ = write.reply.send(Err(lack));
+        } else if self.log.unapplied.is_spent() {
+            _ = write.reply.send(Err(Unable::Busy));
         } else if self.shown.state.leader.is_none() && may_wait {
             // Whoever has been without a leader for longer is cut off, and says so at once.
             let until = self.changes.leaderless.map_or(write.since, |since| since + self.parking_time());
@@ -65,8 +69,8 @@ impl Running {
     }
 
     pub(super) fn propose(&mut self, write: Write, may_wait: bool) {
-        let Write { number, entries, since, reply } = write;
-        self.writes.under_way.insert(number, Proposed { since, may_wait, reply });
+        let Write { number, entries, since, reply, weight } = write;
+        self.writes.under_way.insert(number, Proposed { since, may_wait, reply, weight });
         self.step(Input::Command(Command::Propose(entries)));
     }
 
@@ -103,10 +107,13 @@ impl Running {
             _ => None,
         };
         let Some(number) = number else { return };
-        let Some(Proposed { since, may_wait, reply }) = self.writes.under_way.remove(&number) else { return };
+        let Some(Proposed { since, may_wait, reply, weight }) = self.writes.under_way.remove(&number) else {
+            return;
+        };
         let is_busy = refusal == Refusal::Busy;
         if is_busy && may_wait && self.server.is_handing_over() {
-            return self.park(Write { number, entries, since, reply }, Instant::now() + self.parking_time());
+            return self
+                .park(Write { number, entries, since, reply, weight }, Instant::now() + self.parking_time());
         }
         _ = reply.send(Err(if is_busy { Unable::Busy } else { self.unable() }));
     }

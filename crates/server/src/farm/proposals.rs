@@ -17,7 +17,7 @@ const UNDER_WAY_MAX: usize = 1;
 /// How many entries a batch of its own has at most; a report has up to some eight thousand bytes.
 const ENTRIES_MAX: usize = 4096;
 /// How many bytes of clients' batches may be under way; one batch may have more.
-const ENTERING_LEN_MAX: usize = 256 << 20;
+const ENTERING_LEN_MAX: usize = 64 << 20;
 
 /// What is to be written, and what is on its way.
 #[derive(Debug)]
