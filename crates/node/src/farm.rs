@@ -20,7 +20,7 @@ use bytes::Bytes;
 use primus_core::SessionId;
 use primus_core::farm::foreman::Foreman;
 use primus_core::lease::{Answer, Lessor, Poll};
-use primus_core::ledger::{Attempt, Effect, Entry, Held};
+use primus_core::ledger::{Attempt, Effect, Entry, Groups, Held};
 use primus_core::loan::Office;
 use primus_core::loan::office::{CannotLend, LendOrder};
 use primus_core::{ServerId, Term};
@@ -28,6 +28,7 @@ use primus_server::Reason;
 pub use primus_server::farm::Awaited;
 use primus_server::farm::Farm;
 use primus_server::gave_way::GaveWay;
+use primus_server::leases;
 use primus_server::record::{BATCH_LEN_MAX, Draft};
 use primus_server::register::{Listing, Page};
 use primus_wire::work::Part;
@@ -39,6 +40,7 @@ pub(crate) use self::run::start;
 use self::starts::Starts;
 use crate::budget::{Budget, Weight};
 use crate::handle::{Reply, Request, Unable};
+use crate::leases::{Arrived, Teller};
 use crate::outputs::Stream;
 
 /// How much of an output can be read at once.
@@ -56,6 +58,7 @@ const OUTPUT_TIME: Duration = Duration::from_secs(5);
 pub struct FarmHandle {
     requests: mpsc::UnboundedSender<Request>,
     asks: mpsc::UnboundedSender<(Ask, Weight)>,
+    leases: Teller,
     unasked: Budget,
     starts: Arc<Starts>,
 }
@@ -70,10 +73,7 @@ enum Ask {
     LookHere(LookHere),
     Ended(u64, Vec<Awaited>, Reply<()>),
     Output(String, Part, Reply<Option<Bytes>>),
-    Poll(SessionId, Poll, Reply<Answer>),
     Lend(LendOrder, Reply<Result<Vec<Effect>, CannotLend>>),
-    Vacate(Reply<()>),
-    Stay,
 }
 
 /// What the control thread tells the farm, in the order of the log.
@@ -89,10 +89,6 @@ pub(crate) enum Told {
     Snapshot(u64, GaveWay),
     /// The whole state, up to this place in the log, came from elsewhere.
     Restored(u64, Bytes),
-    /// This server wants to hand over to that one, for this reason, once nothing is guarded beside it.
-    HandOver(ServerId, Reason),
-    /// Nobody has taken over.
-    Stay,
     /// The clock of this server shows this time, in milliseconds since 1970.
     Clock(ServerId, u64),
 }
@@ -238,7 +234,7 @@ impl FarmHandle {
     /// # Errors
     /// If this server does not lead, or does not any more: then the next leader must be asked.
     pub async fn poll(&self, session: SessionId, poll: Poll) -> Result<Answer, Unable> {
-        self.ask(|reply| Ask::Poll(session, poll, reply)).await
+        self.ask_leases(|reply| Arrived::Poll(session, poll, reply)).await
     }
 
     /// Looks at who holds which group, and who would like to.
@@ -247,9 +243,15 @@ impl FarmHandle {
     /// If this server does not lead.
     pub async fn look_at_leases<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Foreman, &Lessor) -> T + Send + 'static,
+        look: impl FnOnce(&Groups, &Lessor) -> T + Send + 'static,
     ) -> Result<T, Unable> {
-        self.look_at(|farm| look(farm.foreman(), farm.lessor())).await
+        let held = self.look(|foreman| foreman.ledger().groups().clone()).await?;
+        let look = |reply: Reply<T>| {
+            let look =
+                move |lessor: Result<&Lessor, Unable>| _ = reply.send(lessor.map(|lessor| look(&held, lessor)));
+            Arrived::Look(Box::new(look))
+        };
+        self.ask_leases(look).await
     }
 
     /// Looks at who is lent and borrowed, and at what is known of other farms.
@@ -277,16 +279,24 @@ impl FarmHandle {
     /// # Errors
     /// If this server does not lead.
     pub async fn vacate(&self) -> Result<(), Unable> {
-        self.ask(Ask::Vacate).await
+        self.ask_leases(Arrived::Vacate).await
     }
 
     /// No other server leads after all.
     pub fn stay(&self) {
-        _ = self.asks.send((Ask::Stay, self.unasked.add(ASK_LEN)));
+        _ = self.leases.send((Arrived::Told(leases::Command::Stay), None));
     }
 
     async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unable> {
         self.ask_long(0, ask).await
+    }
+
+    async fn ask_leases<T>(&self, ask: impl FnOnce(Reply<T>) -> Arrived) -> Result<T, Unable> {
+        let (reply, answer) = oneshot::channel();
+        let weight = self.unasked.take(ASK_LEN).ok_or(Unable::Busy)?;
+        // Whoever does not answer any more is about to end.
+        _ = self.leases.send((ask(reply), Some(weight)));
+        answer.await.unwrap_or(Err(Unable::Unknown))
     }
 
     async fn ask_long<T>(&self, len: usize, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unable> {
@@ -305,10 +315,7 @@ impl fmt::Debug for Ask {
             Self::Look(..) | Self::LookHere(_) => "look",
             Self::Ended(..) => "ended",
             Self::Output(..) => "output",
-            Self::Poll(..) => "poll",
             Self::Lend(..) => "lend",
-            Self::Vacate(_) => "vacate",
-            Self::Stay => "stay",
         })
     }
 }

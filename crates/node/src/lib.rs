@@ -53,6 +53,7 @@ pub mod handle;
 pub mod heard;
 pub mod hooks;
 mod late;
+mod leases;
 pub mod links;
 pub mod load;
 pub mod meters;

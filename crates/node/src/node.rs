@@ -27,7 +27,7 @@ use primus_server::control::{Command, Message, Notice, Reason, Timer};
 use primus_server::peers::Sign;
 use primus_server::record::State;
 use primus_server::words::Words;
-use primus_server::{Plan, Server, groups};
+use primus_server::{Plan, Server, groups, leases};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::yield_now;
@@ -49,6 +49,7 @@ use crate::entering::Entering;
 use crate::events::{History, Kind};
 use crate::farm::{self, FarmHandle, Told, Wish};
 use crate::handle::{Handle, Leadership, PeerView, Request, UNWRITTEN_LEN_MAX, Unable, View};
+use crate::leases::Teller;
 use crate::links::{self, LinkEvent, Links, Peer};
 use crate::meters::Meters;
 use crate::questions::Questions;
@@ -141,10 +142,10 @@ async fn serve(
         Running::new(config, listener, opened, incarnation, (requests.clone(), received));
     let (history, steps) = (Arc::clone(&running.shown.history), Arc::clone(&running.shown.steps));
     let (numbers, meters) = (Arc::default(), Arc::clone(&running.shown.meters));
-    let (view, elected) = (running.shown.view.subscribe(), running.elections.elected());
+    let (view, elected) = (running.shown.view.subscribe(), running.threads.elections.elected());
     let leadership = running.shown.leadership.subscribe();
     let (asker, heard) = (running.questions.asker(), running.shown.acquaintances.heard());
-    let (origin, elections) = (incarnation, running.elections.clone());
+    let (origin, elections) = (incarnation, running.threads.elections.clone());
     let handle = Handle {
         requests,
         origin,
@@ -188,10 +189,7 @@ struct Running {
     end: Option<EndError>,
     writing: Writing,
     timers: Timers<Timer>,
-    /// How the farm's thread is told what the log says.
-    farm: mpsc::UnboundedSender<Told>,
-    /// The thread of further elections.
-    elections: Elections,
+    threads: Threads,
     /// What the farm wants to write.
     entering: Entering,
     log: Log,
@@ -203,6 +201,13 @@ struct Running {
     shown: Shown,
     /// Where questions for whoever leads, and answers to them, are passed on to.
     questions: Questions,
+}
+
+/// The other threads of this server, and how they are told what happens.
+struct Threads {
+    farm: mpsc::UnboundedSender<Told>,
+    leases: Teller,
+    elections: Elections,
 }
 
 /// What others see of this server.
@@ -306,8 +311,7 @@ impl Running {
             end,
             writing: Writing::new(disk::start(opened.store, Arc::clone(&shown.meters))),
             timers: Timers::default(),
-            farm: farm.told,
-            elections,
+            threads: Threads { farm: farm.told, leases: farm.leases, elections },
             entering: Entering::default(),
             turns: Turns::default(),
             writes: Writes::new(incarnation),
@@ -446,19 +450,19 @@ impl Running {
                 self.mark(peer, true);
                 self.see(peer, Sign::LinkUp);
                 self.step(Input::LinkUp(peer));
-                self.elections.tell(Input::LinkUp(peer));
+                self.threads.elections.tell(Input::LinkUp(peer));
             }
             LinkEvent::Down(peer) => {
                 self.mark(peer, false);
                 self.see(peer, Sign::LinkDown);
                 self.step(Input::LinkDown(peer));
-                self.elections.tell(Input::LinkDown(peer));
+                self.threads.elections.tell(Input::LinkDown(peer));
             }
             LinkEvent::Gone(peer) => {
                 self.mark(peer, false);
                 self.see(peer, Sign::Gone);
                 self.step(Input::Command(Command::Gone(peer)));
-                self.elections.tell(Input::Command(groups::Command::Gone(peer)));
+                self.threads.elections.tell(Input::Command(groups::Command::Gone(peer)));
             }
             LinkEvent::Barred(peer, reason) => self.see(peer, Sign::Refused(reason)),
         }
@@ -474,7 +478,7 @@ impl Running {
             // Whoever sent it will ask how far this server is, and send it again.
             Words::Control(Message::Replica(message)) if self.is_behind() && !message.entries.is_empty() => {}
             Words::Control(message) => self.step(Input::Message { from, message }),
-            Words::Groups(message) => self.elections.tell(Input::Message { from, message }),
+            Words::Groups(message) => self.threads.elections.tell(Input::Message { from, message }),
             Words::Question(number, body) => self.questions.on_question(from, number, body),
             Words::Answer(number, body) => self.questions.on_answer(from, number, body),
             Words::Clock(shows_ms) => self.tell_farm(Told::Clock(from, shows_ms)),
@@ -558,9 +562,14 @@ impl Running {
         self.leads() && self.shown.state.term == term
     }
 
+    fn tell_leases(&self, command: leases::Command) {
+        // If that thread has failed, this server is about to end.
+        _ = self.threads.leases.send((crate::leases::Arrived::Told(command), None));
+    }
+
     fn tell_farm(&self, told: Told) {
         // If the farm's thread has failed, this server is about to end.
-        _ = self.farm.send(told);
+        _ = self.threads.farm.send(told);
     }
 
     fn on_read(&mut self, read: Read) {
@@ -619,9 +628,9 @@ impl Running {
             Notice::Unreadable(number) => self.reads.on_unreadable(number, self.leads(), self.unable()),
             Notice::Restored(snapshot) => self.restore(&snapshot),
             Notice::Refused(refusal, entries) => self.on_refused(refusal, entries),
-            Notice::HandOver(to, reason) => self.tell_farm(Told::HandOver(to, reason)),
+            Notice::HandOver(to, reason) => self.tell_leases(leases::Command::HandOver(to, reason)),
             Notice::NotTransferred(obstacle) => {
-                self.tell_farm(Told::Stay);
+                self.tell_leases(leases::Command::Stay);
                 self.end_transfer(Err(Unable::NotTransferred(obstacle)));
                 self.give_up_election(Unable::NotTransferred(obstacle));
                 self.release_parked();
@@ -638,7 +647,7 @@ impl Running {
             }
             // The steps of elections tell it.
             Notice::Election(_) => {}
-            Notice::Slower(us) => self.elections.tell(Input::Command(groups::Command::Slower(us))),
+            Notice::Slower(us) => self.threads.elections.tell(Input::Command(groups::Command::Slower(us))),
         }
     }
 

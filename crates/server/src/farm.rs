@@ -1,7 +1,7 @@
-//! The farm of a server: what is agreed on about tasks, leases and loans, and what the leader does with it.
+//! The farm of a server: what is agreed on about keys, tasks, leases and loans, and what the leader does with it.
 //!
-//! Four machines meet here and nowhere else: the foreman, which hands out tasks, the lessor, which grants leases, the office,
-//! which lends and borrows workers, and the log, which says what is agreed on. What one of them says to another takes its
+//! Three machines meet here and nowhere else: the foreman, which hands out tasks, the office, which lends and borrows
+//! workers, and the log, which says what is agreed on. Leases ([`crate::leases`]) stand beside it. What one of them says to another takes its
 //! turn in a queue, so nothing is overtaken. The owner tells what arrives, and at the end of its turn ([`Command::Turn`]) gets
 //! one batch for the log.
 //!
@@ -15,7 +15,6 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use primus_core::farm::foreman::{self, Foreman};
-use primus_core::lease::lessor::{self, Lessor, Tick};
 use primus_core::ledger::loans::home_of;
 use primus_core::ledger::{Effect, Entry, Ledger, Limits, Timekeeper};
 use primus_core::loan::office::LendOrder;
@@ -26,7 +25,6 @@ use primus_core::{ServerId, Term, WorkerId, farm};
 use self::proposals::Proposals;
 use self::waiters::Waiters;
 pub use self::words::{Answer, Awaited, Command, Message, Notice, Peer, Refusal, Ticket, Timer};
-use crate::control::Reason;
 use crate::record::{Assembly, Content, Draft, State};
 use crate::register::Register;
 
@@ -39,7 +37,6 @@ pub struct Farm {
     id: ServerId,
     now: Moment,
     foreman: Foreman,
-    lessor: Lessor,
     office: Office,
     /// What they have to say to each other, and to others: used again and again, so that stepping allocates nothing.
     inner: VecDeque<Inner>,
@@ -54,7 +51,6 @@ pub struct Farm {
     timers: BTreeSet<foreman::Timer>,
     links: BTreeMap<WorkerId, String>,
     questions: Questions,
-    guards: Guards,
     loans: Loans,
     time: Time,
 }
@@ -64,8 +60,6 @@ pub struct Farm {
 pub struct Rules {
     /// How tasks are handed out.
     pub work: foreman::Rules,
-    /// How leases are granted.
-    pub lease: lessor::Rules,
     /// How workers are lent and borrowed.
     pub lending: office::Rules,
     /// The other farms.
@@ -80,14 +74,12 @@ pub struct Rules {
 #[derive(Debug)]
 enum Inner {
     Foreman(Input<Foreman>),
-    Lessor(Input<Lessor>),
     Office(Input<Office>),
 }
 
 #[derive(Debug, Default)]
 struct Outboxes {
     foreman: Outbox<Foreman>,
-    lessor: Outbox<Lessor>,
     office: Outbox<Office>,
 }
 
@@ -109,15 +101,6 @@ struct Questions {
     waiters: Waiters,
     /// Those that want to look, or to wait for something, by how far the log must be applied.
     later: BTreeMap<(u64, Ticket), Option<Vec<Awaited>>>,
-}
-
-/// What is guarded beside this server, and who waits until it is not.
-#[derive(Debug, Default)]
-struct Guards {
-    /// What the owner was told.
-    is_guarded: bool,
-    vacating: Vec<Ticket>,
-    handover: Option<(ServerId, Reason)>,
 }
 
 /// What the office needs of the others.
@@ -145,7 +128,6 @@ impl Farm {
             id,
             now: Moment::START,
             foreman: Foreman::new(rules.work, Ledger::new(Limits::default())),
-            lessor: Lessor::new(id, rules.lease),
             office: Office::new(rules.lending, rules.neighbours),
             inner: VecDeque::new(),
             outboxes: Outboxes::default(),
@@ -157,7 +139,6 @@ impl Farm {
             timers: BTreeSet::new(),
             links: BTreeMap::new(),
             questions: Questions::default(),
-            guards: Guards::default(),
             loans: Loans::default(),
             time: Time { keeper, limits: rules.limits, asked: None },
         }
@@ -185,12 +166,6 @@ impl Farm {
     #[must_use]
     pub const fn foreman(&self) -> &Foreman {
         &self.foreman
-    }
-
-    /// The one that grants leases, to look at.
-    #[must_use]
-    pub const fn lessor(&self) -> &Lessor {
-        &self.lessor
     }
 
     /// The one that lends and borrows workers, to look at.
@@ -234,18 +209,16 @@ impl Farm {
             Command::Leader(leader) => self.on_leader(leader, out),
             Command::Lead(term) => self.on_lead(term, out),
             Command::Clock(server, shows_ms) => self.on_clock(server, shows_ms, out),
-            Command::HandOver(to, reason) => self.hand_over(to, reason, out),
-            Command::Stay => self.tell_lessor(lessor::Command::Vacate(false), out),
+            Command::Want(term, entries) => {
+                if self.leads == Some(term) {
+                    self.proposals.want(entries);
+                }
+            }
             Command::Link(worker, name) => self.on_link(worker, name, out),
-            Command::Confirmed(question) => self.tell_lessor(lessor::Command::Confirmed(question), out),
             Command::Room(has_room) => self.proposals.set_room(has_room),
             Command::Forget(tickets) => self.forget(&tickets),
             Command::Turn(shows_ms) => self.end_turn(shows_ms, out),
-            Command::Enter(..)
-            | Command::Await(..)
-            | Command::Look(..)
-            | Command::Lend(..)
-            | Command::Vacate(_) => {
+            Command::Enter(..) | Command::Await(..) | Command::Look(..) | Command::Lend(..) => {
                 self.on_question(Input::Command(command), out);
             }
         }
@@ -296,8 +269,6 @@ impl Farm {
             self.tell_foreman(foreman::Command::Follow, out);
             self.say_to_workers(&Message::Follows, out);
         }
-        self.tell_lessor(lessor::Command::Follow, out);
-        out.cancel(Timer::Lease(Tick));
         self.stop_lending(out);
         // What runs beside this server does not depend on who leads.
         for timer in self.timers.extract_if(.., |timer| !matches!(timer, foreman::Timer::Beside(_))) {
@@ -309,11 +280,9 @@ impl Farm {
         unknown.into_iter().for_each(|ticket| out.notify(Notice::Answer(ticket, Err(Refusal::Unknown))));
         let refusal = self.refusal();
         let later = std::mem::take(&mut self.questions.later).into_keys().map(|(_, ticket)| ticket);
-        let vacating = std::mem::take(&mut self.guards.vacating);
-        for ticket in self.questions.waiters.take_all().into_iter().chain(later).chain(vacating) {
+        for ticket in self.questions.waiters.take_all().into_iter().chain(later) {
             out.notify(Notice::Answer(ticket, Err(refusal)));
         }
-        self.guards.handover = None;
         self.ask_again(out);
     }
 
@@ -332,7 +301,7 @@ impl Farm {
         // Workers serve it before it asks them who they are.
         self.say_to_workers(&Message::Leads(term), out);
         self.tell_foreman(foreman::Command::Lead(term), out);
-        self.tell_lessor(lessor::Command::Lead(self.ledger().groups().clone()), out);
+        out.notify(Notice::Held(term, self.ledger().groups().clone()));
         // A farm that has no neighbours any more may still have lent to one, or borrowed.
         let loans = self.ledger().loans().clone();
         self.loans.is_on = self.office.neighbours().next().is_some() || !loans.is_empty();
@@ -362,15 +331,11 @@ impl Farm {
             return self.questions.early.push(question);
         }
         match question {
-            Input::Message { from: Peer::Session(session), .. } => {
-                out.notify(Notice::Elsewhere(session, self.refusal()));
-            }
             Input::Command(
                 Command::Enter(ticket, _)
                 | Command::Await(ticket, ..)
                 | Command::Look(ticket, _)
-                | Command::Lend(ticket, _)
-                | Command::Vacate(ticket),
+                | Command::Lend(ticket, _),
             ) => out.notify(Notice::Answer(ticket, Err(self.refusal()))),
             _ => out.ignore("what is not a question"),
         }
@@ -395,13 +360,6 @@ impl Farm {
                 self.let_look(out);
             }
             Input::Command(Command::Lend(ticket, order)) => self.lend(ticket, &order, out),
-            Input::Command(Command::Vacate(ticket)) => {
-                self.guards.vacating.push(ticket);
-                self.tell_lessor(lessor::Command::Vacate(true), out);
-            }
-            Input::Message { from: Peer::Session(from), message: Message::Lease(message) } => {
-                self.step_inner(Inner::Lessor(Input::Message { from, message }), out);
-            }
             _ => out.ignore("what is not a question"),
         }
     }
@@ -455,7 +413,7 @@ impl Farm {
         for ticket in self.questions.waiters.on_effects(&effects, self.foreman.ledger()) {
             out.notify(Notice::Answer(ticket, Ok(Answer::Ended)));
         }
-        self.pass_on_to_lessor(&effects);
+        self.tell_of_leases(&effects, out);
         self.pass_on_to_office(&effects, out);
         let ticket =
             self.applied.batch.take().and_then(|(origin, number)| self.proposals.on_applied(origin, number));
@@ -464,11 +422,11 @@ impl Farm {
         }
     }
 
-    fn pass_on_to_lessor(&mut self, effects: &[Effect]) {
+    fn tell_of_leases(&self, effects: &[Effect], out: &mut Outbox<Self>) {
         let is_about_leases = |effect: &&Effect| matches!(effect, Effect::Granted { .. } | Effect::Released { .. });
         let effects: Vec<Effect> = effects.iter().filter(is_about_leases).cloned().collect();
-        if self.lessor.is_leading() && !effects.is_empty() {
-            self.inner.push_back(Inner::Lessor(Input::Command(lessor::Command::Applied(effects))));
+        if let Some(term) = self.leads.filter(|_| !effects.is_empty()) {
+            out.notify(Notice::Leases(term, effects));
         }
     }
 
@@ -494,7 +452,6 @@ impl Farm {
 
     /// What this turn came to leaves in one go.
     fn end_turn(&mut self, shows_ms: u64, out: &mut Outbox<Self>) {
-        self.tell_of_guards(out);
         if let Some(term) = self.leads.filter(|_| self.proposals.is_due()) {
             self.time.keeper.on_clock(self.id, shows_ms, self.now_ms());
             let time_ms = self.time.keeper.time_ms(self.now_ms());
@@ -530,35 +487,10 @@ impl Farm {
     }
 }
 
-/// What is guarded.
-impl Farm {
-    /// This server would like another one to lead. It may say so again and again.
-    fn hand_over(&mut self, to: ServerId, reason: Reason, out: &mut Outbox<Self>) {
-        if self.guards.handover.replace((to, reason)).is_none() {
-            self.tell_lessor(lessor::Command::Vacate(true), out);
-        }
-    }
-
-    /// Its owner must know whether something has to end before another server leads.
-    fn tell_of_guards(&mut self, out: &mut Outbox<Self>) {
-        let is_guarded = self.lessor.holds_beside();
-        if std::mem::replace(&mut self.guards.is_guarded, is_guarded) != is_guarded {
-            out.notify(Notice::Guarded(is_guarded));
-        }
-        if let Some((to, reason)) = self.guards.handover.take_if(|_| !is_guarded) {
-            out.notify(Notice::Transfer(to, reason));
-        }
-    }
-}
-
 /// The machines inside.
 impl Farm {
     fn tell_foreman(&mut self, command: foreman::Command, out: &mut Outbox<Self>) {
         self.step_inner(Inner::Foreman(Input::Command(command)), out);
-    }
-
-    fn tell_lessor(&mut self, command: lessor::Command, out: &mut Outbox<Self>) {
-        self.step_inner(Inner::Lessor(Input::Command(command)), out);
     }
 
     fn tell_office(&mut self, command: office::Command, out: &mut Outbox<Self>) {
@@ -575,12 +507,6 @@ impl Farm {
                     self.foreman.step(self.now, input, &mut outbox);
                     outbox.drain().for_each(|output| self.on_foreman(output, out));
                     self.outboxes.foreman = outbox;
-                }
-                Inner::Lessor(input) => {
-                    let mut outbox = std::mem::take(&mut self.outboxes.lessor);
-                    self.lessor.step(self.now, input, &mut outbox);
-                    outbox.drain().for_each(|output| self.on_lessor(output, out));
-                    self.outboxes.lessor = outbox;
                 }
                 Inner::Office(input) => {
                     let mut outbox = std::mem::take(&mut self.outboxes.office);
@@ -612,23 +538,6 @@ impl Farm {
                 out.ignore("a worker of a farm that is not a neighbour");
             }
             Output::Notify(foreman::Notice::Beside(tasks)) => out.notify(Notice::Beside(tasks)),
-            Output::Ignore(reason) => out.ignore(reason),
-        }
-    }
-
-    fn on_lessor(&mut self, output: Output<Lessor>, out: &mut Outbox<Self>) {
-        match output {
-            Output::Send { to, message } => out.send(Peer::Session(to), Message::Lease(message)),
-            Output::Set { timer, delay } => out.set(Timer::Lease(timer), delay),
-            Output::Cancel(timer) => out.cancel(Timer::Lease(timer)),
-            Output::Notify(lessor::Notice::Propose(entries)) => self.proposals.want(entries),
-            Output::Notify(lessor::Notice::Confirm(question)) => out.notify(Notice::Confirm(question)),
-            Output::Notify(lessor::Notice::Vacant) => {
-                for ticket in std::mem::take(&mut self.guards.vacating) {
-                    out.notify(Notice::Answer(ticket, Ok(Answer::Vacant)));
-                }
-            }
-            Output::Notify(lessor::Notice::OldToken) => out.notify(Notice::OldToken),
             Output::Ignore(reason) => out.ignore(reason),
         }
     }
@@ -669,13 +578,11 @@ impl Machine for Farm {
             Input::Message { from: Peer::Neighbour(from), message: Message::Loan(message) } => {
                 self.step_inner(Inner::Office(Input::Message { from, message }), out);
             }
-            input @ Input::Message { from: Peer::Session(_), .. } => self.on_question(input, out),
             Input::Message { .. } => out.ignore("what no neighbour says"),
             Input::Timer(Timer::Work(timer)) => {
                 self.timers.remove(&timer);
                 self.step_inner(Inner::Foreman(Input::Timer(timer)), out);
             }
-            Input::Timer(Timer::Lease(tick)) => self.step_inner(Inner::Lessor(Input::Timer(tick)), out),
             Input::Timer(Timer::Loan(timer)) => self.step_inner(Inner::Office(Input::Timer(timer)), out),
             Input::Command(command) => self.on_command(command, out),
             Input::LinkDown(Peer::Worker(worker)) => self.on_link_down(worker, out),

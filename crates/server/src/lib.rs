@@ -9,6 +9,7 @@ pub mod control;
 pub mod farm;
 pub mod gave_way;
 pub mod groups;
+pub mod leases;
 pub mod own_election;
 pub mod peers;
 pub mod plan;

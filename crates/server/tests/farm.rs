@@ -4,17 +4,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use primus_core::farm::{self, Hello, foreman};
-use primus_core::lease::{self, Candidacy, Poll, lessor};
 use primus_core::ledger::{
-    Effect, Entry, Fan, GroupRank, GroupRules, Held, JobId, Limits, Outcome, Report, Spec, Tail, Target, Verdict,
-    Work,
+    Effect, Entry, Fan, Held, JobId, Limits, Outcome, Report, Spec, Tail, Target, Verdict, Work,
 };
-use primus_core::load::Score;
 use primus_core::loan::office;
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
-use primus_core::planted::Planted;
-use primus_core::{ServerId, SessionId, Term, WorkerId};
-use primus_server::Reason;
+use primus_core::{ServerId, Term, WorkerId};
 use primus_server::farm::{Answer, Awaited, Command, Farm, Message, Notice, Peer, Refusal, Rules, Ticket};
 use primus_server::record::Draft;
 
@@ -39,7 +34,6 @@ impl Stage {
     fn new() -> Self {
         let rules = Rules {
             work: foreman::Rules::default(),
-            lease: lessor::Rules { lease_us: 2_000_000, planted: Planted::NONE },
             lending: office::Rules::default(),
             neighbours: Vec::new(),
             limits: Limits::default(),
@@ -268,39 +262,4 @@ fn a_worker_speaks_for_itself() {
     stage.turn();
     stage.commit_all();
     assert_eq!(stage.said.iter().filter(|(to, _)| *to == Peer::Worker(W1)).count(), 3, "leads, welcome, run");
-}
-
-#[test]
-fn leadership_is_handed_over_when_nothing_is_guarded() {
-    let mut stage = Stage::leading();
-    let session = SessionId(5);
-    let rules = GroupRules { rank: GroupRank::Leader, holders: 1 };
-    let candidacy = Candidacy { group: "g".to_owned(), rules, name: "a".to_owned(), id: 0 };
-    let poll = |number, wants: Option<Vec<Candidacy>>, ended: Vec<lease::Claim>| Poll {
-        number,
-        wants,
-        holds: Vec::new(),
-        ended,
-        score: Score::default(),
-        at: ME,
-        wait_us: 0,
-    };
-    let ask = |stage: &mut Stage, poll| {
-        let message = Message::Lease(lease::Message::Poll(poll));
-        stage.step(Input::Message { from: Peer::Session(session), message });
-        stage.turn();
-        stage.commit_all();
-    };
-    ask(&mut stage, poll(1, Some(vec![candidacy]), Vec::new()));
-    assert!(stage.notices.contains(&Notice::Guarded(true)), "{:?}", stage.notices);
-    stage.notices.clear();
-    stage.command(Command::HandOver(OTHER, Reason::Load));
-    stage.command(Command::Vacate(Ticket(9)));
-    stage.turn();
-    assert_eq!(stage.notices, [], "it has to end first");
-    let token = stage.farm.ledger().groups().held().values().flat_map(|group| group.holders.values()).next();
-    let token = token.expect("it is held").token;
-    ask(&mut stage, poll(2, Some(Vec::new()), vec![lease::Claim { group: "g".to_owned(), token }]));
-    assert!(stage.notices.contains(&Notice::Transfer(OTHER, Reason::Load)), "{:?}", stage.notices);
-    assert_eq!(stage.answers(), [(9, Ok(Answer::Vacant))]);
 }

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use primus_core::SessionId;
-use primus_core::lease;
 use primus_core::ledger::Effect;
 use primus_core::loan::office::CannotLend;
 use primus_server::farm::{Answer, Farm, Refusal, Ticket};
@@ -19,8 +17,6 @@ const SWEPT_AT: usize = 100_000;
 pub(super) struct Replies {
     last: u64,
     waiting: BTreeMap<Ticket, Waiting>,
-    /// Sessions, each with the number of its question: one that asks again has given up the older question.
-    polls: BTreeMap<SessionId, (u64, Reply<lease::Answer>)>,
 }
 
 /// Where an answer goes.
@@ -38,10 +34,6 @@ impl Replies {
         Ticket(self.last)
     }
 
-    pub(super) fn add_poll(&mut self, session: SessionId, number: u64, reply: Reply<lease::Answer>) {
-        self.polls.insert(session, (number, reply));
-    }
-
     pub(super) fn answer(&mut self, ticket: Ticket, answer: Result<Answer, Refusal>, farm: &Farm) {
         // The receiver may have gone away.
         match (self.waiting.remove(&ticket), answer) {
@@ -53,23 +45,6 @@ impl Replies {
             (Some(waiting), Err(refusal)) => waiting.refuse(refusal.into()),
             (Some(Waiting::Entered(_) | Waiting::Lent(_)) | None, _) => {}
         }
-    }
-
-    pub(super) fn answer_poll(&mut self, session: SessionId, answer: lease::Answer) {
-        if let Some((_, reply)) = self.polls.remove(&session).filter(|(number, _)| *number == answer.number) {
-            _ = reply.send(Ok(answer));
-        }
-    }
-
-    pub(super) fn refuse_poll(&mut self, session: SessionId, refusal: Refusal) {
-        if let Some((_, reply)) = self.polls.remove(&session) {
-            _ = reply.send(Err(refusal.into()));
-        }
-    }
-
-    /// Sessions must ask elsewhere.
-    pub(super) fn refuse_polls(&mut self, refusal: Refusal) {
-        std::mem::take(&mut self.polls).into_values().for_each(|(_, reply)| _ = reply.send(Err(refusal.into())));
     }
 
     /// Those who have gone away, if there are too many.

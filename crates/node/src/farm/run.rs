@@ -11,21 +11,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use primus_core::bounds::ABSURD;
 use primus_core::farm::{self, foreman};
-use primus_core::lease;
-use primus_core::lease::lessor;
-use primus_core::ledger::{Loans, timekeeper};
+use primus_core::ledger::{Entry, Loans, timekeeper};
 use primus_core::loan::Word;
-use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
-use primus_core::planted::Planted;
+use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::{ServerId, Term, WorkerId};
 use primus_server::Plan;
 use primus_server::farm::{Command, Farm, Message, Notice, Peer, Rules, Ticket, Timer};
 use primus_server::gave_way::GaveWay;
+use primus_server::leases;
 use primus_server::plan::Neighbour;
 use primus_server::record::State;
 use primus_wire::work::{FromWorker, ToWorker};
 use tokio::runtime::Builder;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
@@ -41,6 +39,7 @@ use crate::companion::wall_clock_us;
 use crate::cuts::Cuts;
 use crate::events::{History, Kind};
 use crate::handle::Request;
+use crate::leases::Teller;
 use crate::links::{Doors, Identity};
 use crate::meters::Meters;
 use crate::neighbours::{Envoy, NeighbourEvent, Neighbours};
@@ -55,12 +54,11 @@ const CALLERS_MAX: usize = 256;
 const ENVOYS_MAX: usize = 64;
 /// A timer that is this late was kept waiting by a pause of this process, and says nothing about others.
 const LATE: Duration = Duration::from_millis(100);
-/// The lessor does not look at the clock more often.
-const TICK_MIN: Duration = Duration::from_millis(1);
 
 /// How the control thread talks to the farm.
 pub(crate) struct Ends {
     pub(crate) handle: FarmHandle,
+    pub(crate) leases: Teller,
     pub(crate) told: mpsc::UnboundedSender<Told>,
     pub(crate) doors: Doors,
     pub(crate) wishes: mpsc::UnboundedReceiver<Wish>,
@@ -86,10 +84,21 @@ pub(crate) fn start(
     let (workers, calls) = mpsc::channel(CALLERS_MAX);
     let (envoys_sender, envoys) = mpsc::channel(ENVOYS_MAX);
     let (wishes, wishes_received) = mpsc::unbounded_channel();
-    let (confirm, confirmed) = mpsc::unbounded_channel();
+    let (want, wanted) = mpsc::unbounded_channel();
+    let (leases, of_leases) = mpsc::unbounded_channel();
+    let ends = crate::leases::Ends {
+        requests: requests.clone(),
+        wishes: wishes.clone(),
+        farm: want,
+        failures: failures.clone(),
+        meters: Arc::clone(&meters),
+    };
+    crate::leases::start(plan, ends, of_leases);
+    let to_leases = leases.clone();
     let starts = Arc::<Starts>::default();
     let handle = FarmHandle {
-        requests: requests.clone(),
+        requests,
+        leases: leases.clone(),
         asks: asks_sender,
         unasked: Budget::new(UNASKED_LEN_MAX),
         starts: Arc::clone(&starts),
@@ -98,7 +107,7 @@ pub(crate) fn start(
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {
             let (callers, of_workers) = Callers::new();
-            let inputs = Inputs { told, of_workers, calls, of_neighbours, envoys, confirmed, asks };
+            let inputs = Inputs { told, of_workers, calls, of_neighbours, envoys, wanted, asks };
             let news = News::new(Arc::clone(&history), Arc::clone(&meters));
             let driver = Driver {
                 id: identity.server,
@@ -112,8 +121,7 @@ pub(crate) fn start(
                 placements: Vec::new(),
                 starts,
                 news,
-                requests,
-                confirm,
+                leases: to_leases,
                 wishes,
                 history,
                 meters,
@@ -126,13 +134,12 @@ pub(crate) fn start(
     };
     thread::Builder::new().name("farm".to_owned()).spawn(running).expect("the system gives a thread");
     let doors = Doors { workers, envoys: envoys_sender, neighbours: servers_of_neighbours(plan) };
-    Ends { handle, told: told_sender, doors, wishes: wishes_received }
+    Ends { handle, told: told_sender, leases, doors, wishes: wishes_received }
 }
 
 fn rules(plan: &Plan) -> Rules {
     Rules {
         work: foreman::Rules { assignment: plan.assignment, weights: plan.weights, ..foreman::Rules::default() },
-        lease: lessor::Rules { lease_us: plan.lease_us, planted: Planted::NONE },
         lending: plan.lending,
         neighbours: plan.neighbours.iter().map(|neighbour| neighbour.name.clone()).collect(),
         limits: plan.limits,
@@ -152,13 +159,14 @@ struct Inputs {
     calls: mpsc::Receiver<Caller>,
     of_neighbours: mpsc::Receiver<NeighbourEvent>,
     envoys: mpsc::Receiver<Envoy>,
-    confirmed: mpsc::UnboundedReceiver<u64>,
+    /// What leases want in the log.
+    wanted: mpsc::UnboundedReceiver<(Term, Vec<Entry>)>,
     asks: mpsc::UnboundedReceiver<(Ask, Weight)>,
 }
 
 /// One thing that arrived.
 enum Arrived {
-    Confirmed(u64),
+    Wanted(Term, Vec<Entry>),
     Told(Told),
     Worker(CallerEvent),
     Call(Caller),
@@ -172,7 +180,7 @@ impl Inputs {
     async fn next(&mut self) -> Option<Arrived> {
         tokio::select! {
             biased;
-            Some(question) = self.confirmed.recv() => Some(Arrived::Confirmed(question)),
+            Some((term, entries)) = self.wanted.recv() => Some(Arrived::Wanted(term, entries)),
             told = self.told.recv() => told.map(Arrived::Told),
             Some(event) = self.of_workers.recv() => Some(Arrived::Worker(event)),
             Some(caller) = self.calls.recv() => Some(Arrived::Call(caller)),
@@ -184,8 +192,8 @@ impl Inputs {
 
     /// The next of what there is much of, if it is there.
     fn try_next(&mut self) -> Option<Arrived> {
-        let confirmed = self.confirmed.try_recv().ok().map(Arrived::Confirmed);
-        let told = confirmed.or_else(|| self.told.try_recv().ok().map(Arrived::Told));
+        let wanted = self.wanted.try_recv().ok().map(|(term, entries)| Arrived::Wanted(term, entries));
+        let told = wanted.or_else(|| self.told.try_recv().ok().map(Arrived::Told));
         let worker = told.or_else(|| self.of_workers.try_recv().ok().map(Arrived::Worker));
         worker.or_else(|| self.asks.try_recv().ok().map(|(ask, _)| Arrived::Ask(ask)))
     }
@@ -214,9 +222,7 @@ struct Driver {
     /// When attempts were handed out.
     starts: Arc<Starts>,
     news: News,
-    /// How the control thread is asked whether this server leads, and where its answers go.
-    requests: mpsc::UnboundedSender<Request>,
-    confirm: mpsc::UnboundedSender<u64>,
+    leases: Teller,
     wishes: mpsc::UnboundedSender<Wish>,
     history: Arc<History>,
     meters: Arc<Meters>,
@@ -261,7 +267,7 @@ impl Driver {
 
     fn take(&mut self, arrived: Arrived) {
         match arrived {
-            Arrived::Confirmed(question) => self.command(Command::Confirmed(question)),
+            Arrived::Wanted(term, entries) => self.command(Command::Want(term, entries)),
             Arrived::Told(told) => self.on_told(told),
             Arrived::Worker(event) => self.on_caller(event),
             Arrived::Call(caller) => self.on_call(caller),
@@ -307,14 +313,9 @@ impl Driver {
                 self.command(Command::Committed(index, record));
                 drop(weight);
             }
-            Told::Leader(leader) => {
-                self.command(Command::Leader(leader));
-                self.replies.refuse_polls(self.farm.refusal());
-            }
+            Told::Leader(leader) => self.command(Command::Leader(leader)),
             Told::Lead(term) => self.on_lead(term),
             Told::Snapshot(index, gave_way) => self.snapshot(index, gave_way),
-            Told::HandOver(to, reason) => self.command(Command::HandOver(to, reason)),
-            Told::Stay => self.command(Command::Stay),
             Told::Clock(server, shows_ms) => self.command(Command::Clock(server, shows_ms)),
             Told::Restored(index, bytes) => self.restore(index, &bytes),
         }
@@ -411,16 +412,6 @@ impl Driver {
                 let ticket = self.replies.add(Waiting::Done(reply));
                 self.command(Command::Await(ticket, index, awaited));
             }
-            Ask::Poll(session, poll, reply) => {
-                self.replies.add_poll(session, poll.number, reply);
-                let message = Message::Lease(lease::Message::Poll(poll));
-                self.step(Input::Message { from: Peer::Session(session), message });
-            }
-            Ask::Vacate(reply) => {
-                let ticket = self.replies.add(Waiting::Done(reply));
-                self.command(Command::Vacate(ticket));
-            }
-            Ask::Stay => self.command(Command::Stay),
         }
     }
 
@@ -454,10 +445,7 @@ impl Driver {
             Output::Send { to: Peer::Neighbour(to), message: Message::Loan(message) } => {
                 self.neighbours.say(to, &message);
             }
-            Output::Send { to: Peer::Session(to), message: Message::Lease(lease::Message::Answer(answer)) } => {
-                self.replies.answer_poll(to, answer);
-            }
-            Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + length(timer, delay)),
+            Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
             Output::Cancel(timer) => self.timers.cancel(timer),
             Output::Notify(notice) => self.on_notice(notice),
             Output::Ignore(ABSURD) => self.history.refused(format!("what a neighbour says: {ABSURD}")),
@@ -480,18 +468,16 @@ impl Driver {
                 }
                 self.callers.add(to, message);
             }
-            Message::Loan(_) | Message::Lease(_) => {}
+            Message::Loan(_) => {}
         }
     }
 
     fn on_notice(&mut self, notice: Notice) {
         match notice {
             Notice::Append(term, records) => self.wish(Wish::Enter(term, records)),
-            Notice::Confirm(question) => self.ask_majority(question),
             Notice::Answer(ticket, answer) => self.replies.answer(ticket, answer, &self.farm),
-            Notice::Elsewhere(session, refusal) => self.replies.refuse_poll(session, refusal),
-            Notice::Guarded(is_guarded) => self.wish(Wish::Guarded(is_guarded)),
-            Notice::Transfer(to, reason) => self.wish(Wish::Transfer(to, reason)),
+            Notice::Held(term, groups) => self.tell_leases(leases::Command::Lead(term, groups)),
+            Notice::Leases(term, effects) => self.tell_leases(leases::Command::Applied(term, effects)),
             Notice::Beside(tasks) => self.wish(Wish::Tasks(tasks)),
             Notice::Close(worker) => {
                 self.callers.drop_link(worker);
@@ -517,7 +503,6 @@ impl Driver {
             Notice::Clock(timekeeper::Notice::Right(ServerId(server))) => {
                 self.history.add(Kind::ClockRight { server });
             }
-            Notice::OldToken => self.meters.old_terms.add(1),
         }
     }
 
@@ -526,22 +511,8 @@ impl Driver {
         _ = self.wishes.send(wish);
     }
 
-    /// A read that reads nothing: it is answered when a majority has said that this server leads.
-    fn ask_majority(&self, question: u64) {
-        let (reply, answer) = oneshot::channel();
-        _ = self.requests.send(Request::Confirm(reply));
-        let confirm = self.confirm.clone();
-        tokio::spawn(async move {
-            if let Ok(Ok(_)) = answer.await {
-                _ = confirm.send(question);
-            }
-        });
-    }
-}
-
-fn length(timer: Timer, delay: Delay) -> Duration {
-    match timer {
-        Timer::Lease(_) => drawn(delay).max(TICK_MIN),
-        Timer::Work(_) | Timer::Loan(_) => drawn(delay),
+    fn tell_leases(&self, command: leases::Command) {
+        // As above.
+        _ = self.leases.send((crate::leases::Arrived::Told(command), None));
     }
 }

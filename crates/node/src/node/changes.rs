@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use primus_core::machine::Input;
 use primus_core::{ServerId, Term};
 use primus_server::control::{Command, Reason};
+use primus_server::leases;
 use tokio::time::Instant;
 
 use super::{Running, held};
@@ -62,6 +63,7 @@ impl Running {
         // A new leader has to be told.
         self.own.is_full = false;
         self.entering.clear();
+        self.tell_leases(leases::Command::Leader(leader, term));
         self.tell_farm(Told::Leader(leader));
         self.tell_clock();
         self.log.accession = Some(term).filter(|term| self.leads_in(*term));

@@ -46,7 +46,7 @@ impl Running {
         self.own.is_full = self.shown.meters.disk_full.get();
         self.shown.state.load = Load { score, is_disk_full: self.own.is_full, ..load };
         self.step(Input::Command(Command::Load(self.shown.state.load)));
-        self.elections.tell(Input::Command(groups::Command::Score(score)));
+        self.threads.elections.tell(Input::Command(groups::Command::Score(score)));
         if self.own.clock_told.elapsed() >= CLOCK_EVERY {
             self.tell_clock();
         }

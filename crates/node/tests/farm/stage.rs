@@ -301,13 +301,16 @@ impl Farm {
 
     /// Waits for a job's end, whoever leads meanwhile.
     pub(crate) async fn wait_for(&self, job: JobId) {
+        self.wait_for_all(Awaited::from(Target::Job(job))).await;
+    }
+
+    pub(crate) async fn wait_for_all(&self, awaited: Awaited) {
         let began = Instant::now();
         loop {
-            let target = Awaited::from(Target::Job(job));
-            match tokio::time::timeout(PATIENCE, self.farm().await.ended(vec![target])).await {
+            match tokio::time::timeout(PATIENCE, self.farm().await.ended(vec![awaited])).await {
                 Ok(Ok(())) => return,
-                Ok(Err(_)) => assert!(began.elapsed() < PATIENCE, "job {job} does not end in time"),
-                Err(_) => panic!("job {job} does not end in time"),
+                Ok(Err(_)) => assert!(began.elapsed() < PATIENCE, "{awaited:?} do not end in time"),
+                Err(_) => panic!("{awaited:?} do not end in time"),
             }
         }
     }

@@ -9,9 +9,8 @@ use axum::extract::State;
 use axum::http::Request;
 use axum::response::Response;
 use primus_core::ServerId;
-use primus_core::farm::foreman::Foreman;
 use primus_core::lease::Lessor;
-use primus_core::ledger::{GroupRules, Holding};
+use primus_core::ledger::{GroupRules, Groups, Holding};
 use primus_node::elections::{Elected, ElectedGroups};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -76,8 +75,8 @@ async fn leased_there(answer: Response) -> Vec<Value> {
 }
 
 /// The groups that somebody holds, or would like to.
-fn leased(foreman: &Foreman, lessor: &Lessor) -> Vec<GroupFacts> {
-    let held = foreman.ledger().groups().held();
+fn leased(groups: &Groups, lessor: &Lessor) -> Vec<GroupFacts> {
+    let held = groups.held();
     let names: BTreeSet<&str> =
         held.keys().map(String::as_str).chain(lessor.wanted().map(|(name, ..)| name)).collect();
     let wanted = |name: &str| lessor.rules_of(name);

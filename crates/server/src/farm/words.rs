@@ -3,14 +3,12 @@
 use std::fmt;
 
 use bytes::Bytes;
-use primus_core::lease::lessor::Tick;
 use primus_core::ledger::timekeeper;
-use primus_core::ledger::{Effect, JobId, Target, TaskId};
+use primus_core::ledger::{Effect, Entry, Groups, JobId, Target, TaskId};
 use primus_core::loan::office::{CannotLend, LendOrder};
 use primus_core::loan::{Word, office};
-use primus_core::{FarmId, ServerId, SessionId, Term, WorkerId, farm, lease, loan};
+use primus_core::{FarmId, ServerId, Term, WorkerId, farm, loan};
 
-use crate::control::Reason;
 use crate::record::Draft;
 
 /// Whom a farm talks with.
@@ -20,8 +18,6 @@ pub enum Peer {
     Worker(WorkerId),
     /// Another farm.
     Neighbour(FarmId),
-    /// A candidate for leases.
-    Session(SessionId),
 }
 
 /// What is said between a farm and its peers.
@@ -37,8 +33,6 @@ pub enum Message {
     Placement(Word),
     /// About loans, with a neighbour.
     Loan(loan::Message),
-    /// About leases, with a session.
-    Lease(lease::Message),
 }
 
 /// Names a question of somebody who waits for the answer.
@@ -56,14 +50,10 @@ pub enum Command {
     Lead(Term),
     /// The clock of this server shows this time, in milliseconds since 1970.
     Clock(ServerId, u64),
-    /// This server wants to hand over to that one, for this reason, once nothing is guarded beside it.
-    HandOver(ServerId, Reason),
-    /// Nobody has taken over.
-    Stay,
+    /// In this term the leases of this server want this in the log.
+    Want(Term, Vec<Entry>),
     /// A worker of this name has a link. Links of workers are numbered and never come back.
     Link(WorkerId, String),
-    /// A majority has said that this server leads: the answer to [`Notice::Confirm`].
-    Confirmed(u64),
     /// Is there room on the disks for more?
     Room(bool),
     /// Write this batch into the log. Answered when it is applied.
@@ -74,8 +64,6 @@ pub enum Command {
     Look(Ticket, u64),
     /// An operator lends workers. Answered when the log says so, or nobody can go.
     Lend(Ticket, LendOrder),
-    /// End what is held beside this server. Answered when it has ended.
-    Vacate(Ticket),
     /// These do not wait any more.
     Forget(Vec<Ticket>),
     /// All that had arrived was told, and it is this time, in milliseconds since 1970: what it came to leaves in one go.
@@ -105,8 +93,6 @@ impl From<Target> for Awaited {
 pub enum Timer {
     /// The foreman's.
     Work(farm::foreman::Timer),
-    /// The lessor's.
-    Lease(Tick),
     /// The office's.
     Loan(office::Timer),
 }
@@ -118,7 +104,7 @@ impl Timer {
         use farm::foreman::Timer::{Beside, Grace, Settle, Silence};
         match self {
             Self::Work(Silence(_) | Beside(_) | Settle) => true,
-            Self::Work(Grace(_)) | Self::Lease(_) | Self::Loan(_) => false,
+            Self::Work(Grace(_)) | Self::Loan(_) => false,
         }
     }
 }
@@ -128,16 +114,12 @@ impl Timer {
 pub enum Notice {
     /// Append these records to the log, if this server still leads in this term.
     Append(Term, Vec<Bytes>),
-    /// Ask a majority whether this server leads.
-    Confirm(u64),
     /// The answer to a question.
     Answer(Ticket, Result<Answer, Refusal>),
-    /// The session must ask elsewhere, or later.
-    Elsewhere(SessionId, Refusal),
-    /// Something is guarded beside this server, or not any more.
-    Guarded(bool),
-    /// Nothing is, so that one can take over, for this reason.
-    Transfer(ServerId, Reason),
+    /// This server leads in this term, and these leases are held.
+    Held(Term, Groups),
+    /// In this term, leases were granted or released.
+    Leases(Term, Vec<Effect>),
     /// So many tasks run beside this server.
     Beside(u32),
     /// The link of this worker is to be closed: it does not say what its owner says.
@@ -150,8 +132,6 @@ pub enum Notice {
     Happened(office::Happening),
     /// A clock is off, or right again.
     Clock(timekeeper::Notice),
-    /// Somebody asked for a lease with a token of an older leader.
-    OldToken,
 }
 
 /// What a question comes to.
@@ -165,8 +145,6 @@ pub enum Answer {
     Ended,
     /// Now is the time to look.
     Look,
-    /// Nothing is held beside this server.
-    Vacant,
 }
 
 /// Why a question is not answered.
@@ -187,7 +165,6 @@ impl fmt::Display for Peer {
         match self {
             Self::Worker(id) => write!(f, "worker {id}"),
             Self::Neighbour(id) => write!(f, "farm {id}"),
-            Self::Session(id) => write!(f, "session {id}"),
         }
     }
 }
@@ -200,7 +177,6 @@ impl fmt::Display for Message {
             Self::Work(message) => message.fmt(f),
             Self::Placement(word) => word.fmt(f),
             Self::Loan(message) => message.fmt(f),
-            Self::Lease(message) => message.fmt(f),
         }
     }
 }
@@ -213,16 +189,13 @@ impl fmt::Display for Command {
             Self::Leader(None) => f.write_str("no leader"),
             Self::Lead(term) => write!(f, "lead in term {term}"),
             Self::Clock(server, _) => write!(f, "clock of {server}"),
-            Self::HandOver(to, reason) => write!(f, "hand over to {to}: {reason}"),
-            Self::Stay => f.write_str("stay"),
+            Self::Want(_, entries) => write!(f, "want {}", entries.len()),
             Self::Link(worker, name) => write!(f, "link {worker} of {name}"),
-            Self::Confirmed(question) => write!(f, "confirmed {question}"),
             Self::Room(has_room) => f.write_str(if *has_room { "room" } else { "no room" }),
             Self::Enter(ticket, _) => write!(f, "enter {}", ticket.0),
             Self::Await(ticket, index, _) => write!(f, "await {} at {index}", ticket.0),
             Self::Look(ticket, index) => write!(f, "look {} at {index}", ticket.0),
             Self::Lend(ticket, order) => write!(f, "lend {} to {}: {}", order.count, order.to, ticket.0),
-            Self::Vacate(ticket) => write!(f, "vacate {}", ticket.0),
             Self::Forget(tickets) => write!(f, "forget {}", tickets.len()),
             Self::Turn(_) => f.write_str("turn"),
         }
@@ -233,7 +206,6 @@ impl fmt::Display for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Work(timer) => timer.fmt(f),
-            Self::Lease(tick) => tick.fmt(f),
             Self::Loan(timer) => timer.fmt(f),
         }
     }
@@ -243,12 +215,10 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Append(_, records) => write!(f, "append {}", records.len()),
-            Self::Confirm(question) => write!(f, "confirm {question}"),
             Self::Answer(ticket, Ok(_)) => write!(f, "answer {}", ticket.0),
             Self::Answer(ticket, Err(refusal)) => write!(f, "refuse {}: {refusal}", ticket.0),
-            Self::Elsewhere(session, refusal) => write!(f, "refuse session {session}: {refusal}"),
-            Self::Guarded(is_guarded) => f.write_str(if *is_guarded { "guarded" } else { "unguarded" }),
-            Self::Transfer(to, reason) => write!(f, "transfer to {to}: {reason}"),
+            Self::Held(term, _) => write!(f, "held in term {term}"),
+            Self::Leases(_, effects) => write!(f, "leases {}", effects.len()),
             Self::Beside(tasks) => write!(f, "{tasks} run beside"),
             Self::Close(worker) => write!(f, "close {worker}"),
             Self::Lending(is_on) => f.write_str(if *is_on { "talk to neighbours" } else { "leave neighbours" }),
@@ -256,7 +226,6 @@ impl fmt::Display for Notice {
             Self::Happened(happening) => happening.fmt(f),
             Self::Clock(timekeeper::Notice::Off(server, ms)) => write!(f, "clock of {server} is off by {ms} ms"),
             Self::Clock(timekeeper::Notice::Right(server)) => write!(f, "clock of {server} is right"),
-            Self::OldToken => f.write_str("old token"),
         }
     }
 }
