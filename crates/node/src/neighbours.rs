@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 use crate::cuts::Cuts;
 use crate::dialling::{BACKOFF_MAX, BACKOFF_MIN, REFUSED_TIME, dial};
 use crate::links::Identity;
-use crate::outgoing::{self, Outgoing, WRITE_TIME};
+use crate::outgoing::{self, All, Outgoing, WRITE_TIME};
 
 /// How many words of all neighbours may wait for the farm.
 const WORDS_MAX: usize = 64;
@@ -223,7 +223,7 @@ impl Dialler {
 
     /// Writes until the link is lost.
     async fn talk(&self, mut stream: TcpStream) {
-        let (outgoing, leaving) = outgoing::queue();
+        let (outgoing, leaving) = outgoing::queue(&All::default());
         _ = self.events.send(NeighbourEvent::Up(self.place, outgoing)).await;
         let (mut reading, writing) = stream.split();
         let mut ignored = [0; 64];

@@ -15,38 +15,72 @@ use crate::cuts::Line;
 
 /// How long one write may take.
 pub(crate) const WRITE_TIME: Duration = Duration::from_secs(5);
-/// How much may wait.
-const LEAVING_LEN_MAX: usize = 128 << 20;
+/// How much may wait on one link. What is longer has room when nothing else waits.
+const LINK_LEN_MAX: usize = 64 << 20;
+/// How much may wait on all links of a process together. Beyond that those are lost on which more waits than honest words.
+const ALL_LEN_MAX: usize = 128 << 20;
+const HONEST_LEN: usize = 1 << 20;
+
+/// How many bytes wait on all links of one kind.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct All(Arc<AtomicUsize>);
 
 /// Where to write. The link ends when nobody has this any more.
 #[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
     queue: mpsc::UnboundedSender<Bytes>,
-    /// How many bytes wait.
-    leaving: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
 }
 
 /// The other end: what is to be written.
 #[derive(Debug)]
 pub(crate) struct Leaving {
     queue: mpsc::UnboundedReceiver<Bytes>,
-    leaving: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
 }
 
-/// A queue for a new link.
-pub(crate) fn queue() -> (Outgoing, Leaving) {
+/// How many bytes wait: here, and on all links. Those of a link that is lost do not wait any more.
+#[derive(Debug)]
+struct Waiting {
+    here: AtomicUsize,
+    all: All,
+}
+
+/// A queue for a new link, one of all these.
+pub(crate) fn queue(all: &All) -> (Outgoing, Leaving) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let leaving = Arc::<AtomicUsize>::default();
-    (Outgoing { queue: sender, leaving: Arc::clone(&leaving) }, Leaving { queue: receiver, leaving })
+    let waiting = Arc::new(Waiting { here: AtomicUsize::new(0), all: all.clone() });
+    (Outgoing { queue: sender, waiting: Arc::clone(&waiting) }, Leaving { queue: receiver, waiting })
+}
+
+impl Waiting {
+    /// False if too much waits already.
+    fn add(&self, len: usize) -> bool {
+        let here = self.here.fetch_add(len, Ordering::Relaxed);
+        let all = self.all.0.fetch_add(len, Ordering::Relaxed);
+        here <= LINK_LEN_MAX && (all <= ALL_LEN_MAX || here <= HONEST_LEN)
+    }
+
+    fn remove(&self, len: usize) {
+        self.here.fetch_sub(len, Ordering::Relaxed);
+        self.all.0.fetch_sub(len, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let here = *self.here.get_mut();
+        self.remove(here);
+    }
 }
 
 impl Outgoing {
     /// False if too much waits already.
     pub(crate) fn send(&self, bytes: Bytes) -> bool {
-        let waiting = self.leaving.fetch_add(bytes.len(), Ordering::Relaxed);
+        let has_room = self.waiting.add(bytes.len());
         // If the link is lost, everything is said again on the next one.
         _ = self.queue.send(bytes);
-        waiting <= LEAVING_LEN_MAX
+        has_room
     }
 }
 
@@ -61,7 +95,27 @@ impl Leaving {
             if !matches!(timeout(WRITE_TIME, writing.write_all(&bytes)).await, Ok(Ok(()))) {
                 return;
             }
-            self.leaving.fetch_sub(bytes.len(), Ordering::Relaxed);
+            self.waiting.remove(bytes.len());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_does_not_read_is_lost_and_the_others_are_not() {
+        let all = All::default();
+        let (fat, other) = (queue(&all), queue(&all));
+        let piece = || Bytes::from(vec![0; 32 << 20]);
+        assert!((0..3).all(|_| fat.0.send(piece())), "there was room when each came");
+        assert!(!fat.0.send(piece()));
+        assert!(other.0.send(piece()), "it has said nothing yet");
+        assert!(!other.0.send(piece()), "all together have too much, and it is not little");
+        drop(fat);
+        assert!(other.0.send(Bytes::from_static(b"a word")));
+        drop(other);
+        assert_eq!(all.0.load(Ordering::Relaxed), 0);
     }
 }

@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout};
 
 use super::shares::Share;
 use crate::cuts::Line;
-use crate::outgoing::{self, Leaving, Outgoing, WRITE_TIME};
+use crate::outgoing::{self, All, Leaving, Outgoing, WRITE_TIME};
 
 /// How many workers may have a link.
 const LINKS_MAX: usize = 4096;
@@ -68,6 +68,7 @@ pub(super) struct Callers {
     /// Names of workers that have no link at the moment, with their disks, and until when they are kept.
     kept: BTreeMap<String, ([u8; 16], Instant)>,
     unread: Share,
+    leaving: All,
 }
 
 #[derive(Debug)]
@@ -100,8 +101,8 @@ pub(super) enum Met {
 impl Callers {
     pub(super) fn new() -> (Self, mpsc::Receiver<CallerEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
-        let (links, kept, unread) = <_>::default();
-        (Self { links, last: 0, events, kept, unread }, received)
+        let (links, kept, unread, leaving) = <_>::default();
+        (Self { links, last: 0, events, kept, unread, leaving }, received)
     }
 
     /// Answers a worker that calls. Must be called inside the farm's runtime.
@@ -139,7 +140,7 @@ impl Callers {
     fn open(&mut self, stream: TcpStream, arrived: BytesMut, hello: WorkerHello, line: Line) -> WorkerId {
         self.last += 1;
         let id = WorkerId(self.last);
-        let (outgoing, leaving) = outgoing::queue();
+        let (outgoing, leaving) = outgoing::queue(&self.leaving);
         let is_known = Arc::<AtomicBool>::default();
         let ear =
             Ear { id, events: self.events.clone(), is_known: Arc::clone(&is_known), unread: self.unread.another() };

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use crate::dialling::{BACKOFF_MAX, BACKOFF_MIN, REFUSED_TIME, dial};
-use crate::outgoing::{self, Outgoing};
+use crate::outgoing::{self, All, Outgoing};
 
 /// How many words of all servers may wait for the worker.
 const WORDS_MAX: usize = 64;
@@ -111,7 +111,7 @@ impl Dialler {
 
     /// Reads and writes until the link is lost.
     async fn talk(&self, mut stream: TcpStream, arrived: BytesMut) {
-        let (outgoing, leaving) = outgoing::queue();
+        let (outgoing, leaving) = outgoing::queue(&All::default());
         _ = self.events.send(LinkEvent::Up(self.server, outgoing)).await;
         let (reading, writing) = stream.split();
         tokio::select! {
