@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 
-use super::book::Effect;
+use super::effect::Effect;
 use crate::ids::SessionId;
 
 /// No more groups are held at once.

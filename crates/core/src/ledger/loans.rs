@@ -7,7 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
-use super::book::Effect;
+use super::effect::Effect;
 
 /// Names a loan, among those of one lender; it is the epoch of the worker that is lent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -14,14 +14,16 @@ pub mod task;
 pub mod timekeeper;
 
 mod book;
+mod effect;
 mod kept;
 #[cfg(feature = "serde")]
 mod shared;
 
-pub use book::{Counts, Effect, Ledger, Limits, Registration};
+pub use book::{Ledger, Limits, Registration};
+pub use effect::Effect;
 pub use entry::{Batch, Entry, Report, Start, Target};
 pub use groups::{Grant, Group, GroupRank, GroupRules, Groups, Holding, Release};
 pub use job::{CommandLine, Fan, Job, JobId, Spec, Work};
 pub use loans::{Borrow, Borrowed, Ending, Lend, Lent, LoanId, Loans, Why};
-pub use task::{Attempt, Held, Outcome, State, Tail, TaskId, Verdict};
+pub use task::{Attempt, Counts, Held, Outcome, State, Tail, TaskId, Verdict};
 pub use timekeeper::Timekeeper;

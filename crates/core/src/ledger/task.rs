@@ -60,6 +60,19 @@ pub enum State {
     Cancelled,
 }
 
+/// How many tasks there are in each state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[expect(missing_docs, reason = "the names are those of the states")]
+pub struct Counts {
+    pub waiting: u64,
+    pub started: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub lost: u64,
+    pub cancelled: u64,
+}
+
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -158,6 +171,19 @@ impl State {
             Self::Failed => "failed",
             Self::Lost => "lost",
             Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl Counts {
+    pub(super) const fn of(&mut self, state: State) -> &mut u64 {
+        match state {
+            State::Waiting { .. } => &mut self.waiting,
+            State::Started => &mut self.started,
+            State::Done => &mut self.done,
+            State::Failed => &mut self.failed,
+            State::Lost => &mut self.lost,
+            State::Cancelled => &mut self.cancelled,
         }
     }
 }
