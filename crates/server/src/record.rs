@@ -286,14 +286,16 @@ fn cut(bytes: &Bytes, length: u64) -> Option<(Bytes, Bytes)> {
 
 #[cfg(test)]
 mod tests {
-    use primus_core::ServerId;
-    use primus_core::ledger::{Limits, Target};
+    use primus_core::ledger::{
+        Attempt, Fan, JobId, Limits, Outcome, Report, Spec, Start, Tail, Target, TaskId, Verdict, Work,
+    };
+    use primus_core::{ServerId, Term};
 
     use super::*;
     use crate::register::Change;
 
     fn entries(count: u64) -> Vec<Entry> {
-        let job = |number| Entry::Cancel(Target::Job(primus_core::ledger::JobId(number)));
+        let job = |number| Entry::Cancel(Target::Job(JobId(number)));
         (u64::MAX - count..u64::MAX).map(job).collect()
     }
 
@@ -369,5 +371,58 @@ mod tests {
         let old = postcard::to_extend(&kept, b"\0\0\0\0\0\0\0\x01\0".to_vec()).unwrap().into();
         assert_eq!(gave_way(&old), GaveWay::default());
         assert_eq!(State::from_bytes(&old), Some(State { register: Register::default(), ledger: kept }));
+    }
+
+    /// A ledger with something of everything that has to do with tasks.
+    fn busy_ledger() -> Ledger {
+        let spec = |fan: Fan, is_once| Spec {
+            name: "name".to_owned(),
+            work: Work::Kind { name: "noop".to_owned(), input: vec![1, 2] },
+            fan,
+            retries: 1,
+            timeout_ms: None,
+            is_once,
+            priority: 0,
+            cpus: 1,
+        };
+        let task = |job, index| TaskId { job: JobId(job), index };
+        let attempt = |sequence| Attempt { term: Term(1), sequence };
+        let finish = |task, sequence, code| {
+            let (stdout, stderr) = (Tail { total: 5, bytes: b"hello".to_vec() }, Tail::default());
+            let (worker, verdict) = ("w1".to_owned(), Verdict::Exited(code));
+            let attempt = attempt(sequence);
+            let outcome = Outcome { attempt, worker, verdict, started_us: 7, took_us: 8, stdout, stderr };
+            Entry::Finish(Report { task, outcome })
+        };
+        let array =
+            Entry::Submit { spec: spec(Fan::Array { first: 1, last: 70 }, false), key: Some("key".to_owned()) };
+        let once = Entry::Submit { spec: spec(Fan::Array { first: 1, last: 2 }, true), key: None };
+        let start = Entry::Start(Start { task: task(2, 1), worker: "w1".to_owned(), attempt: attempt(5) });
+        let mut ledger = Ledger::new(Limits { results: 90, ..Limits::default() });
+        ledger.apply(Batch {
+            time_ms: 5,
+            entries: vec![array, once, Entry::Join { worker: "w1".to_owned(), slots: 2 }],
+        });
+        let ended = vec![finish(task(1, 40), 1, 0), finish(task(1, 40), 2, 0), finish(task(1, 3), 3, 1), start];
+        ledger.apply(Batch { time_ms: 9, entries: ended });
+        ledger.apply(Batch { time_ms: 10, entries: vec![Entry::Cancel(Target::Job(JobId(1)))] });
+        let again = Target::Task(task(1, 66));
+        ledger.apply(Batch { time_ms: 12, entries: vec![Entry::Retry(again), finish(task(1, 66), 4, 0)] });
+        ledger
+    }
+
+    #[test]
+    fn a_ledger_is_written_as_ever_and_comes_out_as_it_went_in() {
+        let kept = busy_ledger();
+        let written = postcard::to_stdvec(&kept).unwrap();
+        let hash = written
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+        assert_eq!(
+            (written.len(), hash),
+            (453, 1_064_622_156_101_563_476),
+            "so it was written before there were runs of tasks"
+        );
+        assert_eq!(ledger(&written), Some(kept));
     }
 }

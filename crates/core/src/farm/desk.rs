@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 
 use super::assign::{self, Candidate};
 use super::foreman::{Foreman, Rules};
-use super::queue::Queue;
+use super::queue::{Queue, Stretch};
 use super::{Hello, Message};
-use crate::ledger::{Attempt, Held, Job, JobId, Ledger, Outcome, Report, TaskId};
+use crate::ledger::{Attempt, Held, Job, JobId, Ledger, Outcome, Report, State, TaskId, Tasks};
 use crate::load::Load;
 use crate::machine::Outbox;
 use crate::planted::{Bug, Planted};
@@ -133,14 +133,31 @@ impl Desk {
         self.workers.iter().find(|(_, worker)| worker.name == name).map(|(id, _)| *id)
     }
 
-    /// A task that was handed out in vain, or is wanted again, comes first; but an older one only when it is settled that
-    /// nobody else runs it.
-    pub(super) fn requeue(&mut self, ledger: &Ledger, task: TaskId) {
-        let priority = ledger.job(task.job).map_or(0, |job| job.spec.priority);
+    /// Tasks that were handed out in vain, or are wanted again, come first; but older ones only when it is settled that nobody
+    /// else runs them.
+    pub(super) fn requeue(&mut self, ledger: &Ledger, tasks: impl Into<Tasks>) {
+        let tasks = tasks.into();
+        let priority = ledger.job(tasks.job).map_or(0, |job| job.spec.priority);
         match &mut self.older {
-            Some(older) if task.job <= self.last_older => older.push_first(priority, task),
-            _ => self.queue.push_first(priority, task),
+            Some(older) if tasks.job <= self.last_older => older.push_first(priority, tasks),
+            _ => self.queue.push_first(priority, tasks),
         }
+    }
+
+    /// The next task that waits and that nobody has. Those before it need not run any more, and there may be millions.
+    pub(super) fn next_waiting<'a>(&mut self, ledger: &'a Ledger) -> Option<(TaskId, &'a Job)> {
+        while let Some(Stretch { job: id, next, last }) = self.queue.first() {
+            let job = ledger.job(id);
+            let next = job.and_then(|job| job.first_waiting(next..=last));
+            self.queue.skip_to(next);
+            let Some((job, index)) = job.zip(next) else { continue };
+            let task = TaskId { job: id, index };
+            if !self.hands.contains_key(&task) {
+                return Some((task, job));
+            }
+            self.queue.pop();
+        }
+        None
     }
 
     /// Does a job wait until it is settled who runs what?
@@ -243,6 +260,19 @@ impl Desk {
         } else {
             self.stop([held.task], out);
         }
+    }
+
+    /// Nobody goes on with what is cancelled of these.
+    pub(super) fn stop_all(&mut self, cancelled: &[Tasks], ledger: &Ledger, out: &mut Outbox<Foreman>) {
+        let is_meant = |tasks: &Tasks, task: TaskId| {
+            tasks.is_exact() || ledger.state(task).is_none_or(|state| state == State::Cancelled)
+        };
+        let held = |tasks: &Tasks| {
+            let held = self.hands.range(tasks.ends()).map(|(task, _)| *task);
+            held.filter(|task| is_meant(tasks, *task)).collect::<Vec<TaskId>>()
+        };
+        let held: Vec<TaskId> = cancelled.iter().flat_map(held).collect();
+        self.stop(held, out);
     }
 
     /// Nobody goes on with these. Whoever has several of them hears of all at once: between two orders it would begin with

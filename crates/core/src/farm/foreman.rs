@@ -21,7 +21,8 @@ use super::desk::{Desk, Phase, Worker};
 use super::{Assignment, Hello, Message, SLOTS_MAX};
 use crate::ledger::loans::home_of;
 use crate::ledger::{
-    Attempt, Batch, Effect, Entry, Held, Job, Ledger, LoanId, Outcome, Report, Start, State, Tail, TaskId, Verdict,
+    Attempt, Batch, Effect, Entry, Held, Job, Ledger, LoanId, Outcome, Report, Start, State, Tail, TaskId, Tasks,
+    Verdict,
 };
 use crate::load::{Load, Weights};
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
@@ -203,7 +204,7 @@ impl Foreman {
                 desk.forget(*held, out);
                 desk.requeue(&self.ledger, held.task);
             }
-            Effect::Wanted(task) => desk.requeue(&self.ledger, *task),
+            Effect::Wanted(tasks) => desk.requeue(&self.ledger, *tasks),
             Effect::MayStart(start) => self.on_may_start(start, out),
             Effect::Workers => self.on_workers(out),
             Effect::Left(worker) => self.on_left(worker, out),
@@ -224,13 +225,12 @@ impl Foreman {
     }
 
     fn stop_cancelled(&mut self, effects: &[Effect], out: &mut Outbox<Self>) {
+        let Some(desk) = &mut self.desk else { return };
         let cancelled = effects.iter().filter_map(|effect| match effect {
-            Effect::Cancelled(task) => Some(*task),
+            Effect::Cancelled(tasks) => Some(*tasks),
             _ => None,
         });
-        if let Some(desk) = &mut self.desk {
-            desk.stop(cancelled, out);
-        }
+        desk.stop_all(&cancelled.collect::<Vec<Tasks>>(), &self.ledger, out);
     }
 
     /// It is written down that this task starts, so it may. If its worker has gone meanwhile, it is lost: nobody can write
@@ -520,13 +520,7 @@ impl Foreman {
         let Some(desk) = &mut self.desk else { return };
         let mut parcels: BTreeMap<WorkerId, Vec<Assignment>> = BTreeMap::new();
         let mut starts = Vec::new();
-        while let Some(task) = desk.queue.peek() {
-            let job = self.ledger.job(task.job);
-            let is_waiting = matches!(job.and_then(|job| job.state(task.index)), Some(State::Waiting { .. }));
-            let Some(job) = job.filter(|_| is_waiting && !desk.hands.contains_key(&task)) else {
-                desk.queue.pop();
-                continue;
-            };
+        while let Some((task, job)) = desk.next_waiting(&self.ledger) {
             let Some(worker) = desk.choose(&self.rules, &self.ledger, job) else {
                 if desk.fits_somewhere(&self.ledger, job) {
                     break;

@@ -5,7 +5,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use core::cmp::Reverse;
 
-use crate::ledger::{JobId, TaskId};
+use crate::ledger::{JobId, TaskId, Tasks};
 
 /// What waits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -15,10 +15,10 @@ pub(super) struct Queue {
 
 /// Some tasks of a job, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Stretch {
-    job: JobId,
-    next: u64,
-    last: u64,
+pub(super) struct Stretch {
+    pub(super) job: JobId,
+    pub(super) next: u64,
+    pub(super) last: u64,
 }
 
 impl Queue {
@@ -34,14 +34,37 @@ impl Queue {
         }
     }
 
-    /// A task that was handed out in vain comes first.
-    pub(super) fn push_first(&mut self, priority: i16, task: TaskId) {
-        self.of(priority).push_front(Stretch { job: task.job, next: task.index, last: task.index });
+    /// Tasks that were handed out in vain, or are wanted again, come first. Many of them take the place of what is here of them
+    /// already: whoever cancels and retries again and again must not fill this.
+    pub(super) fn push_first(&mut self, priority: i16, tasks: Tasks) {
+        let Tasks { job, first, last, .. } = tasks;
+        let waiting = self.of(priority);
+        if first < last {
+            waiting.retain(|other| other.job != job || other.next < first || other.last > last);
+        }
+        waiting.push_front(Stretch { job, next: first, last });
+    }
+
+    /// The tasks that come next, without taking them.
+    pub(super) fn first(&self) -> Option<Stretch> {
+        self.by_priority.values().next()?.front().copied()
+    }
+
+    /// Of the tasks that come next, those before this place need not run any more; without a place, none need.
+    pub(super) fn skip_to(&mut self, place: Option<u64>) {
+        let Some(mut first) = self.by_priority.first_entry() else { return };
+        match (first.get_mut().front_mut(), place) {
+            (Some(stretch), Some(place)) => stretch.next = place,
+            _ => _ = first.get_mut().pop_front(),
+        }
+        if first.get().is_empty() {
+            first.remove();
+        }
     }
 
     /// What comes next, without taking it.
     pub(super) fn peek(&self) -> Option<TaskId> {
-        let stretch = self.by_priority.values().next()?.front()?;
+        let stretch = self.first()?;
         Some(TaskId { job: stretch.job, index: stretch.next })
     }
 
@@ -62,19 +85,9 @@ impl Queue {
 
     /// What comes next.
     pub(super) fn pop(&mut self) -> Option<TaskId> {
-        let mut first = self.by_priority.first_entry()?;
-        let stretches = first.get_mut();
-        let stretch = stretches.front_mut()?;
-        let task = TaskId { job: stretch.job, index: stretch.next };
-        if stretch.next < stretch.last {
-            stretch.next += 1;
-        } else {
-            stretches.pop_front();
-            if stretches.is_empty() {
-                first.remove();
-            }
-        }
-        Some(task)
+        let Stretch { job, next, last } = self.first()?;
+        self.skip_to((next < last).then_some(next + 1));
+        Some(TaskId { job, index: next })
     }
 
     /// All that comes next from one job, without what others have in between, goes to the end of another queue.
@@ -114,10 +127,26 @@ mod tests {
             assert_eq!(queue.pop(), Some(task));
             order.push(task.to_string());
             if order.len() == 2 {
-                queue.push_first(0, TaskId { job: JobId(1), index: 9 });
+                queue.push_first(0, TaskId { job: JobId(1), index: 9 }.into());
             }
         }
         assert_eq!(order, ["2.1", "1.1", "1.9", "1.2", "1.3", "3.1"]);
+        assert_eq!(queue, Queue::default());
+    }
+
+    #[test]
+    fn those_that_are_wanted_again_stand_here_once() {
+        let mut queue = Queue::default();
+        let million = |job| Tasks::all(JobId(job), 1, 1_000_000);
+        queue.push_job(0, JobId(1), 1_000_000);
+        queue.push_job(0, JobId(2), 3);
+        (0..10).for_each(|_| queue.push_first(0, million(1)));
+        assert_eq!(queue.before(0, TaskId { job: JobId(2), index: 1 }), 1_000_000);
+        queue.skip_to(Some(999_999));
+        let order: Vec<String> = core::iter::from_fn(|| queue.pop()).map(|task| task.to_string()).collect();
+        assert_eq!(order, ["1.999999", "1.1000000", "2.1", "2.2", "2.3"]);
+        queue.push_first(0, million(1));
+        queue.skip_to(None);
         assert_eq!(queue, Queue::default());
     }
 }

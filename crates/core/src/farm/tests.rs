@@ -207,6 +207,58 @@ fn whoever_called_too_early_is_asked_by_the_new_leader() {
 }
 
 #[test]
+fn millions_that_are_cancelled_and_wanted_again_are_nobody_s_burden() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.hears(W1, hello("w1", &[]));
+    let given = foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 4_000_000 });
+    assert_eq!(given, ["send 101 run 1.1 (1-1) 1.2 (1-2)"]);
+    let job = Target::Job(JobId(1));
+    for round in 0..3 {
+        let said = foreman.apply(Entry::Cancel(job));
+        let held = alloc::format!("1.1 (1-{}) 1.2 (1-{})", 2 * round + 1, 2 * round + 2);
+        assert_eq!(said, [alloc::format!("send 101 stop {held}"), alloc::format!("send 101 forget {held}")]);
+        assert_eq!(foreman.0.waiting(), 0);
+        let again = alloc::format!("send 101 run 1.1 (1-{}) 1.2 (1-{})", 2 * round + 3, 2 * round + 4);
+        assert_eq!(foreman.apply(Entry::Retry(job)), [again]);
+        assert_eq!(foreman.0.waiting(), 3_999_999);
+    }
+    foreman.apply(Entry::Cancel(job));
+    assert_eq!(foreman.submit(|_| ()), ["send 101 run 2.1 (1-9)"], "nothing stands before it");
+}
+
+#[test]
+fn whoever_has_one_of_many_scattered_tasks_stops_when_they_are_cancelled() {
+    let mut foreman = Bench::leader(1, &["w1"]);
+    foreman.hears(W1, hello("w1", &[]));
+    let given = foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 5000 });
+    assert_eq!(given, ["send 101 run 1.1 (1-1) 1.2 (1-2)"]);
+    let task = |index| TaskId { job: JobId(1), index };
+    let ended = |index| Entry::Finish(Report { task: task(index), ..report(held(1, 9, index)) });
+    foreman.apply_all((2..=2499).map(|number| ended(2 * number)).collect());
+    // What is wanted again comes first.
+    foreman.apply_all([Entry::Cancel, Entry::Retry].map(|change| change(Target::Task(task(4999)))).into());
+    let said = foreman.hears(W1, Message::Ended(alloc::vec![report(held(1, 1, 1))]));
+    assert_eq!(said, ["propose 1", "send 101 run 1.4999 (1-3)"]);
+    let said = foreman.apply(Entry::Cancel(Target::Job(JobId(1))));
+    let held = "1.1 (1-1) 1.2 (1-2) 1.4999 (1-3)";
+    assert_eq!(said, [alloc::format!("send 101 stop {held}"), alloc::format!("send 101 forget {held}")]);
+    assert_eq!(foreman.0.handed_out(), 0);
+}
+
+#[test]
+fn a_new_leader_passes_over_millions_that_have_ended() {
+    let mut foreman = Bench::leader(1, &[]);
+    foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 4_000_000 });
+    let task = |index| Target::Task(TaskId { job: JobId(1), index });
+    let last = [Entry::Cancel(Target::Job(JobId(1))), Entry::Retry(task(3_999_999))];
+    foreman.apply_all(last.into());
+    foreman.apply(Entry::Join { worker: "w1".into(), slots: 1 });
+    foreman.lead(2);
+    let said = foreman.hears(W1, hello("w1", &[]));
+    assert!(said.contains(&"send 101 run 1.3999999 (2-1)".into()), "{said:?}");
+}
+
+#[test]
 fn what_must_not_start_twice_starts_when_the_log_says_so_also_over_a_new_link() {
     let mut foreman = Bench::leader(1, &["w1"]);
     foreman.hears(W1, hello("w1", &[]));

@@ -1,6 +1,8 @@
 //! The ledger itself: entries in, one agreed state out.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+mod sweep;
+
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -157,7 +159,7 @@ impl Ledger {
             return Effect::Again(held);
         }
         self.starts.remove(&task);
-        self.results.add(time_ms, task, Some(&outcome));
+        self.results.add(time_ms, task, &outcome);
         Effect::Finished(held)
     }
 
@@ -169,30 +171,6 @@ impl Ledger {
         self.set_state(task, State::Started);
         self.starts.insert(task, start.clone());
         Effect::MayStart(start)
-    }
-
-    fn cancel(&mut self, target: Target, time_ms: u64, effects: &mut Vec<Effect>) {
-        let tasks = self.tasks_of(target, |state| !state.is_final());
-        // Of more than are kept, the first would be forgotten at once, and there may be millions.
-        let unkept = tasks.len().saturating_sub(self.limits.results);
-        effects.reserve(tasks.len());
-        for (number, task) in tasks.into_iter().enumerate() {
-            self.set_state(task, State::Cancelled);
-            self.starts.remove(&task);
-            if number >= unkept {
-                self.results.add(time_ms, task, None);
-            }
-            effects.push(Effect::Cancelled(task));
-        }
-    }
-
-    fn retry(&mut self, target: Target, is_meant: impl Fn(State) -> bool, effects: &mut Vec<Effect>) {
-        let again: BTreeSet<TaskId> = self.tasks_of(target, is_meant).into_iter().collect();
-        self.results.take_out(&again);
-        for task in again {
-            self.set_state(task, State::Waiting { failures: 0 });
-            effects.push(Effect::Wanted(task));
-        }
     }
 
     /// Only who is here and is ours can be lent.
@@ -233,53 +211,11 @@ impl Ledger {
         Effect::Left(worker)
     }
 
-    fn tasks_of(&self, target: Target, is_wanted: impl Fn(State) -> bool) -> Vec<TaskId> {
-        match target {
-            Target::Task(task) => {
-                self.state(task).filter(|state| is_wanted(*state)).map(|_| task).into_iter().collect()
-            }
-            Target::Job(job) => {
-                let states = self.jobs.get(&job).into_iter().flat_map(Job::states);
-                let numbered = (1..).zip(states).filter(|(_, state)| is_wanted(*state));
-                numbered.map(|(index, _)| TaskId { job, index }).collect()
-            }
-        }
-    }
-
     fn set_state(&mut self, task: TaskId, state: State) {
-        let Some(before) = self.jobs.get_mut(&task.job).and_then(|job| job.set_state(task.index, state)) else {
-            return;
-        };
-        *self.counts.of(before) -= 1;
-        *self.counts.of(state) += 1;
-    }
-
-    /// Old results go; a job goes with the last of them.
-    fn forget(&mut self, now_ms: u64) {
-        while self.keeps_too_much(now_ms) {
-            let Some(task) = self.results.forget_oldest() else { return };
-            self.spent.remove(&task);
-            self.forget_job(task.job);
-        }
-    }
-
-    fn keeps_too_much(&self, now_ms: u64) -> bool {
-        let Limits { results, results_len, age_ms, .. } = self.limits;
-        let is_old = |time_ms: u64| time_ms.saturating_add(age_ms) <= now_ms;
-        self.results.count() > results
-            || self.results.len() > results_len
-            || self.results.oldest_ms().is_some_and(is_old)
-    }
-
-    /// A job is forgotten once all of it has ended and none of its results is left.
-    fn forget_job(&mut self, id: JobId) {
-        let is_over = self.jobs.get(&id).is_some_and(|job| job.open() == 0);
-        if !is_over || self.results.has_any_of(id) {
-            return;
-        }
-        let Some(job) = self.jobs.remove(&id) else { return };
-        job.states().for_each(|state| *self.counts.of(state) -= 1);
-        job.key.and_then(|key| self.keys.remove(&key));
+        let Some(job) = self.jobs.get_mut(&task.job) else { return };
+        let before = job.counts();
+        job.change(&(task.index..=task.index), |_| true, state, |_, _| ());
+        self.counts.change(before, job.counts());
     }
 
     /// The latest time that anything in it has, in milliseconds since 1970; nothing that is told later may be earlier.

@@ -6,7 +6,7 @@ use super::entry::Start;
 use super::groups::Grant;
 use super::job::JobId;
 use super::loans::{Borrowed, Ending, Lent, LoanId};
-use super::task::{Held, TaskId};
+use super::task::{Held, Tasks};
 use crate::ids::SessionId;
 
 /// What an entry came to.
@@ -29,12 +29,12 @@ pub enum Effect {
     Again(Held),
     /// This attempt's result came too late, and will never be recorded.
     Refused(Held),
-    /// Somebody wants this task to run again.
-    Wanted(TaskId),
+    /// Somebody wants these tasks to run again.
+    Wanted(Tasks),
     /// This task may start now: it is written down that it does.
     MayStart(Start),
-    /// This task is not wanted any more.
-    Cancelled(TaskId),
+    /// These tasks are not wanted any more.
+    Cancelled(Tasks),
     /// A worker came or changed.
     Workers,
     /// This worker is given up.

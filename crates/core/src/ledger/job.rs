@@ -4,8 +4,9 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::{Range, RangeInclusive};
 
-use super::task::State;
+use super::task::{Counts, State};
 
 /// The number of a job; the ledger counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,10 +94,10 @@ pub struct Lines {
 
 /// A job in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(from = "disk::Job"))]
 pub struct Job {
     /// What was submitted. Shared, because a copy of the ledger is made for every snapshot, and lines are long.
-    #[cfg_attr(feature = "serde", serde(with = "super::shared"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "super::shared::serialize"))]
     pub spec: Arc<Spec>,
     /// When, on the leader's clock, in milliseconds since 1970.
     pub submitted_ms: u64,
@@ -106,6 +107,37 @@ pub struct Job {
     states: Vec<State>,
     /// How many tasks have no final state.
     open: u64,
+    /// How many tasks there are in each state. Found by counting when the rest is read.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    counts: Counts,
+}
+
+/// The form on disk.
+#[cfg(feature = "serde")]
+mod disk {
+    use alloc::string::String;
+    use alloc::sync::Arc;
+    use alloc::vec::Vec;
+
+    use super::{Spec, State};
+
+    #[derive(serde::Deserialize)]
+    pub(super) struct Job {
+        #[serde(deserialize_with = "crate::ledger::shared::deserialize")]
+        spec: Arc<Spec>,
+        submitted_ms: u64,
+        key: Option<String>,
+        states: Vec<State>,
+        open: u64,
+    }
+
+    impl From<Job> for super::Job {
+        fn from(job: Job) -> Self {
+            let Job { spec, submitted_ms, key, states, open } = job;
+            let counts = states.iter().copied().collect();
+            Self { spec, submitted_ms, key, states, open, counts }
+        }
+    }
 }
 
 impl Spec {
@@ -208,7 +240,8 @@ impl Job {
     pub fn new(spec: Spec, submitted_ms: u64, key: Option<String>) -> Self {
         let open = spec.fan.len();
         let states = alloc::vec![State::Waiting { failures: 0 }; usize::try_from(open).unwrap_or(0)];
-        Self { spec: Arc::new(spec), submitted_ms, key, states, open }
+        let counts = Counts { waiting: open, ..Counts::default() };
+        Self { spec: Arc::new(spec), submitted_ms, key, states, open, counts }
     }
 
     /// What is agreed about the task at this place, from 1.
@@ -223,22 +256,67 @@ impl Job {
         self.open
     }
 
+    /// How many tasks there are in each state.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
     /// All states, in order.
     pub fn states(&self) -> impl Iterator<Item = State> + '_ {
         self.states.iter().copied()
     }
 
-    /// Changes what is agreed about a task that exists; gives back what was.
-    pub(super) fn set_state(&mut self, index: u64, state: State) -> Option<State> {
-        let slot = self.states.get_mut(usize::try_from(index.checked_sub(1)?).ok()?)?;
-        let before = core::mem::replace(slot, state);
-        match (before.is_final(), state.is_final()) {
-            (false, true) => self.open -= 1,
-            (true, false) => self.open += 1,
-            _ => {}
+    /// The first task that waits, of those between these places.
+    pub(crate) fn first_waiting(&self, ends: RangeInclusive<u64>) -> Option<u64> {
+        if self.counts.waiting == 0 {
+            return None;
         }
-        Some(before)
+        let states = self.states.get(places(&ends, self.states.len()))?;
+        let place = states.iter().position(|state| matches!(state, State::Waiting { .. }))?;
+        Some(ends.start().max(&1) + place as u64)
     }
+
+    /// Does any task between these places have such a state?
+    pub(super) fn has_any(&self, ends: &RangeInclusive<u64>, is_meant: impl Fn(State) -> bool) -> bool {
+        let states = self.states.get(places(ends, self.states.len()));
+        states.is_some_and(|states| states.iter().any(|state| is_meant(*state)))
+    }
+
+    /// Changes what is agreed about those tasks between these places whose state is meant. Says from which one to which one that
+    /// happened to all of them, as often as there are such stretches.
+    pub(super) fn change(
+        &mut self,
+        ends: &RangeInclusive<u64>,
+        is_meant: impl Fn(State) -> bool,
+        next: State,
+        mut each: impl FnMut(u64, u64),
+    ) {
+        let places = places(ends, self.states.len());
+        let (mut index, mut begin, mut changed) = (places.start as u64, None, 0);
+        for state in self.states.get_mut(places).unwrap_or_default() {
+            if is_meant(*state) {
+                *self.counts.of(*state) -= 1;
+                *state = next;
+                changed += 1;
+                begin.get_or_insert(index + 1);
+            } else if let Some(first) = begin.take() {
+                each(first, index);
+            }
+            index += 1;
+        }
+        if let Some(first) = begin {
+            each(first, index);
+        }
+        *self.counts.of(next) += changed;
+        self.open = self.counts.waiting + self.counts.started;
+    }
+}
+
+/// Where the tasks between these places stand among so many.
+fn places(ends: &RangeInclusive<u64>, len: usize) -> Range<usize> {
+    let place = |index: u64| usize::try_from(index).unwrap_or(len).min(len);
+    place(ends.start().saturating_sub(1))..place(*ends.end())
 }
 
 impl fmt::Display for JobId {

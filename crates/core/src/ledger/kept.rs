@@ -2,16 +2,18 @@
 //!
 //! A result is written down as a string of bytes in which a number takes as many as it needs, and what most results do not have
 //! takes one. The results of neighbouring tasks stand behind one another on one shelf: a task's result is found by looking
-//! through a few, and a map of single ones would take more room for itself than for them. In which order tasks ended is written
-//! down in the same way, as what changes from one to the next.
+//! through a few, and a map of single ones would take more room for itself than for them. In which order tasks ended is kept
+//! beside them (`order.rs`).
 
 use crate::Term;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 
 use super::job::JobId;
+use super::numbers::{number, put_number};
+use super::order::{Order, Run};
 use super::task::{Attempt, Outcome, Tail, TaskId, Verdict};
 
 /// How many neighbours share a shelf.
@@ -28,13 +30,17 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// A task ended at this time, and this is its result; what was cancelled has none.
-    pub(super) fn add(&mut self, time_ms: u64, task: TaskId, outcome: Option<&Outcome>) {
-        self.order.push(Ended { time_ms, task });
-        let Some(outcome) = outcome else { return };
+    /// A task ended at this time, and this is its result.
+    pub(super) fn add(&mut self, time_ms: u64, task: TaskId, outcome: &Outcome) {
+        self.add_without(Run { time_ms, job: task.job, first: task.index, last: task.index });
         self.remove(task);
         let shelf = self.shelves.entry(shelf_of(task)).or_default();
         self.len += shelf.add(place_of(task), &written(outcome));
+    }
+
+    /// These ended, and have no results: they were cancelled.
+    pub(super) fn add_without(&mut self, run: Run) {
+        self.order.push(run);
     }
 
     /// A task's result, if it is kept.
@@ -43,13 +49,19 @@ impl Results {
     }
 
     /// How many tasks have ended.
-    pub(super) const fn count(&self) -> usize {
-        self.order.count
+    pub(super) const fn count(&self) -> u64 {
+        self.order.count()
     }
 
     /// How many bytes all results have together.
     pub(super) const fn len(&self) -> u64 {
         self.len
+    }
+
+    /// How many bytes it takes to know in which order tasks ended.
+    #[cfg(test)]
+    pub(super) fn order_len(&self) -> u64 {
+        self.order.len_bytes()
     }
 
     /// Is there a result of this job?
@@ -59,34 +71,49 @@ impl Results {
 
     /// When the first one ended that has not been forgotten.
     pub(super) fn oldest_ms(&self) -> Option<u64> {
-        self.order.first.map(|ended| ended.time_ms)
+        self.order.first().map(|run| run.time_ms)
     }
 
     /// When the last one ended.
     pub(super) fn newest_ms(&self) -> Option<u64> {
-        self.order.last.map(|ended| ended.time_ms)
+        self.order.last().map(|run| run.time_ms)
     }
 
-    /// Forgets the task that ended first. Which one was that?
-    pub(super) fn forget_oldest(&mut self) -> Option<TaskId> {
-        let task = self.order.pop()?.task;
-        self.remove(task);
-        Some(task)
+    /// Forgets tasks that ended first, as many as this at most. Which ones were they? One that has a result goes alone, because
+    /// how many must go depends on its length.
+    pub(super) fn forget_oldest(&mut self, most: u64) -> Option<Run> {
+        let oldest = self.order.first()?;
+        let run = self.order.pop(most.min(self.without_result(oldest)))?;
+        self.remove(TaskId { job: run.job, index: run.first });
+        Some(run)
     }
 
-    /// These are to run again, so they have not ended.
-    pub(super) fn take_out(&mut self, tasks: &BTreeSet<TaskId>) {
-        if tasks.is_empty() {
-            return;
-        }
+    /// How many tasks at the beginning of a run certainly have no result.
+    fn without_result(&self, run: Run) -> u64 {
+        let task = |index| TaskId { job: run.job, index };
+        let mut shelves = self.shelves.range(shelf_of(task(run.first))..=shelf_of(task(run.last)));
+        shelves.next().map_or(run.len(), |((_, shelf), _)| (shelf * SHELF_LEN).saturating_sub(run.first))
+    }
+
+    /// Those of these tasks that are meant are to run again, so they have not ended.
+    pub(super) fn take_out(&mut self, job: JobId, ends: &RangeInclusive<u64>, is_meant: impl Fn(u64) -> bool) {
+        let is_taken = |index: u64| ends.contains(&index) && is_meant(index);
         let mut order = Order::default();
-        while let Some(ended) = self.order.pop() {
-            if !tasks.contains(&ended.task) {
-                order.push(ended);
+        while let Some(run) = self.order.pop(u64::MAX) {
+            if run.job == job {
+                left_of(run, is_taken, |left| order.push(left));
+            } else {
+                order.push(run);
             }
         }
         self.order = order;
-        tasks.iter().for_each(|task| self.remove(*task));
+        let range = (job, ends.start() / SHELF_LEN)..=(job, ends.end() / SHELF_LEN);
+        let len = &mut self.len;
+        let emptied = self.shelves.extract_if(range, |(_, shelf), results| {
+            *len = len.saturating_sub(results.remove_those(|place| is_taken(shelf * SHELF_LEN + u64::from(place))));
+            results.0.is_empty()
+        });
+        emptied.for_each(drop);
     }
 
     fn remove(&mut self, task: TaskId) {
@@ -95,6 +122,22 @@ impl Results {
         if shelf.0.is_empty() {
             self.shelves.remove(&shelf_of(task));
         }
+    }
+}
+
+/// What is left of a run, as runs, without those that are taken.
+fn left_of(run: Run, is_taken: impl Fn(u64) -> bool, mut each: impl FnMut(Run)) {
+    let mut begin = run.first;
+    for index in run.first..=run.last {
+        if is_taken(index) {
+            if begin < index {
+                each(Run { first: begin, last: index - 1, ..run });
+            }
+            begin = index.saturating_add(1);
+        }
+    }
+    if begin <= run.last && !is_taken(run.last) {
+        each(Run { first: begin, ..run });
     }
 }
 
@@ -142,6 +185,17 @@ impl Shelf {
         len
     }
 
+    /// Removes the results of these places. How many bytes did it shrink by?
+    fn remove_those(&mut self, is_meant: impl Fn(u8) -> bool) -> u64 {
+        let mut places = Vec::new();
+        let mut rest = Reading(&self.0);
+        while let (Some(place), Some(_)) = (rest.byte(), rest.bytes()) {
+            places.push(place);
+        }
+        places.retain(|place| is_meant(*place));
+        places.into_iter().map(|place| self.remove(place)).sum()
+    }
+
     /// Where the result of a place stands, and its bytes.
     fn find(&self, place: u8) -> Option<(Range<usize>, &[u8])> {
         let mut rest = Reading(&self.0);
@@ -154,70 +208,6 @@ impl Shelf {
             }
         }
     }
-}
-
-/// That a task ended, and when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-struct Ended {
-    time_ms: u64,
-    task: TaskId,
-}
-
-/// The tasks in the order in which they ended: the first and the last, and what changes from each to the next.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-struct Order {
-    first: Option<Ended>,
-    last: Option<Ended>,
-    steps: VecDeque<u8>,
-    count: usize,
-}
-
-impl Order {
-    fn push(&mut self, ended: Ended) {
-        self.count += 1;
-        match self.last.replace(ended) {
-            None => self.first = Some(ended),
-            Some(before) => {
-                let steps = before.fields().into_iter().zip(ended.fields());
-                steps.for_each(|(from, to)| put_step(&mut self.steps, to.wrapping_sub(from)));
-            }
-        }
-    }
-
-    fn pop(&mut self) -> Option<Ended> {
-        let first = self.first.take()?;
-        self.count = self.count.saturating_sub(1);
-        self.first = self.next_after(first);
-        if self.first.is_none() {
-            *self = Self::default();
-        }
-        Some(first)
-    }
-
-    fn next_after(&mut self, before: Ended) -> Option<Ended> {
-        let [time_ms, job, index] = before.fields();
-        let mut next = |from: u64| Some(from.wrapping_add(take_step(&mut self.steps)?));
-        Some(Ended { time_ms: next(time_ms)?, task: TaskId { job: JobId(next(job)?), index: next(index)? } })
-    }
-}
-
-impl Ended {
-    const fn fields(self) -> [u64; 3] {
-        [self.time_ms, self.task.job.0, self.task.index]
-    }
-}
-
-/// A small step takes a byte, whether it goes up or down.
-fn put_step(steps: &mut VecDeque<u8>, step: u64) {
-    let is_down = step >> 63;
-    put_number(steps, (step << 1) ^ is_down.wrapping_neg());
-}
-
-fn take_step(steps: &mut VecDeque<u8>) -> Option<u64> {
-    let folded = number(|| steps.pop_front())?;
-    Some((folded >> 1) ^ (folded & 1).wrapping_neg())
 }
 
 /// How attempts end, as bytes.
@@ -298,27 +288,6 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Seven bits to a byte, the least first; the eighth says whether more follow.
-fn put_number(bytes: &mut impl Extend<u8>, mut number: u64) {
-    while number > 0x7f {
-        bytes.extend([number as u8 | 0x80]);
-        number >>= 7;
-    }
-    bytes.extend([number as u8]);
-}
-
-fn number(mut next: impl FnMut() -> Option<u8>) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..u64::BITS).step_by(7) {
-        let byte = next()?;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
-}
-
 fn put_bytes(bytes: &mut Vec<u8>, more: &[u8]) {
     put_number(bytes, more.len() as u64);
     bytes.extend_from_slice(more);
@@ -353,7 +322,7 @@ mod tests {
         for (index, verdict) in (1..).zip(verdicts.into_iter().chain([Verdict::Signalled(9)])) {
             for printed in ["", "hello", &long] {
                 let outcome = outcome(u64::MAX - index, verdict.clone(), printed);
-                results.add(index, task(7, index), Some(&outcome));
+                results.add(index, task(7, index), &outcome);
                 assert_eq!(results.get(task(7, index)), Some(outcome));
             }
         }
@@ -367,16 +336,18 @@ mod tests {
         // Up, down, far away, and at the ends of what there is.
         let order = [(1, 40), (1, 2), (3, 1), (2, u64::MAX), (u64::MAX, 1), (1, 41)];
         for (time_ms, (job, index)) in [9, 12, 5, u64::MAX, 0, 7].into_iter().zip(order) {
-            results.add(time_ms, task(job, index), Some(&outcome(time_ms, Verdict::Exited(0), "")));
+            results.add(time_ms, task(job, index), &outcome(time_ms, Verdict::Exited(0), ""));
         }
-        results.add(8, task(5, 5), None);
-        results.take_out(&BTreeSet::from([task(3, 1)]));
+        results.add_without(Run { time_ms: 8, job: JobId(5), first: 5, last: 7 });
+        results.take_out(JobId(3), &(1..=1), |_| true);
+        results.take_out(JobId(5), &(6..=7), |index| index == 6);
         let mut forgotten = Vec::new();
         while let Some(time_ms) = results.oldest_ms() {
-            forgotten.extend(results.forget_oldest().map(|task| (time_ms, task.job.0, task.index)));
+            forgotten.extend(results.forget_oldest(9).map(|run| (time_ms, run.job.0, run.first, run.last)));
         }
         let expected = [(9, 1, 40), (12, 1, 2), (u64::MAX, 2, u64::MAX), (0, u64::MAX, 1), (7, 1, 41), (8, 5, 5)];
-        assert_eq!(forgotten, expected);
+        let expected = expected.map(|(time_ms, job, index)| (time_ms, job, index, index));
+        assert_eq!(forgotten, [&expected[..], &[(8, 5, 7, 7)]].concat());
         assert_eq!(results, Results::default());
     }
 
@@ -387,10 +358,10 @@ mod tests {
         // No task ends right after its neighbour.
         for number in 0..count {
             let index = 1 + number * 7919 % count;
-            results.add(number / 10, task(1, index), Some(&outcome(index, Verdict::Exited(0), "")));
+            results.add(number / 10, task(1, index), &outcome(index, Verdict::Exited(0), ""));
         }
         let shelves: usize = results.shelves.values().map(|shelf| shelf.0.capacity()).sum();
-        let bytes = (shelves + results.order.steps.capacity()) as u64 / count;
+        let bytes = (shelves + results.order.len_bytes() as usize) as u64 / count;
         assert!(bytes <= 48, "{bytes} bytes for each result");
         assert!(results.len() <= shelves as u64);
     }

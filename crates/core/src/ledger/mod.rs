@@ -16,6 +16,8 @@ pub mod timekeeper;
 mod book;
 mod effect;
 mod kept;
+mod numbers;
+mod order;
 #[cfg(feature = "serde")]
 mod shared;
 
@@ -25,5 +27,5 @@ pub use entry::{Batch, Entry, Report, Start, Target};
 pub use groups::{Grant, Group, GroupRank, GroupRules, Groups, Holding, Release};
 pub use job::{CommandLine, Fan, Job, JobId, Spec, Work};
 pub use loans::{Borrow, Borrowed, Ending, Lend, Lent, LoanId, Loans, Why};
-pub use task::{Attempt, Counts, Held, Outcome, State, Tail, TaskId, Verdict};
+pub use task::{Attempt, Counts, Held, Outcome, State, Tail, TaskId, Tasks, Verdict};
 pub use timekeeper::Timekeeper;

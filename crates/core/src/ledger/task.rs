@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::num::ParseIntError;
+use core::ops::RangeInclusive;
 use core::str::FromStr;
 
 use super::job::JobId;
@@ -17,6 +18,19 @@ pub struct TaskId {
     pub job: JobId,
     /// Its place in the job, from 1.
     pub index: u64,
+}
+
+/// Some tasks of one job: so many of those from the first place to the last. Millions are named in as few words as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tasks {
+    /// Their job.
+    pub job: JobId,
+    /// The place of the first of them.
+    pub first: u64,
+    /// The place of the last of them.
+    pub last: u64,
+    /// How many there are. If there are fewer than places, others stand between them.
+    pub count: u64,
 }
 
 /// Names one start of a task. A bare number would be given out twice by two leaders, so the term is part of it.
@@ -61,7 +75,7 @@ pub enum State {
 }
 
 /// How many tasks there are in each state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[expect(missing_docs, reason = "the names are those of the states")]
 pub struct Counts {
@@ -117,6 +131,38 @@ pub struct Tail {
     pub total: u64,
     /// The last of them, at most [`Tail::LEN_MAX`].
     pub bytes: Vec<u8>,
+}
+
+impl Tasks {
+    /// All tasks between these places, both ends included.
+    #[must_use]
+    pub const fn all(job: JobId, first: u64, last: u64) -> Self {
+        Self { job, first, last, count: (last - first).saturating_add(1) }
+    }
+
+    /// Are there no others between them?
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        self.count > self.last - self.first
+    }
+
+    /// The first and the last of them, and what is between.
+    #[must_use]
+    pub const fn ends(&self) -> RangeInclusive<TaskId> {
+        TaskId { job: self.job, index: self.first }..=TaskId { job: self.job, index: self.last }
+    }
+
+    /// One after the other, and the others between them, too.
+    pub fn iter(&self) -> impl Iterator<Item = TaskId> + use<> {
+        let job = self.job;
+        (self.first..=self.last).map(move |index| TaskId { job, index })
+    }
+}
+
+impl From<TaskId> for Tasks {
+    fn from(task: TaskId) -> Self {
+        Self::all(task.job, task.index, task.index)
+    }
 }
 
 impl Tail {
@@ -185,6 +231,24 @@ impl Counts {
             State::Lost => &mut self.lost,
             State::Cancelled => &mut self.cancelled,
         }
+    }
+
+    /// These tasks are now those.
+    pub(super) const fn change(&mut self, before: Self, after: Self) {
+        self.waiting = self.waiting - before.waiting + after.waiting;
+        self.started = self.started - before.started + after.started;
+        self.done = self.done - before.done + after.done;
+        self.failed = self.failed - before.failed + after.failed;
+        self.lost = self.lost - before.lost + after.lost;
+        self.cancelled = self.cancelled - before.cancelled + after.cancelled;
+    }
+}
+
+impl FromIterator<State> for Counts {
+    fn from_iter<I: IntoIterator<Item = State>>(states: I) -> Self {
+        let mut counts = Self::default();
+        states.into_iter().for_each(|state| *counts.of(state) += 1);
+        counts
     }
 }
 

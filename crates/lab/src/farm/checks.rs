@@ -78,8 +78,8 @@ impl Checks {
     pub(crate) fn on_commit(&mut self, batch: &Batch) -> Vec<Effect> {
         let effects = self.truth.apply(batch.clone());
         for effect in &effects {
-            if let Effect::Wanted(task) = effect {
-                *self.wanted.entry(*task).or_default() += 1;
+            if let Effect::Wanted(tasks) = effect {
+                tasks.iter().for_each(|task| *self.wanted.entry(task).or_default() += 1);
             }
             let judgement = self.endings.on_effect(effect, &self.wanted);
             self.note(Property::Endings, judgement);

@@ -198,10 +198,13 @@ pub(super) async fn retry(
 }
 
 /// Writes this into the log. How many tasks are concerned?
-pub(super) async fn change(context: &Context, entries: Vec<Entry>) -> Result<usize, Problem> {
+pub(super) async fn change(context: &Context, entries: Vec<Entry>) -> Result<u64, Problem> {
     let effects = context.handle.farm.enter(entries).await?;
-    let counts = |effect: &&Effect| matches!(effect, Effect::Cancelled(_) | Effect::Wanted(_));
-    Ok(effects.iter().filter(counts).count())
+    let count = |effect: &Effect| match effect {
+        Effect::Cancelled(tasks) | Effect::Wanted(tasks) => tasks.count,
+        _ => 0,
+    };
+    Ok(effects.iter().map(count).sum())
 }
 
 fn parse(id: &str) -> Result<JobId, Problem> {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use primus_core::ledger::{Effect, Job, JobId, Ledger, State, Target};
+use primus_core::ledger::{Effect, Job, JobId, Ledger, State, Target, Tasks};
 
 use super::words::{Awaited, Ticket};
 
@@ -53,15 +53,17 @@ impl Waiters {
             return Vec::new();
         }
         let over = |effect: &Effect| match effect {
-            Effect::Finished(held) => Some(held.task),
-            Effect::Cancelled(task) => Some(*task),
+            Effect::Finished(held) => Some(Tasks::from(held.task)),
+            Effect::Cancelled(tasks) => Some(*tasks),
             _ => None,
         };
         let (mut done, mut last_job) = (Vec::new(), None);
-        for task in effects.iter().filter_map(over) {
-            done.extend(self.on_end(Target::Task(task), ledger));
-            if last_job.replace(task.job) != Some(task.job) {
-                done.extend(self.on_end(Target::Job(task.job), ledger));
+        for tasks in effects.iter().filter_map(over) {
+            let ends = (Target::Task(*tasks.ends().start()), Target::Task(*tasks.ends().end()));
+            let awaited: Vec<Target> = self.by_target.range(ends.0..=ends.1).map(|(target, _)| *target).collect();
+            awaited.into_iter().for_each(|target| done.extend(self.on_end(target, ledger)));
+            if last_job.replace(tasks.job) != Some(tasks.job) {
+                done.extend(self.on_end(Target::Job(tasks.job), ledger));
             }
         }
         done
@@ -174,6 +176,20 @@ mod tests {
         assert_eq!(end(&mut ledger, &mut waiters, Target::Task(task(1, 2))), [Ticket(1)]);
         assert_eq!((waiters.count, waiters.by_target.len()), (0, 0));
         assert!(waiters.add(vec![Awaited::Task(task(1, 2))], Ticket(2), &ledger), "it has ended already");
+    }
+
+    #[test]
+    fn all_who_wait_for_tasks_of_a_job_hear_that_it_was_cancelled() {
+        let mut ledger = submitted([Fan::Array { first: 1, last: 3_000_000 }, Fan::One]);
+        let mut waiters = Waiters::default();
+        let task = |job, index| Awaited::Task(TaskId { job: JobId(job), index });
+        let awaited = [task(1, 1), task(1, 3_000_000), task(2, 1), Awaited::Jobs(JobId(1), JobId(1)), task(1, 77)];
+        for (ticket, awaited) in (1..).zip(awaited) {
+            waiters.add(vec![awaited], Ticket(ticket), &ledger);
+        }
+        let told = end(&mut ledger, &mut waiters, Target::Job(JobId(1)));
+        assert_eq!(told, [1, 5, 2, 4].map(Ticket), "and whoever waits for another job does not");
+        assert_eq!((waiters.count, waiters.by_target.len()), (1, 1));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Term;
-use crate::ledger::{Fan, Tail, Work};
+use crate::ledger::{Fan, Tail, Tasks, Work};
 
 fn spec(fan: Fan) -> Spec {
     Spec {
@@ -92,7 +92,7 @@ fn a_failure_is_tried_again_as_often_as_was_asked() {
     assert_eq!(finish(&mut ledger, 1, 1, 2, 3), Effect::Again(held(1, 1, 2)));
     assert_eq!(finish(&mut ledger, 1, 1, 3, 3), Effect::Finished(held(1, 1, 3)));
     assert_eq!(ledger.state(task(1, 1)), Some(State::Failed));
-    assert_eq!(apply(&mut ledger, 0, Entry::Retry(Target::Job(JobId(1)))), [Effect::Wanted(task(1, 1))]);
+    assert_eq!(apply(&mut ledger, 0, Entry::Retry(Target::Job(JobId(1)))), [Effect::Wanted(task(1, 1).into())]);
     assert_eq!(finish(&mut ledger, 1, 1, 4, 0), Effect::Finished(held(1, 1, 4)));
 }
 
@@ -145,7 +145,7 @@ fn what_is_cancelled_has_no_result() {
     submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), None);
     finish(&mut ledger, 1, 1, 1, 0);
     let effects = apply(&mut ledger, 0, Entry::Cancel(Target::Job(JobId(1))));
-    assert_eq!(effects, [Effect::Cancelled(task(1, 2)), Effect::Cancelled(task(1, 3))]);
+    assert_eq!(effects, [Effect::Cancelled(Tasks::all(JobId(1), 2, 3))]);
     assert_eq!(finish(&mut ledger, 1, 2, 2, 0), Effect::Refused(held(1, 2, 2)));
     assert_eq!((ledger.counts().done, ledger.counts().cancelled), (1, 2));
 }
@@ -156,7 +156,10 @@ fn a_job_of_more_tasks_than_are_kept_is_known_to_be_cancelled() {
     submit(&mut ledger, spec(Fan::One), None);
     finish(&mut ledger, 1, 1, 1, 0);
     submit(&mut ledger, spec(Fan::Array { first: 1, last: 5 }), None);
-    assert_eq!(apply(&mut ledger, 0, Entry::Cancel(Target::Job(JobId(2)))).len(), 5);
+    assert_eq!(
+        apply(&mut ledger, 0, Entry::Cancel(Target::Job(JobId(2)))),
+        [Effect::Cancelled(Tasks::all(JobId(2), 1, 5))]
+    );
     assert_eq!((ledger.counts().cancelled, ledger.job(JobId(1))), (5, None), "the older one went");
     submit(&mut ledger, spec(Fan::One), None);
     finish(&mut ledger, 3, 1, 1, 0);
@@ -200,9 +203,9 @@ fn what_failed_is_retried_without_what_was_cancelled() {
     [(1, 0), (2, 1), (4, 1)].iter().for_each(|(index, code)| _ = finish(&mut ledger, 1, *index, *index, *code));
     apply(&mut ledger, 0, Entry::Cancel(Target::Job(JobId(1))));
     let again = apply(&mut ledger, 0, Entry::RetryFailed(JobId(1)));
-    assert_eq!(again, [Effect::Wanted(task(1, 2)), Effect::Wanted(task(1, 4))]);
+    assert_eq!(again, [Effect::Wanted(task(1, 2).into()), Effect::Wanted(task(1, 4).into())]);
     assert_eq!(ledger.state(task(1, 3)), Some(State::Cancelled));
-    assert_eq!(apply(&mut ledger, 0, Entry::Retry(Target::Job(JobId(1)))), [Effect::Wanted(task(1, 3))]);
+    assert_eq!(apply(&mut ledger, 0, Entry::Retry(Target::Job(JobId(1)))), [Effect::Wanted(task(1, 3).into())]);
     assert_eq!(ledger.outcome(task(1, 2)), None, "it has not ended any more");
 }
 

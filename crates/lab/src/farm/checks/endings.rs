@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use primus_core::ledger::{Effect, JobId, Ledger, TaskId};
+use primus_core::ledger::{Effect, JobId, Ledger, TaskId, Tasks};
 
 use super::Judgement;
 
@@ -14,12 +14,18 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn on_effect(&mut self, effect: &Effect, wanted: &BTreeMap<TaskId, u64>) -> Judgement {
-        let (Effect::Finished(primus_core::ledger::Held { task, .. }) | Effect::Cancelled(task)) = effect else {
-            return Ok(());
+        let tasks = match effect {
+            Effect::Finished(held) => Tasks::from(held.task),
+            Effect::Cancelled(tasks) => *tasks,
+            _ => return Ok(()),
         };
-        let ended = self.ended.entry(*task).or_default();
+        tasks.iter().try_for_each(|task| self.on_ended(task, wanted))
+    }
+
+    fn on_ended(&mut self, task: TaskId, wanted: &BTreeMap<TaskId, u64>) -> Judgement {
+        let ended = self.ended.entry(task).or_default();
         *ended += 1;
-        if *ended <= 1 + wanted.get(task).copied().unwrap_or(0) {
+        if *ended <= 1 + wanted.get(&task).copied().unwrap_or(0) {
             return Ok(());
         }
         Err(format!("{task} has ended {ended} times"))
