@@ -1,5 +1,6 @@
 //! The ledger itself: entries in, one agreed state out.
 
+mod size;
 mod sweep;
 
 use alloc::collections::BTreeMap;
@@ -13,21 +14,22 @@ use super::job::{Job, JobId, Spec};
 use super::kept::Results;
 use super::loans::{Lend, LoanId, Loans, home_of};
 use super::task::{Attempt, Counts, Held, Outcome, State, TaskId, Verdict};
+use super::weighed::Weighed;
 
 /// What a farm agrees on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ledger {
-    jobs: BTreeMap<JobId, Job>,
+    jobs: Weighed<JobId, Job>,
     last_job: u64,
-    keys: BTreeMap<String, JobId>,
+    keys: Weighed<String, JobId>,
     /// The newest results in full; of older ones only the state is left.
     results: Results,
     /// Who has the tasks that must not start twice.
-    starts: BTreeMap<TaskId, Start>,
+    starts: Weighed<TaskId, Start>,
     /// Attempts that have failed and are counted: a worker may report one again, and it must not count twice.
-    spent: BTreeMap<TaskId, Vec<Attempt>>,
-    workers: BTreeMap<String, Registration>,
+    spent: Weighed<TaskId, Vec<Attempt>>,
+    workers: Weighed<String, Registration>,
     groups: Groups,
     loans: Loans,
     counts: Counts,
@@ -153,7 +155,7 @@ impl Ledger {
         if next == State::Done {
             self.spent.remove(&task);
         } else {
-            self.spent.entry(task).or_default().push(held.attempt);
+            self.spend(held);
         }
         if !next.is_final() {
             return Effect::Again(held);
@@ -161,6 +163,13 @@ impl Ledger {
         self.starts.remove(&task);
         self.results.add(time_ms, task, &outcome);
         Effect::Finished(held)
+    }
+
+    /// This attempt has failed, and never counts again.
+    fn spend(&mut self, held: Held) {
+        if self.spent.change(&held.task, |spent| spent.push(held.attempt)).is_none() {
+            self.spent.insert(held.task, alloc::vec![held.attempt]);
+        }
     }
 
     fn start(&mut self, start: Start) -> Effect {
@@ -285,7 +294,7 @@ impl Ledger {
     /// The workers.
     #[must_use]
     pub const fn workers(&self) -> &BTreeMap<String, Registration> {
-        &self.workers
+        self.workers.map()
     }
 
     /// Who holds which group.

@@ -250,6 +250,11 @@ impl Job {
         self.states.get(usize::try_from(index.checked_sub(1)?).ok()?).copied()
     }
 
+    /// How many tasks it has.
+    pub(super) const fn len(&self) -> u64 {
+        self.states.len() as u64
+    }
+
     /// How many tasks have no final state.
     #[must_use]
     pub const fn open(&self) -> u64 {

@@ -19,6 +19,9 @@ use super::task::{Attempt, Outcome, Tail, TaskId, Verdict};
 /// How many neighbours share a shelf.
 const SHELF_LEN: u64 = 32;
 
+/// What a shelf takes beside the results on it.
+const SHELF_BYTES: u64 = 48;
+
 /// All results that are kept, and all tasks that have ended as long as that is of interest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -58,10 +61,16 @@ impl Results {
         self.len
     }
 
-    /// How many bytes it takes to know in which order tasks ended.
+    /// How many bytes all of this takes, about.
+    pub(super) fn len_bytes(&self) -> u64 {
+        self.len + SHELF_BYTES * self.shelves.len() as u64 + self.order.len_bytes()
+    }
+
+    /// The same, by looking at every result.
     #[cfg(test)]
-    pub(super) fn order_len(&self) -> u64 {
-        self.order.len_bytes()
+    pub(super) fn weigh(&self) -> u64 {
+        let shelves = self.shelves.values().map(|shelf| SHELF_BYTES + shelf.0.len() as u64);
+        shelves.sum::<u64>() + self.order.len_bytes()
     }
 
     /// Is there a result of this job?

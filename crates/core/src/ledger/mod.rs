@@ -20,6 +20,7 @@ mod numbers;
 mod order;
 #[cfg(feature = "serde")]
 mod shared;
+mod weighed;
 
 pub use book::{Ledger, Limits, Registration};
 pub use effect::Effect;

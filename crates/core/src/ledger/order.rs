@@ -47,7 +47,6 @@ impl Order {
     }
 
     /// How many bytes it takes beside itself.
-    #[cfg(test)]
     pub(super) fn len_bytes(&self) -> u64 {
         self.steps.len() as u64
     }

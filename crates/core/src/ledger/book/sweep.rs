@@ -39,7 +39,7 @@ impl Ledger {
         }
         self.counts.change(before, job.counts());
         let is_over = |task: &TaskId| job.state(task.index).is_none_or(State::is_final);
-        self.starts.extract_if(tasks(id, &ends), |task, _| is_over(task)).for_each(drop);
+        self.starts.remove_those(tasks(id, &ends), is_over);
         effects.extend(told.into_iter().map(Effect::Cancelled));
     }
 
@@ -62,7 +62,7 @@ impl Ledger {
     pub(super) fn forget(&mut self, now_ms: u64) {
         while let Some(most) = self.too_many(now_ms) {
             let Some(run) = self.results.forget_oldest(most) else { return };
-            self.spent.extract_if(tasks(run.job, &(run.first..=run.last)), |_, _| true).for_each(drop);
+            self.spent.remove_those(tasks(run.job, &(run.first..=run.last)), |_| true);
             self.forget_job(run.job);
         }
     }
@@ -87,7 +87,7 @@ impl Ledger {
         self.counts.change(job.counts(), Counts::default());
         job.key.and_then(|key| self.keys.remove(&key));
         // Of those that were cancelled without being kept, too.
-        self.spent.extract_if(tasks(id, &(0..=u64::MAX)), |_, _| true).for_each(drop);
+        self.spent.remove_those(tasks(id, &(0..=u64::MAX)), |_| true);
     }
 }
 

@@ -1,0 +1,176 @@
+//! How much a ledger holds, in bytes.
+
+use super::Ledger;
+
+impl Ledger {
+    /// How many bytes the content takes in memory, about: jobs with all that was submitted, two bytes for each of their tasks, keys,
+    /// results with what they printed, attempts, and the names of workers. Groups and loans are few, and are not counted.
+    ///
+    /// It is the same on all servers that have applied the same entries, and costs nothing to ask for. A process needs more than
+    /// this: memory has gaps, and for a snapshot there is a second copy for a while.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.jobs.bytes()
+            + self.keys.bytes()
+            + self.starts.bytes()
+            + self.spent.bytes()
+            + self.workers.bytes()
+            + self.results.len_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Term;
+    use crate::ledger::job::Lines;
+    use crate::ledger::{
+        Attempt, Batch, CommandLine, Entry, Fan, JobId, Limits, Outcome, Report, Spec, Start, Tail, Target, TaskId,
+        Verdict, Work,
+    };
+
+    impl Ledger {
+        /// The same, by looking at everything.
+        fn weigh(&self) -> u64 {
+            self.jobs.weigh()
+                + self.keys.weigh()
+                + self.starts.weigh()
+                + self.spent.weigh()
+                + self.workers.weigh()
+                + self.results.weigh()
+        }
+    }
+
+    fn spec(work: Work, fan: Fan, is_once: bool) -> Spec {
+        let name = "a name".into();
+        Spec { name, work, fan, retries: 1, timeout_ms: None, is_once, priority: 0, cpus: 1 }
+    }
+
+    fn command(length: usize) -> Work {
+        let text = |fill: &str| fill.repeat(length);
+        Work::Command(CommandLine {
+            arguments: alloc::vec!["run".into(), text("a")],
+            environment: alloc::vec![("NAME".into(), text("e"))],
+            directory: (length > 3).then(|| text("d")),
+            stdin: alloc::vec![7; length],
+            nice: 0,
+        })
+    }
+
+    fn report(task: TaskId, sequence: u64, code: u8, length: usize) -> Report {
+        let outcome = Outcome {
+            attempt: Attempt { term: Term(1), sequence },
+            worker: "w1".into(),
+            verdict: Verdict::Exited(code),
+            started_us: 0,
+            took_us: 0,
+            stdout: Tail { total: length as u64, bytes: alloc::vec![b'x'; length] },
+            stderr: Tail::default(),
+        };
+        Report { task, outcome }
+    }
+
+    fn lines(count: u64) -> Fan {
+        let mut lines = Lines::default();
+        (0..count).for_each(|_| _ = lines.push("a line"));
+        Fan::Lines(lines)
+    }
+
+    fn specs() -> impl Strategy<Value = Spec> {
+        let work = prop_oneof![
+            (0..9_usize).prop_map(command),
+            (0..9_usize).prop_map(|length| Work::Kind { name: "noop".into(), input: alloc::vec![1; length] }),
+        ];
+        let fan = prop_oneof![
+            Just(Fan::One),
+            (1..50_u64).prop_map(|last| Fan::Array { first: 1, last }),
+            (1..9_u64).prop_map(lines),
+        ];
+        (work, fan, any::<bool>()).prop_map(|(work, fan, is_once)| spec(work, fan, is_once))
+    }
+
+    fn entries() -> impl Strategy<Value = Entry> {
+        let task = || (1..6_u64, 1..40_u64).prop_map(|(job, index)| TaskId { job: JobId(job), index });
+        let target =
+            || prop_oneof![(1..6_u64).prop_map(|job| Target::Job(JobId(job))), task().prop_map(Target::Task)];
+        let name = || "[a-c]{1,3}";
+        prop_oneof![
+            3 => (specs(), prop::option::of(name())).prop_map(|(spec, key)| Entry::Submit { spec, key }),
+            8 => (task(), 1..4_u64, 0..2_u8, 0..300_usize)
+                .prop_map(|(task, sequence, code, length)| Entry::Finish(report(task, sequence, code, length))),
+            2 => (task(), 1..4_u64, name()).prop_map(|(task, sequence, worker)| {
+                Entry::Start(Start { task, worker, attempt: Attempt { term: Term(1), sequence } })
+            }),
+            2 => target().prop_map(Entry::Cancel),
+            2 => target().prop_map(Entry::Retry),
+            1 => (name(), 0..3_u16).prop_map(|(worker, slots)| Entry::Join { worker, slots }),
+            1 => name().prop_map(|worker| Entry::Leave { worker }),
+            1 => (name(), any::<bool>()).prop_map(|(worker, is_draining)| Entry::Drain { worker, is_draining }),
+            1 => (0..30_usize, 0..2000_u64, 1..9_u64).prop_map(|(results, results_len, age_ms)| {
+                Entry::Limit(Limits { results, results_len, age_ms, ..Limits::default() })
+            }),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn what_is_kept_up_to_date_is_what_a_walk_finds(
+            batches in prop::collection::vec((0..3_u64, prop::collection::vec(entries(), 0..5)), 1..40),
+        ) {
+            let mut ledger = Ledger::default();
+            let mut time_ms = 0;
+            for (passed_ms, entries) in batches {
+                time_ms += passed_ms;
+                ledger.apply(Batch { time_ms, entries });
+                prop_assert_eq!(ledger.len_bytes(), ledger.weigh());
+            }
+        }
+    }
+
+    fn apply(ledger: &mut Ledger, time_ms: u64, entry: Entry) {
+        ledger.apply(Batch { time_ms, entries: alloc::vec![entry] });
+    }
+
+    #[test]
+    fn what_is_forgotten_takes_no_room() {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.len_bytes(), 0);
+        let key = Some(String::from("key"));
+        apply(&mut ledger, 0, Entry::Submit { spec: spec(command(1 << 20), Fan::One, false), key });
+        let submitted = ledger.len_bytes();
+        let four = 4 << 20;
+        assert!((four..four + 1000).contains(&submitted), "{submitted}: argument, environment, folder and input");
+        let task = TaskId { job: JobId(1), index: 1 };
+        apply(&mut ledger, 0, Entry::Finish(report(task, 1, 1, 4096)));
+        apply(&mut ledger, 0, Entry::Finish(report(task, 2, 1, 4096)));
+        assert!((4096..4400).contains(&(ledger.len_bytes() - submitted)), "only the last result is kept");
+        apply(&mut ledger, Limits::default().age_ms, Entry::Limit(Limits::default()));
+        assert_eq!((ledger.len_bytes(), ledger.jobs(JobId(0)).count()), (0, 0));
+    }
+
+    #[test]
+    fn a_task_of_an_array_takes_little() {
+        let mut ledger = Ledger::default();
+        let array = |last| spec(command(1), Fan::Array { first: 1, last }, false);
+        apply(&mut ledger, 0, Entry::Submit { spec: array(1_000_000), key: None });
+        let bytes = ledger.len_bytes();
+        assert!((2_000_000..2_001_000).contains(&bytes), "{bytes}");
+        apply(&mut ledger, 1, Entry::Cancel(Target::Job(JobId(1))));
+        assert_eq!(ledger.len_bytes(), bytes, "and no more when it is cancelled");
+        let names: Vec<u64> = ["w", "worker"]
+            .map(|worker| {
+                let before = ledger.len_bytes();
+                apply(&mut ledger, 1, Entry::Join { worker: worker.into(), slots: 1 });
+                ledger.len_bytes() - before
+            })
+            .to_vec();
+        assert_eq!(names[1] - names[0], 5);
+    }
+}
