@@ -204,6 +204,8 @@ pub struct Proposals {
     pub(crate) entries: Vec<Bytes>,
     /// Between two leaders, may they wait here for the next one?
     pub(crate) may_wait: bool,
+    /// Do they bring new content?
+    pub(crate) grows: bool,
     pub(crate) weight: Weight,
 }
 
@@ -250,6 +252,9 @@ pub enum Unable {
     /// The worker that has it is not here.
     #[error("that worker is not here, or does not answer")]
     NoWorker,
+    /// There may be no more content than so many bytes.
+    #[error("the farm may hold {0} bytes of keys, jobs and results, and does")]
+    StateFull(u64),
 }
 
 /// A way to talk to a running server.
@@ -307,8 +312,9 @@ impl Handle {
         may_wait: bool,
         reply: Reply<u64>,
     ) -> bool {
-        let mut number = 0;
-        let entry = |changes| {
+        let (mut number, mut grows) = (0, false);
+        let entry = |changes: Vec<Change<'a>>| {
+            grows |= changes.iter().any(|change| matches!(change, Change::Put(..)));
             number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
             record::of_register(&Proposal { origin: self.origin, number, changes })
         };
@@ -316,6 +322,6 @@ impl Handle {
         let Some(weight) = self.unwritten.take(entries.iter().map(Bytes::len).sum()) else {
             return reply.send(Err(Unable::Busy)).is_ok();
         };
-        self.ask(Request::Propose(Proposals { number, entries, may_wait, weight }, reply))
+        self.ask(Request::Propose(Proposals { number, entries, may_wait, grows, weight }, reply))
     }
 }

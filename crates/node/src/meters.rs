@@ -34,6 +34,8 @@ pub struct Meters {
     pub old_terms: Counter,
     /// How many steps of loans this server has seen as the leader, by what they were.
     pub loans: Tally,
+    /// How many bytes of content are agreed on, about.
+    pub state_len: Gauge,
     /// How many workers are lent, if this server leads.
     pub lent: Gauge,
     /// How many are borrowed, if this server leads.

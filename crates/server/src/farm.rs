@@ -42,6 +42,8 @@ pub struct Farm {
     inner: VecDeque<Inner>,
     outboxes: Outboxes,
     register: Register,
+    /// How many bytes of content there may be.
+    state_max: u64,
     applied: Applied,
     proposals: Proposals,
     /// Who leads, as far as this server knows, and in which term this server does.
@@ -66,6 +68,8 @@ pub struct Rules {
     pub neighbours: Vec<String>,
     /// How much the ledger keeps.
     pub limits: Limits,
+    /// How many bytes of keys, jobs and results there may be: beyond that nothing new is taken.
+    pub state_max: u64,
     /// How many servers the cluster has.
     pub servers: usize,
 }
@@ -132,6 +136,7 @@ impl Farm {
             inner: VecDeque::new(),
             outboxes: Outboxes::default(),
             register: Register::default(),
+            state_max: rules.state_max,
             applied: Applied::default(),
             proposals: Proposals::new(origin),
             leader: None,
@@ -154,6 +159,12 @@ impl Farm {
     #[must_use]
     pub const fn register(&self) -> &Register {
         &self.register
+    }
+
+    /// How many bytes of content are agreed on, about.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.register.len_bytes() as u64 + self.ledger().len_bytes()
     }
 
     /// All that is agreed on, as it is now.
@@ -344,7 +355,9 @@ impl Farm {
     fn answer(&mut self, question: Input<Self>, out: &mut Outbox<Self>) {
         match question {
             Input::Command(Command::Enter(ticket, draft)) => {
-                if !self.proposals.enter(ticket, draft) {
+                if draft.grows() && self.len_bytes() + draft.len() as u64 > self.state_max {
+                    out.notify(Notice::Answer(ticket, Err(Refusal::StateFull(self.state_max))));
+                } else if !self.proposals.enter(ticket, draft) {
                     out.notify(Notice::Answer(ticket, Err(Refusal::Busy)));
                 }
             }

@@ -64,6 +64,8 @@ pub struct Plan {
     pub lease_us: u64,
     /// How much the ledger keeps, once this server leads.
     pub limits: Limits,
+    /// How many bytes of keys, jobs and results there may be, once this server leads.
+    pub state_max: u64,
     /// After how many entries the log is cut short. Half as many stay in memory for servers that are a little late.
     pub snapshot_every: u64,
     /// Further elections, by name.
@@ -115,6 +117,7 @@ impl Plan {
             weights: Weights::DEFAULT,
             lease_us: primus_core::lease::LEASE_US,
             limits: Limits::default(),
+            state_max: 1 << 30,
             snapshot_every: 10_000,
             groups: Vec::new(),
             neighbours: Vec::new(),

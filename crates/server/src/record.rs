@@ -92,6 +92,7 @@ pub fn fact(data: &[u8]) -> Option<Fact> {
 pub struct Draft {
     /// Each begins with its tag, the first goes on with room for the head; then come the entries.
     pieces: Vec<Vec<u8>>,
+    grows: bool,
 }
 
 impl Draft {
@@ -101,7 +102,8 @@ impl Draft {
     /// Never: entries can always be written.
     #[must_use]
     pub fn new(entries: &[Entry]) -> Self {
-        let draft = Self { pieces: vec![vec![WHOLE; 1 + HEAD_LEN]] };
+        let grows = entries.iter().any(|entry| matches!(entry, Entry::Submit { .. }));
+        let draft = Self { pieces: vec![vec![WHOLE; 1 + HEAD_LEN]], grows };
         postcard::to_extend(entries, draft).expect("entries can always be written")
     }
 
@@ -109,6 +111,12 @@ impl Draft {
     #[must_use]
     pub fn len(&self) -> usize {
         self.pieces.iter().map(Vec::len).sum()
+    }
+
+    /// Does it bring new content? What ends something or gives room back does not.
+    #[must_use]
+    pub const fn grows(&self) -> bool {
+        self.grows
     }
 
     /// It is never empty: it has a head.
@@ -423,6 +431,6 @@ mod tests {
             (453, 1_064_622_156_101_563_476),
             "so it was written before there were runs of tasks"
         );
-        assert_eq!(ledger(&written), Some(kept));
+        assert_eq!(postcard::from_bytes(&written), Ok(kept));
     }
 }

@@ -19,6 +19,17 @@ const W1: WorkerId = WorkerId(1);
 /// When the story begins, in milliseconds since 1970.
 const WALL_MS: u64 = 1_794_800_000_000;
 
+fn rules() -> Rules {
+    Rules {
+        work: foreman::Rules::default(),
+        lending: office::Rules::default(),
+        neighbours: Vec::new(),
+        limits: Limits::default(),
+        state_max: 1 << 30,
+        servers: 3,
+    }
+}
+
 /// A farm, and what it has said.
 struct Stage {
     farm: Farm,
@@ -32,14 +43,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let rules = Rules {
-            work: foreman::Rules::default(),
-            lending: office::Rules::default(),
-            neighbours: Vec::new(),
-            limits: Limits::default(),
-            servers: 3,
-        };
-        let farm = Farm::new(ME, 77, rules);
+        let farm = Farm::new(ME, 77, rules());
         Self { farm, now_us: 1, entering: VecDeque::new(), index: 0, said: Vec::new(), notices: Vec::new() }
     }
 
@@ -262,4 +266,30 @@ fn a_worker_speaks_for_itself() {
     stage.turn();
     stage.commit_all();
     assert_eq!(stage.said.iter().filter(|(to, _)| *to == Peer::Worker(W1)).count(), 3, "leads, welcome, run");
+}
+
+#[test]
+fn what_ends_something_is_taken_although_there_is_too_much() {
+    let mut stage = Stage::leading();
+    stage.command(Command::Enter(Ticket(1), submit()));
+    stage.turn();
+    stage.commit_all();
+    let rules = Rules { state_max: stage.farm.len_bytes(), ..rules() };
+    let state = stage.farm.state();
+    let mut full = Stage { farm: Farm::new(ME, 78, rules), ..Stage::new() };
+    full.farm.restore(Moment(1), 1, state);
+    full.command(Command::Leader(Some(ME)));
+    full.command(Command::Lead(Term(2)));
+    full.turn();
+    full.commit_all();
+    full.notices.clear();
+    full.command(Command::Enter(Ticket(1), submit()));
+    full.command(Command::Enter(Ticket(2), Draft::new(&[Entry::Cancel(Target::Job(JobId(1)))])));
+    full.turn();
+    full.commit_all();
+    let max = full.farm.len_bytes().max(1);
+    let [(1, Err(Refusal::StateFull(told))), (2, Ok(Answer::Entered(_)))] = &full.answers()[..] else {
+        panic!("{:?}", full.notices)
+    };
+    assert!(*told <= max, "{told} {max}");
 }

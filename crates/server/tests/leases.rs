@@ -40,6 +40,7 @@ impl Stage {
             lending: office::Rules::default(),
             neighbours: Vec::new(),
             limits: Limits::default(),
+            state_max: 1 << 30,
             servers: 3,
         };
         Self {

@@ -112,7 +112,7 @@ pub enum Parcel<T> {
 /// No piece is longer, so that nothing urgent waits long behind one.
 pub const PIECE_LEN_MAX: usize = 128 << 10;
 /// No cargo is longer.
-pub const CARGO_LEN_MAX: usize = 1 << 30;
+pub const CARGO_LEN_MAX: usize = 2 << 30;
 
 /// Why bytes were not understood.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

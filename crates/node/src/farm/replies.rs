@@ -78,6 +78,7 @@ impl From<Refusal> for Unable {
             Refusal::NotLeading(leader) => Self::NotLeading(leader),
             Refusal::NoLeader => Self::NoLeader,
             Refusal::Busy => Self::Busy,
+            Refusal::StateFull(max) => Self::StateFull(max),
             Refusal::Unknown => Self::Unknown,
         }
     }

@@ -143,6 +143,7 @@ fn rules(plan: &Plan) -> Rules {
         lending: plan.lending,
         neighbours: plan.neighbours.iter().map(|neighbour| neighbour.name.clone()).collect(),
         limits: plan.limits,
+        state_max: plan.state_max,
         servers: plan.servers.len(),
     }
 }
@@ -294,6 +295,7 @@ impl Driver {
         // On a full disk the farm writes nothing of its own; it waits, and the next turn looks again.
         self.command(Command::Room(!self.meters.disk_stuck.get()));
         self.command(Command::Turn(wall_clock_us() / 1000));
+        self.meters.state_len.set(usize::try_from(self.farm.len_bytes()).unwrap_or(usize::MAX));
         for lazy in self.callers.flush() {
             self.on_link_down(lazy);
         }

@@ -47,11 +47,11 @@ impl Writes {
 
 impl Running {
     pub(super) fn on_proposals(&mut self, proposals: Proposals, reply: Reply<u64>) {
-        let Proposals { number, entries, may_wait, weight } = proposals;
+        let Proposals { number, entries, may_wait, grows, weight } = proposals;
         let write = Write { number, entries, since: Instant::now(), reply, weight };
         if write.entries.is_empty() {
             _ = write.reply.send(Ok(self.shown.state.applied));
-        } else if let Some(lack) = self.lack_of_room() {
+        } else if let Some(lack) = self.lack_of_room().or_else(|| self.is_too_much(grows)) {
             _ = write.reply.send(Err(lack));
         } else if self.log.unapplied.is_spent() {
             _ = write.reply.send(Err(Unable::Busy));
@@ -62,6 +62,13 @@ impl Running {
         } else {
             self.propose(write, may_wait);
         }
+    }
+
+    /// What gives room back is always taken.
+    fn is_too_much(&self, grows: bool) -> Option<Unable> {
+        let max = self.config.plan.state_max;
+        let is_full = grows && self.leads() && self.shown.meters.state_len.get() >= max;
+        is_full.then_some(Unable::StateFull(max))
     }
 
     pub(super) fn lack_of_room(&self) -> Option<Unable> {

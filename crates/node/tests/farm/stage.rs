@@ -90,6 +90,7 @@ pub(crate) struct Farm {
     /// Workers whose names others have by now.
     unwatched: Vec<Process>,
     pub(crate) snapshot_every: u64,
+    pub(crate) state_max: u64,
     pub(crate) neighbours: Vec<Neighbour>,
     pub(crate) lending: office::Rules,
 }
@@ -130,6 +131,7 @@ impl Farm {
             workers: BTreeMap::new(),
             unwatched: Vec::new(),
             snapshot_every: 10_000,
+            state_max: 1 << 30,
             neighbours: Vec::new(),
             lending: office::Rules::default(),
         }
@@ -156,6 +158,7 @@ impl Farm {
         let mut plan = Plan::new(ServerId(id), self.addresses.clone());
         plan.rank = RankBy::Id;
         plan.snapshot_every = self.snapshot_every;
+        plan.state_max = self.state_max;
         plan.neighbours.clone_from(&self.neighbours);
         plan.lending = self.lending;
         let config = Config { cluster: self.name.clone(), plan };

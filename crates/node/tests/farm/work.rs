@@ -8,6 +8,7 @@ use primus_node::farm::Awaited;
 use primus_node::handle::Unable;
 use primus_node::outputs::Stream;
 use primus_node::worker::Happening;
+use primus_server::register::Change;
 
 use super::stage::{Farm, command, first, noop, spec};
 
@@ -112,4 +113,48 @@ async fn workers_hear_who_leads() {
             break;
         }
     }
+}
+
+/// Writes or deletes a key, whoever leads.
+async fn change(farm: &Farm, change: Change<'_>) -> Result<u64, Unable> {
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    farm.handle_of(farm.leader().await).change([vec![change]], true, reply);
+    answer.await.expect("it lives")
+}
+
+#[tokio::test]
+async fn a_farm_that_holds_enough_takes_nothing_new_until_there_is_room() {
+    const MAX: u64 = 1 << 20;
+    let mut farm = Farm::of("test", 1);
+    farm.state_max = MAX;
+    farm.start_server(1).await;
+    let value = vec![b'x'; 100 << 10];
+    let mut written = 0;
+    let began = Instant::now();
+    let refused = loop {
+        assert!(began.elapsed() < super::stage::PATIENCE, "it is refused in time");
+        let key = format!("key {written}");
+        match change(&farm, Change::Put(&key, &value)).await {
+            Ok(_) => written += 1,
+            Err(unable) => break unable,
+        }
+    };
+    assert_eq!(refused, Unable::StateFull(MAX));
+    assert!((10..30).contains(&written), "{written} were written");
+    let job = || vec![Entry::Submit { spec: spec(noop(), Fan::One), key: None }];
+    assert_eq!(farm.farm().await.enter(job()).await, Err(Unable::StateFull(MAX)));
+    assert_eq!(farm.farm().await.get("key 0".to_owned()).await.map(|found| found.is_some()), Ok(true));
+    for number in 0..written {
+        change(&farm, Change::Delete(&format!("key {number}"))).await.expect("deleting is always possible");
+    }
+    let taken = loop {
+        // The farm has applied that before it answers a look.
+        farm.farm().await.look(|_| ()).await.expect("it leads");
+        if let Ok(effects) = farm.farm().await.enter(job()).await {
+            break effects;
+        }
+        assert!(began.elapsed() < super::stage::PATIENCE, "there is room again in time");
+    };
+    assert!(matches!(taken[..], [Effect::Submitted { is_new: true, .. }]));
+    change(&farm, Change::Put("key", &value)).await.expect("there is room again");
 }

@@ -286,6 +286,7 @@ impl From<Unable> for Problem {
             Unable::DisksFull => {
                 ("disk_full", "make room where primus status says so; they go on by themselves then")
             }
+            Unable::StateFull(_) => ("state_full", "delete keys, wait for jobs to end, or raise farm.state_max"),
             Unable::Busy => ("busy", "try again in a moment"),
             Unable::Unknown => ("unknown_outcome", "read the key to find out whether it was written"),
             Unable::TooLong => ("too_long", "submit it in several parts"),

@@ -94,6 +94,8 @@ impl Page {
             "Messages of peers that no server says.",
             meters.strange.get(),
         );
+        let what = "How many bytes of keys, jobs and results are agreed on, about.";
+        self.gauge("primus_state_bytes", what, meters.state_len.get() as f64);
         let one_if = |is_so: bool| f64::from(u8::from(is_so));
         let what = "1 if this server's disk has no room for new work.";
         self.gauge("primus_disk_full", what, one_if(meters.disk_full.get()));

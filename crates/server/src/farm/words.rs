@@ -156,6 +156,8 @@ pub enum Refusal {
     NoLeader,
     /// There is too much to do.
     Busy,
+    /// There may be no more content than so many bytes.
+    StateFull(u64),
     /// Leadership was lost meanwhile: the batch may be applied or not.
     Unknown,
 }
@@ -236,6 +238,7 @@ impl fmt::Display for Refusal {
             Self::NotLeading(leader) => write!(f, "server {leader} leads"),
             Self::NoLeader => f.write_str("nobody leads"),
             Self::Busy => f.write_str("too much to do"),
+            Self::StateFull(max) => write!(f, "no more than {max} bytes"),
             Self::Unknown => f.write_str("leadership was lost"),
         }
     }

@@ -237,6 +237,13 @@ pub(crate) const KEYS: &[Key] = &[
         about: "how many tasks may wait; the leader's counts",
     },
     Key {
+        name: "farm.state_max",
+        kind: Kind::Size,
+        fallback: Fallback::Is("1GiB"),
+        flag: None,
+        about: "how many bytes of keys, jobs and results there may be, up to 1536MiB; the leader's counts",
+    },
+    Key {
         name: "farm.results_max",
         kind: Kind::Number { least: 1, most: 100_000_000 },
         fallback: Fallback::Is("100000"),

@@ -20,6 +20,9 @@ use super::TOKEN_FILE;
 use super::layers::Layers;
 use super::value::{Value, time_text};
 
+/// No farm holds more: what is sent to a server that is behind has a limit, and results come on top.
+const STATE_MAX: u64 = 1536 << 20;
+
 /// A leader is not thought dead sooner, because a host is sometimes busy with other things.
 const SILENCE_MIN: Duration = Duration::from_millis(80);
 const SILENCE_MAX: Duration = Duration::from_secs(1);
@@ -91,6 +94,7 @@ pub(super) fn plan(layers: &Layers, plan: Plan) -> Option<Plan> {
             age_ms: us("farm.results_age")? / 1000,
             waiting: layers.number("farm.queue_max")?,
         },
+        state_max: layers.size("farm.state_max")?,
         lending: lending(layers)?,
         ..plan
     })
@@ -179,6 +183,10 @@ pub(super) fn check(layers: &mut Layers, insecure: bool) {
         let message =
             format!("guard.lease is {}, which an ordinary pause of a host could exceed", time_text(lease));
         layers.complain_about("guard.lease", message, "make it 300ms at least");
+    }
+    if let Some(size) = layers.size("farm.state_max").filter(|size| *size > STATE_MAX) {
+        let message = format!("farm.state_max is {size} bytes, and a server that is behind could not be sent that");
+        layers.complain_about("farm.state_max", message, "make it 1536MiB at most");
     }
     for name in ["server.address", "server.api"] {
         if let Some(address) = layers.address(name).filter(|address| is_open(*address) && !insecure) {

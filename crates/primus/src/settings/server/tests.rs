@@ -146,9 +146,11 @@ fn a_hook_is_a_program_with_arguments_or_a_mistake() {
 
 #[test]
 fn how_much_a_farm_keeps_is_configured() {
-    let farm = "[farm]\nqueue_max = 7\nresults_max = 8\nresults_bytes = \"3MiB\"\nresults_age = \"2h\"\n";
-    let limits = settled(&format!("{NATIVE}{farm}")).plan.limits;
-    assert_eq!(limits, Limits { waiting: 7, results: 8, results_len: 3 << 20, age_ms: 2 * 3600 * 1000 });
+    let farm = "[farm]\nqueue_max = 7\nresults_max = 8\nresults_bytes = \"3MiB\"\nresults_age = \"2h\"\n\
+                state_max = \"5MiB\"\n";
+    let plan = settled(&format!("{NATIVE}{farm}")).plan;
+    assert_eq!((plan.state_max, settled(NATIVE).plan.state_max), (5 << 20, 1 << 30));
+    assert_eq!(plan.limits, Limits { waiting: 7, results: 8, results_len: 3 << 20, age_ms: 2 * 3600 * 1000 });
 }
 
 #[test]
