@@ -5,6 +5,7 @@
 
 pub(crate) mod farms;
 pub(crate) mod http;
+pub(crate) mod pages;
 pub(crate) mod tasks;
 pub(crate) mod tokens;
 
@@ -151,6 +152,19 @@ impl Client {
     /// The latest view that a server has of this: `/v1/leader` or `/v1/status`.
     pub(crate) fn latest(&self, path: &str) -> Result<Value, Failure> {
         self.views(path).into_iter().next().map(|(_, view)| view).ok_or_else(|| self.absent())
+    }
+
+    /// The latest list that a server has of this, all of it from that server: every server has its own.
+    pub(crate) fn latest_list(&self, path: &str) -> Result<Value, Failure> {
+        let mut server: Option<Self> = None;
+        pages::all(path, |page| match &server {
+            Some(server) => server.latest(page),
+            None => {
+                let (address, list) = self.views(page).into_iter().next().ok_or_else(|| self.absent())?;
+                server = Some(Self { addresses: vec![address] });
+                Ok(list)
+            }
+        })
     }
 
     /// Who leads, understood and as it was said.

@@ -568,6 +568,7 @@ const NO_REQUESTS: &[Mistake] = &[
     ("POST", "/v1/sessions/7", "{\"number\":1,\"ended\":[{\"group\":\"a b\",\"term\":1}]}", "has no ' '"),
     ("POST", "/v1/kv?batch=x", "{\"key\":\"a\",\"value\":\"b\"}", "batch is \"x\""),
     ("GET", "/v1/jobs?limit=-1", "", "limit is \"-1\""),
+    ("GET", "/v1/kv?limit=0", "", "limit is \"0\", not a whole number from 1 to 10000"),
     ("GET", "/v1/jobs?limit=1&limit=2", "", "limit is given twice"),
     ("GET", "/v1/jobs?colour=red", "", "no parameter \"colour\""),
     ("GET", "/v1/tasks?stat=failed", "", "no parameter \"stat\""),

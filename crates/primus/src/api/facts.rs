@@ -301,7 +301,7 @@ fn explanation(foreman: &Foreman, id: TaskId) -> Option<(&'static str, String)> 
 /// A worker: `/v1/workers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Default)]
 pub(crate) struct WorkerFacts {
-    name: String,
+    pub(super) name: String,
     /// Whose it is, and whom it works for.
     home: String,
     farm: String,

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::Request;
@@ -13,14 +12,18 @@ use primus_core::lease::Lessor;
 use primus_core::ledger::{GroupRules, Groups, Holding};
 use primus_node::elections::{Elected, ElectedGroups};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::answers::{text_of, time_text};
+use super::answers::{Problem, text_of, time_text};
+use super::orders::Asked;
+use super::pages::{self, Page, no_cursor};
 use super::routes::Context;
+use crate::client::http::escaped;
 
 /// Ten thousand groups fit.
 const ANSWER_LEN_MAX: usize = 16 << 20;
 const QUORUM: &str = "quorum";
+const NONE: &str = "none";
 
 /// A group. Leader and candidates are numbers where they are servers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,30 +55,80 @@ struct HolderFacts {
     since: String,
 }
 
-/// The leader knows who holds what; of what servers elect among themselves, each knows its own.
-pub(super) async fn list(State(context): State<Context>, request: Request<Body>) -> Json<Value> {
-    let mut items: Vec<Value> =
-        elected(&context.handle.elected.borrow()).iter().map(|facts| json!(facts)).collect();
-    match context.elsewhere(request.headers()).await {
-        Some(api) => items.extend(leased_there(context.pass_on(request, api).await).await),
-        None => {
-            let leased = context.handle.farm.look_at_leases(leased).await.unwrap_or_default();
-            items.extend(leased.iter().map(|facts| json!(facts)));
+/// Where the list goes on: behind this group that servers elect in, or behind this lease. Leases come last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum After {
+    Elected(String),
+    Leased(String),
+}
+
+impl After {
+    fn parse(text: &str) -> Result<Self, Problem> {
+        match text.split_once('/') {
+            Some((NONE, name)) => Ok(Self::Elected(name.to_owned())),
+            Some((QUORUM, name)) => Ok(Self::Leased(name.to_owned())),
+            _ => Err(no_cursor(text)),
         }
     }
-    Json(json!({ "items": items, "next": null }))
+}
+
+/// The leader knows who holds what; of what servers elect among themselves, each knows its own.
+pub(super) async fn list(
+    State(context): State<Context>,
+    mut asked: Asked,
+    request: Request<Body>,
+) -> Result<Response, Problem> {
+    let page = Page::new(pages::limit(&mut asked)?);
+    let after = asked.text("after").map(|after| After::parse(&after)).transpose()?;
+    asked.done()?;
+    let (page, after) = match after {
+        Some(After::Leased(after)) => (page, after),
+        after => (elected(&context.handle.elected.borrow(), after, page), String::new()),
+    };
+    // A page that is full says by itself whether something comes behind it, unless leases do.
+    Ok(with_leases(&context, request, page, after).await.finish())
+}
+
+async fn with_leases(context: &Context, request: Request<Body>, page: Page, after: String) -> Page {
+    match context.elsewhere(request.headers()).await {
+        Some(api) => {
+            let asked = leases_behind(request, page.room().max(1), &after);
+            leased_there(context.pass_on(asked, api).await, page).await
+        }
+        None => {
+            let own = page.clone();
+            let look = move |foreman: &Foreman, lessor: &Lessor| leased(foreman, lessor, page, &after);
+            context.handle.farm.look_at_leases(look).await.unwrap_or(own)
+        }
+    }
+}
+
+/// The same question to the leader, about leases only.
+fn leases_behind(mut request: Request<Body>, limit: usize, after: &str) -> Request<Body> {
+    let after = escaped(after);
+    let uri = format!("{}?limit={limit}&after={QUORUM}/{after}", request.uri().path());
+    *request.uri_mut() = uri.parse().expect("an escaped text is part of an address");
+    request
 }
 
 /// What the leader says of leases; nothing if it says nothing.
-async fn leased_there(answer: Response) -> Vec<Value> {
+async fn leased_there(answer: Response, mut page: Page) -> Page {
     let body = to_bytes(answer.into_body(), ANSWER_LEN_MAX).await.unwrap_or_default();
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let items = answer["items"].as_array().cloned().unwrap_or_default();
-    items.into_iter().filter(|item| item["authority"] == QUORUM).collect()
+    for item in answer["items"].as_array().into_iter().flatten() {
+        let name = item["group"].as_str().unwrap_or_default();
+        if !page.push(format!("{QUORUM}/{name}"), item) {
+            return page;
+        }
+    }
+    if answer["next"].is_string() {
+        page.cut();
+    }
+    page
 }
 
-/// The groups that somebody holds, or would like to.
-fn leased(groups: &Groups, lessor: &Lessor) -> Vec<GroupFacts> {
+/// The groups behind this one that somebody holds, or would like to.
+fn leased(groups: &Groups, lessor: &Lessor, page: Page, after: &str) -> Page {
     let held = groups.held();
     let names: BTreeSet<&str> =
         held.keys().map(String::as_str).chain(lessor.wanted().map(|(name, ..)| name)).collect();
@@ -84,9 +137,9 @@ fn leased(groups: &Groups, lessor: &Lessor) -> Vec<GroupFacts> {
         let group = held.get(name);
         let rules = group.map(|group| group.rules).or_else(|| wanted(name))?;
         let holders = group.into_iter().flat_map(|group| group.holders.values()).collect();
-        Some(lease(name, rules, holders, lessor.candidates(name)))
+        Some((format!("{QUORUM}/{name}"), lease(name, rules, holders, lessor.candidates(name))))
     };
-    names.into_iter().filter_map(facts).collect()
+    page.fill(names.into_iter().filter(|name| *name > after).filter_map(facts))
 }
 
 fn lease(name: &str, rules: GroupRules, holders: Vec<&Holding>, candidates: Vec<&str>) -> GroupFacts {
@@ -111,15 +164,17 @@ fn lease(name: &str, rules: GroupRules, holders: Vec<&Holding>, candidates: Vec<
 }
 
 /// The groups that elect among servers.
-fn elected(groups: &ElectedGroups) -> Vec<GroupFacts> {
-    groups.iter().map(|(name, group)| without_quorum(name, group)).collect()
+fn elected(groups: &ElectedGroups, after: Option<After>, page: Page) -> Page {
+    let after = if let Some(After::Elected(after)) = after { Some(after) } else { None };
+    let rest = groups.iter().filter(|(name, _)| after.as_ref().is_none_or(|after| *name > after));
+    page.fill(rest.map(|(name, group)| (format!("{NONE}/{name}"), without_quorum(name, group))))
 }
 
 fn without_quorum(name: &str, group: &Elected) -> GroupFacts {
     let server = |id: ServerId| Value::from(id.0);
     GroupFacts {
         group: name.to_owned(),
-        authority: "none",
+        authority: NONE,
         leader: group.leader.map(server),
         term: None,
         round: Some(group.round.0),

@@ -17,14 +17,14 @@ use tokio::time::timeout;
 use super::answers::Problem;
 use super::facts::{JobFacts, RangeFacts};
 use super::orders::{Asked, Order};
+use super::pages::{self, Page};
 use super::routes::Context;
 use super::{bodies, bulk};
 use crate::objects::{Object, complaint};
 use crate::submission::{BODY_LEN_MAX, Submission};
 
-/// How many jobs or tasks a list has, and at most.
-pub(super) const LIMIT: usize = 100;
-pub(super) const LIMIT_MAX: usize = 10_000;
+/// How many tasks are counted between two steps of the farm.
+const SCAN_MAX: u64 = 50_000;
 /// How long somebody may wait in one request.
 pub(super) const WAIT_TIME_MAX: Duration = Duration::from_secs(30);
 /// The header under whose value a job exists once.
@@ -93,20 +93,32 @@ pub(super) fn full(context: &Context) -> Problem {
     Problem::full(format!("the queue is full: {most} tasks may wait"), "try again when some have ended")
 }
 
-pub(super) async fn list(State(context): State<Context>, mut asked: Asked) -> Result<Json<Value>, Problem> {
-    let limit = asked.count("limit")?.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+pub(super) async fn list(State(context): State<Context>, mut asked: Asked) -> Result<Response, Problem> {
+    let limit = pages::limit(&mut asked)?;
     // Only what was submitted before this job.
-    let before = JobId(asked.number("after")?.unwrap_or(u64::MAX));
+    let mut before = JobId(asked.number("after")?.unwrap_or(u64::MAX));
     asked.done()?;
-    let items = context.handle.farm.look(move |foreman| newest(foreman, before, limit)).await?;
-    let next = if items.len() == limit { items.last().map(|(id, _)| id.to_string()) } else { None };
-    let items: Vec<JobFacts> = items.into_iter().map(|(_, facts)| facts).collect();
-    Ok(Json(json!({ "items": items, "next": next })))
+    let (mut page, mut is_over) = (Page::new(limit), false);
+    while !is_over {
+        (page, before, is_over) = context.handle.farm.look(move |foreman| newest(foreman, page, before)).await?;
+    }
+    Ok(page.finish())
 }
 
-fn newest(foreman: &Foreman, before: JobId, limit: usize) -> Vec<(JobId, JobFacts)> {
-    let jobs = foreman.ledger().jobs(JobId(0)).rev().skip_while(|(id, _)| *id >= before);
-    jobs.take(limit).map(|(id, job)| (id, JobFacts::new(foreman, id, job))).collect()
+/// Writes the next jobs that were submitted before this one. Where do they end, and is that the end of the page?
+fn newest(foreman: &Foreman, mut page: Page, mut before: JobId) -> (Page, JobId, bool) {
+    let mut left = SCAN_MAX;
+    for (id, job) in foreman.ledger().jobs(JobId(0)).rev().skip_while(move |(id, _)| *id >= before) {
+        if left == 0 {
+            return (page, before, false);
+        }
+        if !page.push(id, &JobFacts::new(foreman, id, job)) {
+            break;
+        }
+        left = left.saturating_sub(job.spec.fan.len());
+        before = id;
+    }
+    (page, before, true)
 }
 
 pub(super) async fn one(State(context): State<Context>, Path(id): Path<String>) -> Result<Json<JobFacts>, Problem> {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use primus_core::ledger::loans::home_of;
+use primus_core::ledger::loans::{home_of, name_here};
 use primus_core::ledger::{Borrowed, Ledger, Lent, LoanId, Why};
 use primus_core::loan::Office;
 use primus_core::loan::office::{Neighbour, Situation};
@@ -68,6 +68,24 @@ pub(super) fn loans(farm: &str, ledger: &Ledger, office: &Office) -> Vec<LoanFac
 }
 
 impl LoanFacts {
+    /// Where it stands in the list: an own loan by its number, a guest by its name here.
+    pub(super) fn place(&self) -> String {
+        match self.direction {
+            Direction::Lent => self.id.clone(),
+            Direction::Borrowed => name_here(&self.worker, &self.home),
+        }
+    }
+
+    /// Does it stand behind this place?
+    pub(super) fn is_behind(&self, place: &str) -> bool {
+        match (self.direction, place.parse::<u64>()) {
+            (Direction::Lent, Ok(number)) => self.id.parse::<u64>().is_ok_and(|id| id > number),
+            (Direction::Lent, Err(_)) => false,
+            (Direction::Borrowed, Ok(_)) => true,
+            (Direction::Borrowed, Err(_)) => self.place().as_str() > place,
+        }
+    }
+
     fn of_lent(farm: &str, loan: LoanId, lent: &Lent, office: &Office) -> Self {
         Self {
             id: loan.to_string(),
@@ -205,7 +223,7 @@ fn length(length_ms: u64) -> String {
 /// A farm: an item of `/v1/farms`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct FarmFacts {
-    farm: String,
+    pub(super) farm: String,
     /// Is it the one that is asked?
     own: bool,
     /// Has its leader been heard lately? Of one that has not, nothing is known.
@@ -248,7 +266,6 @@ pub(super) fn farms(farm: &str, ledger: &Ledger, situation: Option<&Situation>, 
 
 #[cfg(test)]
 mod tests {
-    use primus_core::ledger::loans::name_here;
     use primus_core::ledger::{Batch, Borrow, Entry, Lend};
     use primus_core::loan::office::{Command, Rules};
     use primus_core::loan::{Beat, Content, Lending, Message};

@@ -8,6 +8,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Request;
+use axum::response::Response;
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::loans::LOANS_MAX;
 use primus_core::ledger::{Effect, Entry, LoanId, Loans};
@@ -18,7 +19,8 @@ use serde_json::{Value, json};
 
 use super::answers::Problem;
 use super::loan_facts::{LoanFacts, farms, loans};
-use super::orders::Order;
+use super::orders::{Asked, Order};
+use super::pages::{self, Page, no_cursor};
 use super::routes::Context;
 use crate::output::neighbours::happening;
 
@@ -28,19 +30,31 @@ const SEE_LOANS: &str = "primus loans lists those that last";
 const SEE_FARMS: &str = "primus farms lists the neighbours";
 
 /// This farm and its neighbours.
-pub(super) async fn neighbourhood(State(context): State<Context>) -> Result<Json<Value>, Problem> {
+pub(super) async fn neighbourhood(State(context): State<Context>, mut asked: Asked) -> Result<Response, Problem> {
+    let page = Page::new(pages::limit(&mut asked)?);
+    let after = asked.text("after");
+    asked.done()?;
     let farm = context.farm.clone();
     let look = move |foreman: &Foreman, office: &Office| {
         farms(&farm, foreman.ledger(), foreman.situation(now_ms()).as_ref(), office)
     };
-    let items = context.handle.farm.look_at_loans(look).await?;
-    Ok(Json(json!({ "items": items, "next": null })))
+    let farms = context.handle.farm.look_at_loans(look).await?;
+    // The last farm of the page before: which ones there are is configured.
+    let passed = match after {
+        Some(after) => 1 + farms.iter().position(|farm| farm.farm == after).ok_or_else(|| no_cursor(&after))?,
+        None => 0,
+    };
+    Ok(page.fill(farms.into_iter().skip(passed).map(|farm| (farm.farm.clone(), farm))).finish())
 }
 
 /// All loans.
-pub(super) async fn list(State(context): State<Context>) -> Result<Json<Value>, Problem> {
-    let items = all(&context).await?;
-    Ok(Json(json!({ "items": items, "next": null })))
+pub(super) async fn list(State(context): State<Context>, mut asked: Asked) -> Result<Response, Problem> {
+    let page = Page::new(pages::limit(&mut asked)?);
+    let after = asked.text("after");
+    asked.done()?;
+    let loans = all(&context).await?.into_iter();
+    let rest = loans.filter(|loan| after.as_ref().is_none_or(|after| loan.is_behind(after)));
+    Ok(page.fill(rest.map(|loan| (loan.place(), loan))).finish())
 }
 
 /// One of them.

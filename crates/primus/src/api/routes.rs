@@ -1,21 +1,17 @@
 //! The routes, one small handler each.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
-use axum::http::request::Parts;
+use axum::body::Body;
+use axum::extract::State;
 use axum::http::{HeaderMap, Method, Request};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
-use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use futures_util::{Stream, StreamExt, stream};
 use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::farm::foreman::Foreman;
@@ -26,19 +22,18 @@ use primus_node::cuts::{Cuts, DELAY_MAX};
 use primus_node::handle::{Handle, PeerView, Reply, Request as Ask, Unable};
 use primus_server::Reason;
 use primus_server::peers::Why;
-use primus_server::register::{Change, Listing};
-use serde::Serialize;
+use primus_server::register::Change;
 use serde_json::json;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
 
 use super::answers::{Crew, LeaderAnswer, Problem, SEE_ROUTES, StatusAnswer, in_one_body};
 use super::doors::{self, Doors};
-use super::orders::{Asked, Order};
-use super::proxy::{ANSWER_TIME, HERE, NOT_TAKEN, PASSED_ON, Proxy};
+use super::orders::Order;
+use super::proxy::{ANSWER_TIME, HERE, PASSED_ON, Proxy};
 use super::table::{Row, Table};
 use super::{
-    bodies, elections, explain, facts, groups, import, jobs, loans, metrics, output, sessions, tasks, workers,
+    bodies, elections, events, explain, facts, groups, import, jobs, kv, loans, metrics, output, sessions, tasks,
+    workers,
 };
 
 /// The longest value, and the longest key.
@@ -47,12 +42,12 @@ pub(super) const KEY_LEN_MAX: usize = 1024;
 /// How long another server may take to lead once the old leader has stepped down.
 const TRANSFER_TIME: Duration = Duration::from_secs(2);
 /// How long after the last leader was lost a request waits for the next one: a failover takes less.
-const LEADERLESS_TIME: Duration = Duration::from_millis(200);
+pub(super) const LEADERLESS_TIME: Duration = Duration::from_millis(200);
 /// And this many round trips.
 const LEADERLESS_TRIPS: u32 = 4;
 
 /// And how long it waits before it asks the same leader again.
-const ASKING_AGAIN: Duration = Duration::from_millis(2);
+pub(super) const ASKING_AGAIN: Duration = Duration::from_millis(2);
 /// How long many jobs in one body may take that are passed on.
 const BULK_TIME: Duration = Duration::from_secs(3600);
 
@@ -120,7 +115,7 @@ impl Context {
     }
 
     /// The same, without waiting.
-    fn elsewhere_now(&self, headers: &HeaderMap) -> Option<SocketAddr> {
+    pub(super) fn elsewhere_now(&self, headers: &HeaderMap) -> Option<SocketAddr> {
         let view = self.handle.view.borrow();
         let leader = view.leader.filter(|leader| *leader != view.id)?;
         let may_pass_on = !headers.contains_key(PASSED_ON) && !headers.contains_key(HERE);
@@ -155,7 +150,7 @@ impl Context {
     }
 
     /// Writes, at once or as soon as this server leads; for another server's sake nothing waits.
-    async fn change(&self, change: Change<'_>, may_wait: bool) -> Result<u64, Unable> {
+    pub(super) async fn change(&self, change: Change<'_>, may_wait: bool) -> Result<u64, Unable> {
         let (reply, answer) = oneshot::channel();
         self.handle.change([vec![change]], may_wait, reply);
         // If the server ended meanwhile, others may still commit what it proposed.
@@ -174,18 +169,18 @@ fn own_routes() -> Table {
         .get(
             "/v1/events",
             "what this server has seen, as server-sent events; ?after=N&follow=false&steps=true",
-            events,
+            events::events,
         )
-        .get("/v1/groups", "further elections, and leases", groups::list)
+        .get("/v1/groups", "further elections, and leases; ?limit=N&after=NEXT", groups::list)
         .post("/v1/elections", "hold an election, of the cluster or of a group; ?group=NAME", elections::elect)
         .get("/v1/leader/explain", "why this server leads", explain::leader)
         .post("/v1/leader/resign", "let another server lead", resign)
         .post("/v1/leader/transfer", "let this server lead: {\"to\":2}", transfer)
-        .get("/v1/kv", "all keys and values; ?prefix=TEXT", list)
+        .get("/v1/kv", "keys and values; ?prefix=TEXT&limit=N&after=KEY", kv::list)
         .post("/v1/kv", "write many, a line each: {\"key\":\"colour\",\"value\":\"blue\"}", import::import)
-        .get("/v1/kv/{*key}", "a value", read)
-        .put("/v1/kv/{*key}", "write a value: the body as it is", write)
-        .delete("/v1/kv/{*key}", "delete a value", forget)
+        .get("/v1/kv/{*key}", "a value", kv::read)
+        .put("/v1/kv/{*key}", "write a value: the body as it is", kv::write)
+        .delete("/v1/kv/{*key}", "delete a value", kv::forget)
         .post("/v1/chaos/cut", "cut links: {\"peers\":[1,2]}; only under primus up", cut)
         .post("/v1/chaos/delay", "delay links: {\"peers\":[1,2],\"delay_ms\":75}; only under primus up", delay)
         .post("/v1/chaos/load", "set a score: {\"score\":85}; only under primus up", load)
@@ -208,10 +203,10 @@ fn task_routes() -> Table {
         .post("/v1/tasks/{id}/cancel", "cancel a task", tasks::cancel)
         .post("/v1/tasks/{id}/retry", "run a task again", tasks::retry)
         .post("/v1/sessions/{id}", "ask for leases, as primus lead does", sessions::ask)
-        .get("/v1/workers", "the workers", workers::list)
+        .get("/v1/workers", "the workers; ?limit=N&after=NAME", workers::list)
         .post("/v1/workers/{name}/drain", "give a worker nothing new: {\"draining\":true}", workers::drain)
-        .get("/v1/farms", "this farm and its neighbours", loans::neighbourhood)
-        .get("/v1/loans", "workers away from home", loans::list)
+        .get("/v1/farms", "this farm and its neighbours; ?limit=N&after=NAME", loans::neighbourhood)
+        .get("/v1/loans", "workers away from home; ?limit=N&after=NEXT", loans::list)
         .post("/v1/loans", "lend workers: {\"to\":\"south\",\"count\":2}", loans::lend)
         .post("/v1/loans/recall", "call lent workers home", loans::recall_some)
         .get("/v1/loans/{id}", "a loan", loans::one)
@@ -343,146 +338,6 @@ async fn hand_over(context: &Context, to: Option<ServerId>, reason: Reason) -> R
     }
     let message = "no other server has begun to lead";
     Problem::unavailable("not_transferred", message, "see /v1/status").into_response()
-}
-
-#[derive(Serialize)]
-struct Value {
-    key: String,
-    value: String,
-    index: u64,
-}
-
-impl Value {
-    fn new(key: String, value: &[u8], index: u64) -> Self {
-        Self { key, value: String::from_utf8_lossy(value).into_owned(), index }
-    }
-}
-
-async fn list(State(context): State<Context>, mut asked: Asked, request: Request<Body>) -> Response {
-    let prefix = asked.text("prefix").unwrap_or_default();
-    if let Err(problem) = asked.done() {
-        return problem.into_response();
-    }
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        return context.pass_on(request, api).await;
-    }
-    let listing = Listing { prefix, after: None, count_max: usize::MAX, len_max: usize::MAX };
-    match context.handle.farm.list(listing).await.map_err(Problem::from) {
-        Ok(page) => {
-            let items: Vec<Value> =
-                page.values.into_iter().map(|(key, value, index)| Value::new(key, &value, index)).collect();
-            Json(json!({ "items": items, "next": null })).into_response()
-        }
-        Err(problem) => problem.into_response(),
-    }
-}
-
-async fn read(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        return context.pass_on(request, api).await;
-    }
-    match context.handle.farm.get(key.clone()).await.map_err(Problem::from) {
-        Ok(Some((value, index))) => Json(Value::new(key, &value, index)).into_response(),
-        Ok(None) => Problem::not_found(format!("nothing was put under '{key}'"), "primus kv list shows all keys")
-            .into_response(),
-        Err(problem) => problem.into_response(),
-    }
-}
-
-async fn write(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
-    let (parts, body) = request.into_parts();
-    match bodies::read(Request::from_parts(parts.clone(), body), VALUE_LEN_MAX).await {
-        // It is told as text, so that anything else would come back as something else.
-        Ok(value) if std::str::from_utf8(&value).is_err() => {
-            Problem::usage("the value is no UTF-8 text", "encode it, with base64 for instance").into_response()
-        }
-        Ok(value) => change(&context, &key, Change::Put(&key, &value), &parts).await,
-        Err(problem) => problem.into_response(),
-    }
-}
-
-async fn forget(State(context): State<Context>, Path(key): Path<String>, request: Request<Body>) -> Response {
-    change(&context, &key, Change::Delete(&key), &request.into_parts().0).await
-}
-
-/// Writes here or at the leader. Whoever certainly has not taken a write while leadership changes is not the last to be asked.
-async fn change(context: &Context, key: &str, change: Change<'_>, parts: &Parts) -> Response {
-    if key.len() > KEY_LEN_MAX {
-        return Problem::usage(format!("the key is longer than {KEY_LEN_MAX} bytes"), "shorten it").into_response();
-    }
-    let may_wait = !parts.headers.contains_key(PASSED_ON);
-    let may_go_on = may_wait && !parts.headers.contains_key(HERE);
-    let until = Instant::now() + LEADERLESS_TIME;
-    loop {
-        let leader = context.handle.view.borrow().leader;
-        let is_over = Instant::now() >= until;
-        if let Some(api) = context.elsewhere_now(&parts.headers) {
-            let body =
-                if let Change::Put(_, value) = change { Bytes::copy_from_slice(value) } else { Bytes::new() };
-            let answer = context.pass_on(Request::from_parts(parts.clone(), Body::from(body)), api).await;
-            if is_over || !answer.headers().contains_key(NOT_TAKEN) {
-                return answer;
-            }
-        } else {
-            match context.change(change, may_wait).await {
-                Ok(index) => return Json(json!({ "key": key, "index": index })).into_response(),
-                Err(Unable::NotLeading(_)) if may_go_on && !is_over => {}
-                Err(unable) => return refusal(unable).into_response(),
-            }
-        }
-        // A transfer that comes to nothing is over soon, too, and then nothing changes here.
-        let (mut view, soon) = (context.handle.view.clone(), Instant::now() + ASKING_AGAIN);
-        _ = timeout_at(soon, view.wait_for(|view| view.leader != leader || view.leader == Some(view.id))).await;
-    }
-}
-
-/// Tells another server whether it may ask again.
-fn refusal(unable: Unable) -> impl IntoResponse {
-    let is_not_taken = matches!(unable, Unable::NotLeading(_) | Unable::NoLeader | Unable::Busy);
-    (is_not_taken.then_some([(NOT_TAKEN, "1")]), Problem::from(unable))
-}
-
-/// Server-sent events, from any number on. This server's own: every server has its own history.
-async fn events(State(context): State<Context>, mut asked: Asked) -> Result<Response, Problem> {
-    let (after, follow) = (asked.number("after")?.unwrap_or(0), asked.truth("follow")?);
-    // The steps of the last elections instead of what came of them.
-    let steps = asked.truth("steps")?.unwrap_or(false);
-    asked.done()?;
-    Ok(events_after(context, after, follow, steps))
-}
-
-fn events_after(context: Context, after: u64, follow: Option<bool>, steps: bool) -> Response {
-    let Handle { history, steps: taken, .. } = context.handle;
-    let newest = if steps { taken.newest() } else { history.newest() };
-    let since = move |index: u64| -> Vec<(u64, serde_json::Value)> {
-        match steps {
-            true => taken.after(index).iter().map(|step| (step.index, taken.object(step))).collect(),
-            false => history.after(index).iter().map(|event| (event.index, event.object())).collect(),
-        }
-    };
-    let past = since(after);
-    let last = past.last().map_or(after, |(index, _)| *index);
-    let past = stream::iter(past);
-    if follow == Some(false) {
-        return sent(past).into_response();
-    }
-    let future = stream::unfold((last, newest, since), |(last, mut newest, since)| async move {
-        // Not everything that has a number is shown.
-        let seen = *newest.wait_for(|newest| *newest > last).await.ok()?;
-        let news = since(last);
-        let last = news.last().map_or(seen, |(index, _)| seen.max(*index));
-        Some((stream::iter(news), (last, newest, since)))
-    });
-    sent(past.chain(future.flatten())).keep_alive(KeepAlive::default()).into_response()
-}
-
-fn sent(
-    objects: impl Stream<Item = (u64, serde_json::Value)> + Send + 'static,
-) -> Sse<impl Stream<Item = Result<ServerSentEvent, Infallible>>> {
-    Sse::new(
-        objects
-            .map(|(index, object)| Ok(ServerSentEvent::default().id(index.to_string()).data(object.to_string()))),
-    )
 }
 
 /// Peers are not talked to, nor are the servers of farms; on the links of workers nothing passes, or they are closed.

@@ -7,6 +7,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Request;
+use axum::response::Response;
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::{Entry, Job, JobId, State as TaskState, Target, TaskId};
 use primus_node::farm::Awaited;
@@ -14,8 +15,9 @@ use serde_json::{Map, Value, json};
 
 use super::answers::{Problem, text_of};
 use super::facts::{Explanation, task};
-use super::jobs::{LIMIT, LIMIT_MAX, Patience, change};
+use super::jobs::{Patience, change};
 use super::orders::{Asked, Order};
+use super::pages::{self, Page};
 use super::routes::Context;
 
 /// How many tasks are looked at between two steps of the farm.
@@ -26,44 +28,38 @@ const STATES: [&str; 6] = ["queued", "running", "done", "failed", "lost", "cance
 /// What is looked for: from the newest job to the oldest, and within a job from the first task to the last.
 #[derive(Debug, Clone)]
 struct Search {
-    limit: usize,
     state: Option<String>,
     job: Option<JobId>,
+    /// Only these fields of each.
+    fields: Option<BTreeSet<String>>,
     /// The last task that was looked at.
     place: Option<TaskId>,
 }
 
-/// What was found in one look.
+/// What was found so far.
 struct Found {
-    items: Vec<Map<String, Value>>,
+    page: Page,
     place: Option<TaskId>,
     is_all: bool,
 }
 
-pub(super) async fn list(State(context): State<Context>, mut asked: Asked) -> Result<Json<Value>, Problem> {
-    // Only these, separated by commas.
-    let fields = asked.text("fields");
+pub(super) async fn list(State(context): State<Context>, mut asked: Asked) -> Result<Response, Problem> {
+    let mut page = Page::new(pages::limit(&mut asked)?);
     let mut search = Search::new(asked)?;
-    let mut items = Vec::new();
     let mut is_all = false;
-    while !is_all && items.len() < search.limit {
-        let part = Search { limit: search.limit - items.len(), ..search.clone() };
-        let found = context.handle.farm.look(move |foreman| part.look(foreman)).await?;
-        items.extend(found.items);
-        (search.place, is_all) = (found.place, found.is_all);
-    }
-    if let Some(fields) = &fields {
-        let fields: BTreeSet<&str> = fields.split(',').map(str::trim).collect();
-        items.iter_mut().for_each(|item| item.retain(|name, _| fields.contains(name.as_str())));
+    while !is_all && page.room() > 0 {
+        let part = search.clone();
+        let found = context.handle.farm.look(move |foreman| part.look(foreman, page)).await?;
+        (page, search.place, is_all) = (found.page, found.place, found.is_all);
     }
     let next = search.place.filter(|_| !is_all).map(|task| task.to_string());
-    Ok(Json(json!({ "items": items, "next": next })))
+    Ok(page.finish_at(next))
 }
 
 impl Search {
     fn new(mut asked: Asked) -> Result<Self, Problem> {
-        let [state, after] = ["state", "after"].map(|name| asked.text(name));
-        let (limit, job) = (asked.count("limit")?.unwrap_or(LIMIT), asked.number("job")?);
+        let [state, after, fields] = ["state", "after", "fields"].map(|name| asked.text(name));
+        let job = asked.number("job")?;
         asked.done()?;
         if let Some(state) = state.as_deref().filter(|state| !STATES.contains(state)) {
             return Err(Problem::usage(
@@ -71,37 +67,55 @@ impl Search {
                 "choose queued, running, done, failed, lost or cancelled",
             ));
         }
+        let named = |fields: String| fields.split(',').map(|name| name.trim().to_owned()).collect();
         Ok(Self {
-            limit: limit.clamp(1, LIMIT_MAX),
             state,
             job: job.map(JobId),
+            fields: fields.map(named),
             // The last task of the page before.
             place: after.as_deref().map(parse).transpose()?,
         })
     }
 
-    fn look(&self, foreman: &Foreman) -> Found {
+    fn look(&self, foreman: &Foreman, page: Page) -> Found {
         let running = foreman.running();
-        let mut found = Found { items: Vec::new(), place: self.place, is_all: true };
+        let mut found = Found { page, place: self.place, is_all: true };
         let mut left = SCAN_MAX;
         for (id, job) in self.jobs(foreman) {
             let first = self.place.filter(|place| place.job == id).map_or(1, |place| place.index + 1);
             for (index, state) in (first..).zip(job.states().skip(usize::try_from(first - 1).unwrap_or(usize::MAX)))
             {
-                if left == 0 || found.items.len() >= self.limit {
+                let task = TaskId { job: id, index };
+                if left == 0
+                    || found.page.room() == 0
+                    || !self.show(foreman, task, state, &running, &mut found.page)
+                {
                     found.is_all = false;
                     return found;
                 }
-                left -= 1;
-                let task_id = TaskId { job: id, index };
-                found.place = Some(task_id);
-                let is_running = running.contains(&task_id);
-                if self.wants(state, is_running) {
-                    found.items.extend(task(foreman, task_id, is_running));
-                }
+                (left, found.place) = (left - 1, Some(task));
             }
         }
         found
+    }
+
+    /// Writes a task, if it is wanted. False if there is no room for it.
+    fn show(
+        &self,
+        foreman: &Foreman,
+        id: TaskId,
+        state: TaskState,
+        running: &BTreeSet<TaskId>,
+        page: &mut Page,
+    ) -> bool {
+        let is_running = running.contains(&id);
+        let facts = if self.wants(state, is_running) { task(foreman, id, is_running) } else { None };
+        facts.is_none_or(|mut facts| {
+            if let Some(fields) = &self.fields {
+                facts.retain(|name, _| fields.contains(name));
+            }
+            page.push(id, &facts)
+        })
     }
 
     /// The jobs that have not been looked at.

@@ -4,18 +4,25 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Request;
+use axum::response::Response;
 use primus_core::ledger::{Effect, Entry};
 use serde_json::{Value, json};
 
 use super::answers::Problem;
 use super::facts;
-use super::orders::Order;
+use super::orders::{Asked, Order};
+use super::pages::{self, Page};
 use super::routes::Context;
 
-pub(super) async fn list(State(context): State<Context>) -> Result<Json<Value>, Problem> {
+pub(super) async fn list(State(context): State<Context>, mut asked: Asked) -> Result<Response, Problem> {
+    let page = Page::new(pages::limit(&mut asked)?);
+    // The last worker of the page before.
+    let after = asked.text("after");
+    asked.done()?;
     let farm = context.farm.clone();
-    let items = context.handle.farm.look(move |foreman| facts::workers(foreman, &farm)).await?;
-    Ok(Json(json!({ "items": items, "next": null })))
+    let workers = context.handle.farm.look(move |foreman| facts::workers(foreman, &farm)).await?;
+    let rest = workers.into_iter().filter(|worker| after.as_ref().is_none_or(|after| worker.name > *after));
+    Ok(page.fill(rest.map(|worker| (worker.name.clone(), worker))).finish())
 }
 
 pub(super) async fn drain(

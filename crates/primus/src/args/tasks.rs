@@ -82,6 +82,9 @@ pub(crate) struct JobsArgs {
     /// How many, the newest first [default: 20]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) limit: Option<String>,
+    /// All of them
+    #[arg(long, conflicts_with = "limit")]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) place: Place,
 }
@@ -97,6 +100,9 @@ pub(crate) struct TasksArgs {
     /// How many, the newest jobs first [default: 100]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) limit: Option<String>,
+    /// All of them
+    #[arg(long, conflicts_with = "limit")]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) place: Place,
 }

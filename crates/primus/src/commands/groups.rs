@@ -9,7 +9,7 @@ use crate::output::groups;
 /// Shows what the first server says that answers.
 pub(super) fn run(place: &Place, format: Format) -> Result<Verdict, Failure> {
     refuse_to_draw(format)?;
-    let answer = Client::find(place)?.latest("/v1/groups")?;
+    let answer = Client::find(place)?.latest_list("/v1/groups")?;
     let items = answer["items"].as_array().ok_or_else(strange_answer)?;
     show(format, || groups::text(items), &answer)?;
     Ok(Verdict::Held)

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Verdict, refuse_to_draw, show};
 use crate::args::{Format, Kv, KvArgs, Place};
 use crate::client::http::{Request, escaped};
-use crate::client::{Client, Patience, strange_answer};
+use crate::client::{Client, Patience, pages, strange_answer};
 use crate::output::failure::{Failure, on_one_line};
 use crate::output::screen;
 use crate::settings::{length, number, quoted};
@@ -89,7 +89,7 @@ impl Call {
 
     fn list(&self, prefix: &str) -> Result<(), Failure> {
         let path = format!("/v1/kv?prefix={}", escaped(prefix));
-        let answer = self.client.read(&path, self.patience)?;
+        let answer = pages::all(&path, |page| self.client.read(page, self.patience))?;
         let found = Found::deserialize(&answer).map_err(|_| strange_answer())?;
         show(self.format, || table(&found.items), &answer).map(|_| ())
     }

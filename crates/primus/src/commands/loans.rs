@@ -8,7 +8,7 @@ use super::{Verdict, refuse_to_draw, show};
 use crate::args::{Format, LendArgs, Place, RecallArgs};
 use crate::client::http::{Request, escaped};
 use crate::client::tasks::Caller;
-use crate::client::{Client, Patience, strange_answer};
+use crate::client::{Client, Patience, pages, strange_answer};
 use crate::output::failure::Failure;
 use crate::output::loans;
 use crate::settings::{length, number, quoted};
@@ -30,7 +30,8 @@ pub(super) fn loans(place: &Place, format: Format) -> Result<Verdict, Failure> {
 
 fn list(place: &Place, path: &str, format: Format, text: impl Fn(&[Value]) -> String) -> Result<Verdict, Failure> {
     refuse_to_draw(format)?;
-    let answer = Caller::find(place)?.get(path)?;
+    let mut caller = Caller::find(place)?;
+    let answer = pages::all(path, |page| caller.get(page))?;
     let items = answer["items"].as_array().ok_or_else(strange_answer)?;
     show(format, || text(items), &answer)?;
     Ok(Verdict::Held)

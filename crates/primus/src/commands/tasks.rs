@@ -5,27 +5,27 @@ use serde_json::Value;
 
 use super::{Verdict, refuse_to_draw, show};
 use crate::args::{Format, JobsArgs, Place, TaskArgs, TasksArgs};
-use crate::client::strange_answer;
 use crate::client::tasks::{Caller, path_of, task_path};
+use crate::client::{pages, strange_answer};
 use crate::output::failure::{Failure, on_one_line};
 use crate::output::tasks;
 use crate::settings::number;
 
 const JOBS: u64 = 20;
 const TASKS: u64 = 100;
-/// As many as a server gives at once.
-const LIMIT_MAX: u64 = 10_000;
+/// More than a farm keeps.
+const LIMIT_MAX: u64 = 10_000_000;
 
 /// Lists jobs.
 pub(super) fn jobs(args: &JobsArgs, format: Format) -> Result<Verdict, Failure> {
-    let limit = limit(args.limit.as_deref(), JOBS)?;
-    let answer = get(&args.place, &format!("/v1/jobs?limit={limit}"), format)?;
+    let count = count(args.limit.as_deref(), args.all, JOBS)?;
+    let answer = gather(&args.place, "/v1/jobs", count, format)?;
     list(&answer, format, tasks::jobs)
 }
 
 /// Lists tasks.
 pub(super) fn tasks(args: &TasksArgs, format: Format) -> Result<Verdict, Failure> {
-    let limit = limit(args.limit.as_deref(), TASKS)?;
+    let count = count(args.limit.as_deref(), args.all, TASKS)?;
     let state = args.state.and_then(|state| state.to_possible_value());
     let state = state.map(|state| format!("&state={}", state.get_name())).unwrap_or_default();
     let job = match &args.job {
@@ -36,7 +36,9 @@ pub(super) fn tasks(args: &TasksArgs, format: Format) -> Result<Verdict, Failure
         }
         None => String::new(),
     };
-    let answer = get(&args.place, &format!("/v1/tasks?limit={limit}{state}{job}"), format)?;
+    let query = format!("{state}{job}");
+    let path = if query.is_empty() { String::from("/v1/tasks") } else { format!("/v1/tasks?{}", &query[1..]) };
+    let answer = gather(&args.place, &path, count, format)?;
     list(&answer, format, tasks::tasks)
 }
 
@@ -52,14 +54,27 @@ fn get(place: &Place, path: &str, format: Format) -> Result<Value, Failure> {
     Caller::find(place)?.get(path)
 }
 
+/// The first so many, page after page.
+fn gather(place: &Place, path: &str, count: usize, format: Format) -> Result<Value, Failure> {
+    refuse_to_draw(format)?;
+    let mut caller = Caller::find(place)?;
+    pages::gather(path, count, |page| caller.get(page))
+}
+
 fn list(answer: &Value, format: Format, table: impl Fn(&[Value]) -> String) -> Result<Verdict, Failure> {
     let items = answer["items"].as_array().ok_or_else(strange_answer)?;
     show(format, || table(items), answer)?;
     Ok(Verdict::Held)
 }
 
-fn limit(text: Option<&str>, default: u64) -> Result<u64, Failure> {
-    text.map_or(Ok(default), |text| number("--limit", text, 1, LIMIT_MAX))
+/// How many are wanted.
+fn count(limit: Option<&str>, all: bool, default: u64) -> Result<usize, Failure> {
+    let count = match (all, limit) {
+        (true, _) => u64::MAX,
+        (false, Some(text)) => number("--limit", text, 1, LIMIT_MAX)?,
+        (false, None) => default,
+    };
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 fn no_job(text: &str) -> Failure {

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::{BenchLendingArgs, Format};
+use crate::client::pages;
 use crate::commands::own_farm::{OwnFarm, time_ms};
 use crate::commands::{Verdict, chaos, nothing_to_draw, show};
 use crate::output::failure::Failure;
@@ -27,7 +28,7 @@ use crate::settings::number;
 const SERVERS: u64 = 3;
 const WORKERS: u64 = 4;
 const TASKS: u64 = 160;
-/// One answer of a server lists no more.
+/// No more tasks are of use here.
 const TASKS_MAX: u64 = 10_000;
 const TASK_MS: u64 = 500;
 const TASK_MS_MAX: u64 = 600_000;
@@ -167,7 +168,8 @@ fn flood(farm: &OwnFarm, plan: Plan) -> Result<Flood, Failure> {
         Ok((job["open"] == 0).then_some(job))
     })?;
     let makespan_ms = milliseconds(started);
-    let tasks = farm.ask(&format!("/v1/tasks?job={job}&limit={TASKS_MAX}&fields=worker,started_us,took_ms"))?;
+    let path = format!("/v1/tasks?job={job}&fields=worker,started_us,took_ms");
+    let tasks = pages::all(&path, |page| farm.ask(page))?;
     Ok(Flood {
         makespan_ms,
         tasks: tasks["items"].as_array().cloned().unwrap_or_default(),

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::acts::{Play, SERVERS, Terms, WORKERS, ended, joined, ms};
 use super::scenes::Shown;
+use crate::client::pages;
 use crate::commands::chaos;
 use crate::commands::own_farm::{OwnFarm, Reign, time_ms};
 use crate::output::failure::Failure;
@@ -185,8 +186,8 @@ impl Pair {
     }
 
     fn tasks(&self) -> Result<Vec<Value>, Failure> {
-        let path = format!("/v1/tasks?job={}&limit={TASKS}&fields=task,worker,attempt", self.job);
-        Ok(items(&self.north.ask(&path)?).to_vec())
+        let path = format!("/v1/tasks?job={}&fields=task,worker,attempt", self.job);
+        Ok(items(&pages::all(&path, |page| self.north.ask(page))?).to_vec())
     }
 
     /// Which workers of south have had something to do for north's leader of this term or a later one, and a task of each.

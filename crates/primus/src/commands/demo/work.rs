@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::acts::{Play, ms};
 use super::scenes::Shown;
-use crate::client::{Client, Patience};
+use crate::client::{Client, Patience, pages};
 use crate::commands::chaos;
 use crate::commands::own_farm::OwnFarm;
 use crate::output::failure::Failure;
@@ -108,7 +108,8 @@ fn job(farm: &OwnFarm, job: &str) -> Result<Value, Failure> {
 /// Who has done something of it.
 fn workers(farm: &OwnFarm, job: &str) -> Result<Vec<String>, Failure> {
     let path = format!("/v1/tasks?job={job}&state=done");
-    let answer = client(farm)?.read(&path, Patience::WhileNoLeader(WORKING_TIME))?;
+    let client = client(farm)?;
+    let answer = pages::all(&path, |page| client.read(page, Patience::WhileNoLeader(WORKING_TIME)))?;
     let tasks = answer["items"].as_array().cloned().unwrap_or_default();
     let mut names: Vec<String> =
         tasks.iter().filter_map(|task| task["worker"].as_str()).map(str::to_owned).collect();
