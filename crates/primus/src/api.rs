@@ -22,6 +22,7 @@ mod orders;
 mod output;
 mod pages;
 mod proxy;
+mod room;
 mod routes;
 mod serve;
 mod sessions;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use primus_core::ServerId;
 use primus_core::ledger::JobId;
@@ -25,6 +25,9 @@ use crate::output::failure::Body;
 const MESSAGE_LEN_MAX: usize = 500;
 /// What to do if one does not know what can be asked.
 pub(super) const SEE_ROUTES: &str = "GET /v1 lists all routes";
+
+/// The code of what will be otherwise in a moment.
+const BUSY: &str = "busy";
 
 /// An error, in the same body everywhere.
 #[derive(Debug)]
@@ -249,6 +252,11 @@ impl Problem {
         Self { status: StatusCode::TOO_MANY_REQUESTS, code: "queue_full", message: message.into(), hint }
     }
 
+    /// There is no room at the moment.
+    pub(crate) fn busy(message: impl Into<String>) -> Self {
+        Self::unavailable(BUSY, message, "try again in a moment")
+    }
+
     pub(crate) fn unavailable(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, code, message: message.into(), hint }
     }
@@ -287,7 +295,7 @@ impl From<Unable> for Problem {
                 ("disk_full", "make room where primus status says so; they go on by themselves then")
             }
             Unable::StateFull(_) => ("state_full", "delete keys, wait for jobs to end, or raise farm.state_max"),
-            Unable::Busy => ("busy", "try again in a moment"),
+            Unable::Busy => (BUSY, "try again in a moment"),
             Unable::Unknown => ("unknown_outcome", "read the key to find out whether it was written"),
             Unable::TooLong => ("too_long", "submit it in several parts"),
             Unable::NoWorker => ("no_worker", "try again when the worker is back"),
@@ -326,7 +334,8 @@ impl fmt::Display for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let challenge = (self.status == StatusCode::UNAUTHORIZED).then_some([(WWW_AUTHENTICATE, "Bearer")]);
+        let again = (self.code == BUSY).then_some([(RETRY_AFTER, "1")]);
         let message = self.to_string();
-        (self.status, challenge, Json(Body::new(self.code, &message, self.hint))).into_response()
+        (self.status, challenge, again, Json(Body::new(self.code, &message, self.hint))).into_response()
     }
 }

@@ -5,22 +5,21 @@
 
 use std::collections::VecDeque;
 use std::mem::take;
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
-use futures_util::StreamExt;
 use memchr::memrchr;
 use primus_core::ledger::{Effect, Entry, JobId};
 use primus_node::handle::Unable;
 use serde_json::json;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use super::answers::Problem;
+use super::bodies::Pieces;
 use super::jobs::{entry, not_taken, strange, tasks_of};
+use super::room::Room;
 use super::routes::Context;
 use crate::objects::Object;
 use crate::submission::Submission;
@@ -32,8 +31,6 @@ const BATCH_LEN_MAX: usize = 512 << 10;
 const BATCHES_MAX: usize = 16;
 /// How long one line may be.
 const LINE_LEN_MAX: usize = 4 << 20;
-/// How long a client may be silent in the middle of a body.
-const SILENCE: Duration = Duration::from_secs(30);
 
 /// A batch under way.
 type Entering = JoinHandle<Result<Vec<Effect>, Unable>>;
@@ -42,6 +39,8 @@ type Entering = JoinHandle<Result<Vec<Effect>, Unable>>;
 struct Bulk<'a> {
     context: &'a Context,
     key: Option<String>,
+    /// For what has arrived; batches under way take their part of it along.
+    room: Room,
     arrived: BytesMut,
     lines: u64,
     batch: Vec<Entry>,
@@ -64,6 +63,7 @@ pub(super) async fn submit(context: &Context, key: Option<String>, body: Body) -
     let mut bulk = Bulk {
         context,
         key,
+        room: Room::of_lines(),
         arrived: BytesMut::new(),
         lines: 0,
         batch: Vec::new(),
@@ -81,9 +81,10 @@ pub(super) async fn submit(context: &Context, key: Option<String>, body: Body) -
 
 impl Bulk<'_> {
     async fn run(&mut self, body: Body) -> Result<(), Problem> {
-        let mut pieces = body.into_data_stream();
-        while let Some(piece) = timeout(SILENCE, pieces.next()).await.map_err(|_| broken())? {
-            self.arrived.extend_from_slice(&piece.map_err(|_| broken())?);
+        let mut pieces = Pieces::new(body);
+        while let Some(piece) = pieces.next_of_lines(self.arrived.is_empty()).await? {
+            self.room.hold(self.arrived.len() + piece.len()).await?;
+            self.arrived.extend_from_slice(&piece);
             let whole = memrchr(b'\n', &self.arrived).map_or(0, |place| place + 1);
             self.take(whole).await?;
             if self.arrived.len() > LINE_LEN_MAX {
@@ -128,10 +129,13 @@ impl Bulk<'_> {
             self.hear().await?;
         }
         let batch = take(&mut self.batch);
-        self.batch_len = 0;
+        let room = self.room.part(take(&mut self.batch_len));
         self.submitted.tasks += batch.iter().map(tasks_of).sum::<u64>();
         let farm = self.context.handle.farm.clone();
-        self.entering.push_back(tokio::spawn(async move { farm.enter(batch).await }));
+        self.entering.push_back(tokio::spawn(async move {
+            let _room = room;
+            farm.enter(batch).await
+        }));
         Ok(())
     }
 
@@ -156,8 +160,4 @@ impl Submitted {
             _ => self.ranges.push((job, job)),
         }
     }
-}
-
-fn broken() -> Problem {
-    Problem::usage("the body ended in the middle", "send the rest again")
 }

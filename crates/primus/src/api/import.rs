@@ -13,16 +13,17 @@ use axum::extract::State;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
-use futures_util::StreamExt;
 use memchr::{memchr_iter, memrchr};
 use primus_node::handle::Unable;
 use primus_server::register::Change;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::task::JoinHandle;
 
 use super::answers::Problem;
+use super::bodies::Pieces;
 use super::orders::Asked;
+use super::room::Room;
 use super::routes::{Context, KEY_LEN_MAX, VALUE_LEN_MAX, heard};
 use crate::objects::{Object, complaint};
 
@@ -32,8 +33,6 @@ const BATCH_MAX: usize = 10_000;
 const BATCH_LEN_MAX: usize = 512 * 1024;
 /// How many pieces of the body may wait to be acknowledged.
 const PIECES_MAX: usize = 32;
-/// How long a client may be silent in the middle of a body.
-const SILENCE: Duration = Duration::from_secs(30);
 /// How long a whole body may take that is passed on.
 const PASSING_TIME: Duration = Duration::from_secs(3600);
 
@@ -53,17 +52,19 @@ struct Written {
     index: u64,
 }
 
-/// Changes under way: how many, and where the answer comes.
-type Piece = (u64, oneshot::Receiver<Result<u64, Unable>>);
+/// Changes under way: how many, and what comes of them.
+type Entering = (u64, JoinHandle<Result<u64, Problem>>);
 
 /// An import under way.
 struct Import {
     context: Context,
     batch: usize,
+    /// For what has arrived; what is under way takes its part of it along.
+    room: Room,
     arrived: BytesMut,
     /// How many lines have been read.
     lines: u64,
-    waiting: VecDeque<Piece>,
+    waiting: VecDeque<Entering>,
     acknowledged: Written,
 }
 
@@ -83,7 +84,8 @@ pub(super) async fn import(
     }
     let acknowledged = Written { written: 0, index: 0 };
     let (arrived, waiting) = (BytesMut::new(), VecDeque::new());
-    let mut import = Import { context, batch, arrived, lines: 0, waiting, acknowledged };
+    let room = Room::of_lines();
+    let mut import = Import { context, batch, room, arrived, lines: 0, waiting, acknowledged };
     match import.run(request.into_body()).await {
         Ok(()) => Ok(Json(import.acknowledged).into_response()),
         Err(problem) => {
@@ -95,9 +97,10 @@ pub(super) async fn import(
 
 impl Import {
     async fn run(&mut self, body: Body) -> Result<(), Problem> {
-        let mut pieces = body.into_data_stream();
-        while let Some(piece) = timeout(SILENCE, pieces.next()).await.map_err(|_| broken())? {
-            self.arrived.extend_from_slice(&piece.map_err(|_| broken())?);
+        let mut pieces = Pieces::new(body);
+        while let Some(piece) = pieces.next_of_lines(self.arrived.is_empty()).await? {
+            self.room.hold(self.arrived.len() + piece.len()).await?;
+            self.arrived.extend_from_slice(&piece);
             let whole = self.whole_batches_len();
             self.propose(whole).await?;
             if self.arrived.len() > BATCH_LEN_MAX {
@@ -133,7 +136,12 @@ impl Import {
         let (reply, answer) = oneshot::channel();
         let lists = lines.chunks(self.batch).map(|lines| lines.iter().map(Line::change).collect());
         self.context.handle.change(lists, true, reply);
-        self.waiting.push_back((lines.len() as u64, answer));
+        let room = self.room.part(len);
+        let entering = tokio::spawn(async move {
+            let _room = room;
+            heard(answer).await
+        });
+        self.waiting.push_back((lines.len() as u64, entering));
         Ok(())
     }
 
@@ -154,8 +162,8 @@ impl Import {
 
     /// Waits for the oldest piece.
     async fn hear(&mut self) -> Result<(), Problem> {
-        let Some((count, answer)) = self.waiting.pop_front() else { return Ok(()) };
-        let index = heard(answer).await?;
+        let Some((count, entering)) = self.waiting.pop_front() else { return Ok(()) };
+        let index = entering.await.map_err(|_| Unable::Unknown)??;
         self.acknowledged = Written { written: self.acknowledged.written + count, index };
         Ok(())
     }
@@ -167,8 +175,4 @@ impl Line<'_> {
     fn change(&self) -> Change<'_> {
         Change::Put(&self.key, self.value.as_bytes())
     }
-}
-
-fn broken() -> Problem {
-    Problem::usage("the body ended in the middle", "send the rest again")
 }

@@ -115,7 +115,7 @@ pub(super) async fn ask(
     let session = u64::from_str_radix(&session, 16).ok().filter(|id| *id != 0);
     let session =
         session.ok_or_else(|| Problem::usage("a session is a number in hex, and not 0", "choose one at random"))?;
-    let body = bodies::read_long(request, QUESTION_LEN_MAX).await?;
+    let body = bodies::read_question(request, QUESTION_LEN_MAX).await?;
     let Object(question) = serde_json::from_slice::<Object<QuestionBody>>(&body).map_err(|error| {
         let message = format!("this is not a question of a session: {}", complaint(&error));
         Problem::usage(message, "send {\"number\":1,\"wants\":[{\"group\":\"cron\",\"rank\":\"id\"}]}")
