@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::answers::Problem;
 
@@ -14,7 +14,8 @@ use super::answers::Problem;
 #[derive(Debug)]
 pub(super) struct Share {
     bytes: Semaphore,
-    /// How long somebody waits for room before it is refused.
+    /// How long a body waits for room, in all, before it is refused. All that wait hold something that others wait for, so it is
+    /// not long.
     patience: Duration,
 }
 
@@ -23,7 +24,7 @@ pub(super) static SESSIONS: Share = Share::new(8 << 20, Duration::from_secs(1));
 /// Values, orders, and jobs of an ordinary size.
 pub(super) static SHORT: Share = Share::new(16 << 20, Duration::from_secs(1));
 /// Bodies with an object per line, and jobs with many lines.
-pub(super) static LONG: Share = Share::new(40 << 20, Duration::from_secs(10));
+pub(super) static LONG: Share = Share::new(40 << 20, Duration::from_secs(3));
 
 /// The beginning of a body that is read as a whole costs nothing, so that a small request finds room at any time: with as many
 /// connections as there may be, that is 16 MiB.
@@ -45,6 +46,8 @@ impl Share {
 pub(super) struct Room {
     share: &'static Share,
     free_len: usize,
+    /// How much longer it may wait.
+    patience: Duration,
     held: Option<SemaphorePermit<'static>>,
     turn: Option<SemaphorePermit<'static>>,
 }
@@ -52,26 +55,26 @@ pub(super) struct Room {
 impl Room {
     /// For a body that is kept as a whole.
     pub(super) const fn of_body(share: &'static Share) -> Self {
-        Self { share, free_len: FREE_LEN, held: None, turn: None }
+        Self { share, free_len: FREE_LEN, patience: share.patience, held: None, turn: None }
     }
 
     /// For a body of which only what is under way is kept.
     pub(super) const fn of_lines() -> Self {
-        Self { share: &LONG, free_len: 0, held: None, turn: None }
+        Self { share: &LONG, free_len: 0, patience: LONG.patience, held: None, turn: None }
     }
 
-    /// Holds room for this many bytes, no more and no less. Waits until others have gone, but not for long.
+    /// Holds room for this many bytes, no more and no less. Waits until others have gone, if it may.
     pub(super) async fn hold(&mut self, len: usize) -> Result<(), Problem> {
         if len > GREAT_LEN && self.turn.is_none() {
-            self.turn = Some(take(&GREAT, 1, self.share.patience).await?);
+            self.turn = Some(self.take(&GREAT, 1).await?);
         }
         let charge = len.saturating_sub(self.free_len).min(CHARGE_MAX);
         let held = self.held.as_ref().map_or(0, SemaphorePermit::num_permits);
         if charge <= held {
-            drop(self.part(held - charge));
+            drop(self.split(held - charge));
             return Ok(());
         }
-        let more = take(&self.share.bytes, charge - held, self.share.patience).await?;
+        let more = self.take(&self.share.bytes, charge - held).await?;
         match &mut self.held {
             Some(held) => held.merge(more),
             none => *none = Some(more),
@@ -79,22 +82,27 @@ impl Room {
         Ok(())
     }
 
-    /// A part of the room that is held, for bytes that go their own way.
+    /// A part of the room that is held, for bytes that go their own way. A body that gets so far may wait again.
     pub(super) fn part(&mut self, len: usize) -> Option<SemaphorePermit<'static>> {
-        let held = self.held.as_mut()?;
-        let len = len.min(held.num_permits());
-        held.split(len)
+        self.patience = self.share.patience;
+        self.split(len)
     }
-}
 
-async fn take(
-    permits: &'static Semaphore,
-    count: usize,
-    patience: Duration,
-) -> Result<SemaphorePermit<'static>, Problem> {
-    let count = u32::try_from(count).expect("a body is shorter than 4 GiB");
-    let taken = timeout(patience, permits.acquire_many(count)).await;
-    taken.ok().and_then(Result::ok).ok_or_else(no_room)
+    fn split(&mut self, len: usize) -> Option<SemaphorePermit<'static>> {
+        let held = self.held.as_mut()?;
+        held.split(len.min(held.num_permits()))
+    }
+
+    async fn take(
+        &mut self,
+        permits: &'static Semaphore,
+        count: usize,
+    ) -> Result<SemaphorePermit<'static>, Problem> {
+        let (count, since) = (u32::try_from(count).expect("a body is shorter than 4 GiB"), Instant::now());
+        let taken = timeout(self.patience, permits.acquire_many(count)).await;
+        self.patience = self.patience.saturating_sub(since.elapsed());
+        taken.ok().and_then(Result::ok).ok_or_else(no_room)
+    }
 }
 
 fn no_room() -> Problem {
@@ -113,7 +121,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let left = || SMALL.bytes.available_permits();
-            let mut room = Room { share: &SMALL, free_len: 10, held: None, turn: None };
+            let mut room = Room { share: &SMALL, free_len: 10, patience: Duration::ZERO, held: None, turn: None };
             room.hold(10).await.unwrap();
             assert_eq!(left(), 100);
             room.hold(70).await.unwrap();
@@ -123,7 +131,7 @@ mod tests {
             let part = room.part(5);
             room.hold(25).await.unwrap();
             assert_eq!(left(), 80, "the part is still held");
-            let mut other = Room { share: &SMALL, free_len: 0, held: None, turn: None };
+            let mut other = Room { share: &SMALL, free_len: 0, patience: Duration::ZERO, held: None, turn: None };
             assert!(other.hold(81).await.is_err());
             other.hold(80).await.unwrap();
             assert!(room.hold(26).await.is_err());
