@@ -136,6 +136,11 @@ impl<S: Sync> FromRequestParts<S> for Asked {
 }
 
 impl Asked {
+    /// Is something said about this?
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
     /// A text.
     pub(super) fn text(&mut self, name: &str) -> Option<String> {
         self.0.remove(name)
