@@ -6,6 +6,7 @@
 mod answers;
 mod bodies;
 mod bulk;
+mod connections;
 mod doors;
 mod elections;
 mod events;
@@ -21,6 +22,7 @@ mod metrics;
 mod orders;
 mod output;
 mod pages;
+mod phases;
 mod proxy;
 mod room;
 mod routes;

@@ -75,6 +75,12 @@ impl Doors {
         self.proof.as_deref()
     }
 
+    /// Is this an address of this host or of a server? Many clients may be behind it.
+    pub(super) fn is_near(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        address.is_loopback() || self.addresses.contains(&address)
+    }
+
     fn admit(&self, request: &mut Request<Body>) -> Result<(), Problem> {
         let host = self.host(request)?;
         self.check_origin(&host, request.headers())?;

@@ -32,8 +32,8 @@ use super::orders::Order;
 use super::proxy::{ANSWER_TIME, HERE, PASSED_ON, Proxy};
 use super::table::{Row, Table};
 use super::{
-    bodies, elections, events, explain, facts, groups, import, jobs, kv, loans, metrics, output, sessions, tasks,
-    workers,
+    bodies, elections, events, explain, facts, groups, import, jobs, kv, loans, metrics, output, phases, sessions,
+    tasks, workers,
 };
 
 /// The longest value, and the longest key.
@@ -94,6 +94,7 @@ impl Context {
             .fallback(|| async { Problem::not_found("there is nothing at this path", SEE_ROUTES) })
             .layer(from_fn(refuse_long_bodies))
             .layer(map_response(in_one_body))
+            .layer(from_fn(phases::follow))
             .layer(from_fn_with_state(doors, doors::guard))
             .with_state(self)
     }
@@ -168,7 +169,7 @@ fn own_routes() -> Table {
         .get("/v1/status", "servers, workers and tasks at a glance", status)
         .get(
             "/v1/events",
-            "what this server has seen, as server-sent events; ?after=N&follow=false&steps=true",
+            "what this server has seen, as server-sent events; ?after=N&follow=false&limit=N&steps=true",
             events::events,
         )
         .get("/v1/groups", "further elections, and leases; ?limit=N&after=NEXT", groups::list)

@@ -175,7 +175,8 @@ Examples:
 pub(super) const JOBS: &str = "\
 Examples:
   primus jobs
-  primus jobs --limit 100 -o json";
+  primus jobs --limit 100 -o json
+  primus jobs --all";
 
 pub(super) const TASKS: &str = "\
 Examples:

@@ -172,7 +172,7 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
             single_threaded().block_on(async {
                 let web = TcpListener::from_std(web).expect("a listener stays one");
                 tokio::spawn(diagnostics::write_down(settings.id.0, happenings, diary));
-                api::serve(web, context.router(doors)).await;
+                api::serve(web, context.router(Arc::clone(&doors)), doors).await;
             });
         })
         .expect("the system gives a thread");
