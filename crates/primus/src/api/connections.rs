@@ -41,8 +41,12 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Open {
+    /// The last number that was given, to a connection or to what one does.
     last: u64,
     places: BTreeMap<u64, Place>,
+    /// What each one does that may give way, the oldest of an address first: looked up with every change, so never searched.
+    order: BTreeMap<(Phase, IpAddr, u64), u64>,
+    crowds: BTreeMap<(Phase, IpAddr), usize>,
 }
 
 #[derive(Debug)]
@@ -50,6 +54,8 @@ struct Place {
     origin: IpAddr,
     phase: Phase,
     since: Instant,
+    /// Which of all changes this was.
+    turn: u64,
     is_kept_back: bool,
     close: oneshot::Sender<Phase>,
 }
@@ -67,6 +73,11 @@ pub(super) enum Phase {
     Idle,
     /// It waits for its answer.
     Asking,
+}
+
+impl Phase {
+    /// Those in which a connection may give way.
+    const STILL: [Self; 4] = [Self::Following, Self::Fresh, Self::Arriving, Self::Idle];
 }
 
 /// One of them, as its requests know it.
@@ -105,12 +116,7 @@ impl Connections {
 
     fn take(&self, origin: IpAddr, is_kept_back: bool) -> Taken {
         let (close, closed) = oneshot::channel();
-        let mut open = self.open();
-        open.last += 1;
-        let number = open.last;
-        let place = Place { origin, phase: Phase::Fresh, since: Instant::now(), is_kept_back, close };
-        open.places.insert(number, place);
-        drop(open);
+        let number = self.open().add(origin, Phase::Fresh, Instant::now(), is_kept_back, close);
         Taken { connection: Connection { number, is_kept_back, all: self.clone() }, closed }
     }
 
@@ -122,7 +128,7 @@ impl Connections {
 impl Drop for Taken {
     fn drop(&mut self) {
         let Connection { number, all, .. } = &self.connection;
-        all.open().places.remove(number);
+        all.open().remove(*number);
         all.0.freed.notify_one();
     }
 }
@@ -148,40 +154,73 @@ impl Connection {
 }
 
 impl Open {
+    fn add(
+        &mut self,
+        origin: IpAddr,
+        phase: Phase,
+        since: Instant,
+        is_kept_back: bool,
+        close: oneshot::Sender<Phase>,
+    ) -> u64 {
+        self.last += 1;
+        let (number, turn) = (self.last, self.last);
+        self.insert(number, Place { origin, phase, since, turn, is_kept_back, close });
+        number
+    }
+
+    fn insert(&mut self, number: u64, place: Place) {
+        if !place.is_kept_back {
+            self.order.insert((place.phase, place.origin, place.turn), number);
+            *self.crowds.entry((place.phase, place.origin)).or_default() += 1;
+        }
+        self.places.insert(number, place);
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Place> {
+        let place = self.places.remove(&number)?;
+        if self.order.remove(&(place.phase, place.origin, place.turn)).is_some() {
+            let crowd = self.crowds.entry((place.phase, place.origin)).or_default();
+            *crowd -= 1;
+            if *crowd == 0 {
+                self.crowds.remove(&(place.phase, place.origin));
+            }
+        }
+        Some(place)
+    }
+
     /// Is there a place, if need be because another connection gives way?
     fn has_room(&mut self, max: usize, now: Instant) -> bool {
-        let ordinary = || self.places.values().filter(|place| !place.is_kept_back).count();
-        self.places.len() < max || ordinary() < max || self.give_way(now, |_| true)
+        self.order.len() < max || Phase::STILL.iter().any(|phase| self.give_way(*phase, None, now))
     }
 
     /// The same for a stranger's address.
     fn has_room_for(&mut self, origin: IpAddr, now: Instant) -> bool {
-        let count = self.places.values().filter(|place| place.origin == origin).count();
-        count < STRANGER_MAX || self.give_way(now, |place| place.origin == origin)
+        let count: usize =
+            self.crowds.iter().filter(|((_, other), _)| *other == origin).map(|(_, count)| count).sum();
+        count < STRANGER_MAX || Phase::STILL.iter().any(|phase| self.give_way(*phase, Some(origin), now))
     }
 
     fn enter(&mut self, number: u64, phase: Phase, now: Instant) {
-        let Some(place) = self.places.get_mut(&number) else { return };
-        (place.phase, place.since) = (phase, now);
-        let is_follower = |place: &Place| place.phase == Phase::Following;
-        if phase == Phase::Following
-            && self.places.values().filter(|place| is_follower(place)).count() > FOLLOWERS_MAX
-        {
-            self.give_way(now, is_follower);
+        let Some(place) = self.remove(number) else { return };
+        self.last += 1;
+        self.insert(number, Place { phase, since: now, turn: self.last, ..place });
+        let followers = self.crowds.iter().filter(|((phase, _), _)| *phase == Phase::Following);
+        if phase == Phase::Following && followers.map(|(_, count)| count).sum::<usize>() > FOLLOWERS_MAX {
+            self.give_way(Phase::Following, None, now);
         }
     }
 
-    /// Closes one of these connections that does nothing at the moment. False if there is none.
-    fn give_way(&mut self, now: Instant, may: impl Fn(&Place) -> bool) -> bool {
-        let can = |place: &&Place| place.is_still(now) && !place.is_kept_back && may(place);
-        let Some(phase) = self.places.values().filter(can).map(|place| place.phase).min() else { return false };
-        let can = |place: &&Place| can(place) && place.phase == phase;
-        let mut crowds = BTreeMap::<IpAddr, usize>::new();
-        self.places.values().filter(can).for_each(|place| *crowds.entry(place.origin).or_default() += 1);
-        let crowd = crowds.into_iter().max_by_key(|(_, count)| *count).map(|(origin, _)| origin);
-        let those = self.places.iter().filter(|(_, place)| can(place) && Some(place.origin) == crowd);
-        let oldest = those.min_by_key(|(number, place)| (place.since, **number)).map(|(number, _)| *number);
-        if let Some(place) = oldest.and_then(|number| self.places.remove(&number)) {
+    /// Closes the oldest connection that does this, of the address that has most of them, or of that one. False if none of them
+    /// can give way.
+    fn give_way(&mut self, phase: Phase, origin: Option<IpAddr>, now: Instant) -> bool {
+        let those = |at: &IpAddr| origin.is_none_or(|origin| origin == *at);
+        let crowds = self.crowds.iter().filter(|((other, at), _)| *other == phase && those(at));
+        let mut crowds: Vec<(usize, IpAddr)> = crowds.map(|((_, at), count)| (*count, *at)).collect();
+        crowds.sort_unstable_by(|one, other| other.cmp(one));
+        let oldest = |(_, at): (usize, IpAddr)| self.order.range((phase, at, 0)..=(phase, at, u64::MAX)).next();
+        let mut oldest = crowds.into_iter().filter_map(oldest).map(|(_, number)| *number);
+        let Some(number) = oldest.find(|number| self.places[number].is_still(now)) else { return false };
+        if let Some(place) = self.remove(number) {
             // One that has ended meanwhile has given way, too.
             _ = place.close.send(phase);
         }
@@ -221,8 +260,7 @@ mod tests {
             for _ in 0..*count {
                 let (close, is_closed) = oneshot::channel();
                 let (origin, since) = (IpAddr::from([10, 0, 0, *host]), now - Duration::from_secs(*age));
-                open.last += 1;
-                open.places.insert(open.last, Place { origin, phase: *phase, since, is_kept_back: false, close });
+                open.add(origin, *phase, since, false, close);
                 closed.push(is_closed);
             }
         }
@@ -241,7 +279,7 @@ mod tests {
     #[test]
     fn the_oldest_gives_way_that_does_least() {
         use Phase::{Arriving, Asking, Following, Fresh, Idle};
-        assert_eq!(gone(&[(1, 1, Asking, 99), (1, 1, Following, 5), (1, 1, Following, 7)]), Some(3));
+        assert_eq!(gone(&[(1, 1, Asking, 99), (1, 1, Following, 7), (1, 1, Following, 5)]), Some(2));
         assert_eq!(gone(&[(1, 1, Idle, 9), (1, 1, Fresh, 2), (1, 1, Arriving, 9)]), Some(2));
         assert_eq!(gone(&[(1, 1, Idle, 9), (1, 1, Fresh, 0), (1, 1, Arriving, 3)]), Some(3));
         assert_eq!(gone(&[(1, 1, Idle, 9), (1, 1, Arriving, 0)]), Some(1));
