@@ -97,7 +97,7 @@ async fn with_leases(context: &Context, request: Request<Body>, page: Page, afte
         }
         None => {
             let own = page.clone();
-            let look = move |foreman: &Foreman, lessor: &Lessor| leased(foreman, lessor, page, &after);
+            let look = move |groups: &Groups, lessor: &Lessor| leased(groups, lessor, page, &after);
             context.handle.farm.look_at_leases(look).await.unwrap_or(own)
         }
     }

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::Request;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use primus_node::handle::{Request as Ask, Unable};
+use primus_node::handle::Unable;
 use primus_server::register::{Change, Listing};
 use serde::Serialize;
 use serde_json::json;
