@@ -25,7 +25,7 @@ pub struct Reading {
 }
 
 /// What a host's meter says: everything that a score is made of, except the tasks, which are counted elsewhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Usage {
     /// Nothing has been measured yet: only tasks count.
     #[default]

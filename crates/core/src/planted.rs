@@ -43,11 +43,13 @@ pub enum Bug {
     TakesBackByTimer,
     /// Loan: a worker follows a call abroad that is older than its last one.
     LateRedirect,
+    /// Worker: a worker that goes to another farm goes on beginning tasks until that is written down.
+    RoomClosedTooLate,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::AddressesAsText,
         Self::TieElectsNobody,
         Self::LoserWithoutTimer,
@@ -67,6 +69,7 @@ impl Bug {
         Self::BareTerms,
         Self::TakesBackByTimer,
         Self::LateRedirect,
+        Self::RoomClosedTooLate,
     ];
 }
 

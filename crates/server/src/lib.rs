@@ -1,7 +1,7 @@
 //! What a server is made of, composed into machines: routing only, no protocol of its own.
 //!
 //! [`control`] is the part that must never be late: election, replica and suspicion. [`farm`] keeps the ledger and does the
-//! leader's work: tasks, leases, loans. [`groups`] holds elections
+//! leader's work: tasks, leases, loans. [`worker`] is what runs the tasks, for its own farm or another one. [`groups`] holds elections
 //! beside it that no quorum ratifies, [`told`] writes both down as text. [`plan`] puts a server together from what people configure.
 
 pub mod any_election;
@@ -18,6 +18,8 @@ pub mod register;
 pub mod told;
 pub mod transfer;
 pub mod words;
+pub mod worker;
 
 pub use control::{Control, Reason};
 pub use plan::{Plan, Server};
+pub use worker::Worker;
