@@ -1,10 +1,8 @@
 //! What a worker keeps on disk of other farms: the newest call that it has followed, and a folder for each farm that it has
 //! worked for, with the results that this farm has not recorded yet.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -12,6 +10,7 @@ use std::time::Duration;
 use primus_core::ServerId;
 use primus_core::farm::worker::Record;
 use primus_core::ledger::LoanId;
+use primus_server::worker::FarmAddress;
 
 use super::files::replace;
 use crate::private;
@@ -28,13 +27,6 @@ const FULL_PAUSE: Duration = Duration::from_millis(50);
 /// Whoever worked for the same farm a moment ago may still be about to close its results.
 const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 const IN_USE_TRIES: u32 = 50;
-
-/// Another farm, as a worker knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Farm {
-    pub(super) name: String,
-    pub(super) servers: BTreeMap<ServerId, SocketAddr>,
-}
 
 /// What had been kept for a farm, and where more can be.
 pub(super) type Opened = (Results, Vec<Record>);
@@ -66,7 +58,7 @@ pub(super) fn folder(directory: &Path, farm: &str) -> PathBuf {
 }
 
 /// Opens the results for a farm, and keeps in mind where its servers are: after a restart they get what is here.
-pub(super) fn open(directory: &Path, farm: &Farm) -> Result<Opened, OpenError> {
+pub(super) fn open(directory: &Path, farm: &FarmAddress) -> Result<Opened, OpenError> {
     let folder = folder(directory, &farm.name);
     let io = |source| OpenError::Io { dir: folder.clone(), source };
     private::folder(&folder).map_err(io)?;
@@ -81,7 +73,7 @@ pub(super) fn open(directory: &Path, farm: &Farm) -> Result<Opened, OpenError> {
 }
 
 /// The farms that a worker has been with. Some may not have got all results yet.
-pub(super) fn visited(directory: &Path) -> io::Result<Vec<Farm>> {
+pub(super) fn visited(directory: &Path) -> io::Result<Vec<FarmAddress>> {
     let folders = match fs::read_dir(directory.join(AWAY)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         folders => folders?,
@@ -98,19 +90,19 @@ pub(super) fn visited(directory: &Path) -> io::Result<Vec<Farm>> {
     Ok(farms)
 }
 
-fn text_of(farm: &Farm) -> String {
+fn text_of(farm: &FarmAddress) -> String {
     let servers = farm.servers.iter().map(|(server, address)| format!("{server} {address}\n"));
     format!("{}\n{}", farm.name, servers.collect::<String>())
 }
 
-fn farm_of(text: &str) -> Option<Farm> {
+fn farm_of(text: &str) -> Option<FarmAddress> {
     let mut lines = text.lines();
     let name = lines.next()?.to_owned();
     let server = |line: &str| {
         let (server, address) = line.split_once(' ')?;
         Some((ServerId(server.parse().ok()?), address.parse().ok()?))
     };
-    Some(Farm { name, servers: lines.map(server).collect::<Option<_>>()? })
+    Some(FarmAddress { name, servers: lines.map(server).collect::<Option<_>>()? })
 }
 
 fn damaged(name: &str) -> io::Error {
@@ -125,7 +117,7 @@ mod tests {
     fn a_farm_is_found_again() {
         let servers =
             [(ServerId(1), "127.0.0.1:7460".parse().unwrap()), (ServerId(2), "[::1]:7460".parse().unwrap())];
-        let farm = Farm { name: "south".to_owned(), servers: servers.into() };
+        let farm = FarmAddress { name: "south".to_owned(), servers: servers.into() };
         assert_eq!(farm_of(&text_of(&farm)), Some(farm));
         assert_eq!(farm_of("south\n1 nowhere\n"), None);
         assert_eq!(farm_of(""), None);

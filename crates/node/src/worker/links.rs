@@ -1,6 +1,6 @@
 //! A worker's links: one to every server, dialled again whenever it is lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
@@ -37,7 +37,6 @@ pub(super) enum LinkEvent {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     up: BTreeMap<ServerId, Outgoing>,
-    given_up: BTreeSet<ServerId>,
 }
 
 impl Links {
@@ -62,17 +61,11 @@ impl Links {
 
     pub(super) fn closed(&mut self, server: ServerId) {
         self.up.remove(&server);
-        self.given_up.remove(&server);
     }
 
-    /// Gives all links up. What is still on its way on them is not heard any more; they are dialled again.
-    pub(super) fn give_up(&mut self) {
-        self.given_up.extend(std::mem::take(&mut self.up).into_keys());
-    }
-
-    /// Is this server's link given up, and its end not known yet?
-    pub(super) fn is_given_up(&self, server: ServerId) -> bool {
-        self.given_up.contains(&server)
+    /// Drops all links. They are dialled again.
+    pub(super) fn drop_all(&mut self) {
+        self.up.clear();
     }
 
     /// Where to write to a server.
