@@ -1,8 +1,9 @@
 //! What a server is made of, composed into machines: routing only, no protocol of its own.
 //!
 //! [`control`] is the part that must never be late: election, replica and suspicion. [`farm`] keeps the ledger and does the
-//! leader's work: tasks, leases, loans. [`worker`] is what runs the tasks, for its own farm or another one. [`groups`] holds elections
+//! leader's work: tasks, leases, loans. [`groups`] holds elections
 //! beside it that no quorum ratifies, [`told`] writes both down as text. [`plan`] puts a server together from what people configure.
+//! [`worker`] is what runs tasks: a process of its own, for its own farm or for another one.
 
 pub mod any_election;
 pub mod control;
