@@ -1,5 +1,5 @@
-//! Runs of several farms that lend each other workers: the foreman and the office of every server, the allegiance of every
-//! worker and one worker machine per farm that it serves, with servers and workers that crash, freeze and are cut off, farms that
+//! Runs of several farms that lend each other workers: the foreman and the office of every server and the whole machine of every
+//! worker, as it ships, with servers and workers that crash, freeze and are cut off, farms that
 //! do not reach each other, operators who lend and recall, and bursts of work that move from farm to farm.
 //!
 //! The log of each farm is the same model as in runs of farms (`log.rs`). What is on its way on a link that is lost is lost; on
@@ -17,9 +17,9 @@ mod servers;
 mod strokes;
 
 use primus_core::farm::foreman::Foreman;
-use primus_core::farm::worker::Worker;
-use primus_core::loan::{Allegiance, Office};
+use primus_core::loan::Office;
 use primus_core::planted::Planted;
+use primus_server::Worker;
 
 use crate::observer::Observer;
 use checks::{Sightings, Violation};
@@ -69,9 +69,9 @@ pub struct Report {
 }
 
 /// Whoever sees all that happens in such a run.
-pub trait Audience: Observer<Foreman> + Observer<Office> + Observer<Worker> + Observer<Allegiance> {}
+pub trait Audience: Observer<Foreman> + Observer<Office> + Observer<Worker> {}
 
-impl<O: Observer<Foreman> + Observer<Office> + Observer<Worker> + Observer<Allegiance>> Audience for O {}
+impl<O: Observer<Foreman> + Observer<Office> + Observer<Worker>> Audience for O {}
 
 impl Loans {
     /// So many farms with these faults.

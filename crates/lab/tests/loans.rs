@@ -73,6 +73,7 @@ fn farms_that_lend_survive_all_faults() {
         ("refusals", sum(|seen| seen.refusals)),
         ("neighbours that did not answer", sum(|seen| seen.unanswered)),
         ("partitions between farms", sum(|seen| seen.partitions)),
+        ("workers that stood still for too long", sum(|seen| seen.pauses)),
     ];
     println!("{seen:?}");
     // A run in which nothing happens proves nothing.
@@ -96,7 +97,7 @@ fn the_same_seed_gives_the_same_run_bit_for_bit() {
 }
 
 fn must_find(bug: Bug) {
-    const SEEDS_MAX: u64 = 100;
+    const SEEDS_MAX: u64 = 300;
     bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
         let loans = Loans { planted, ..Loans::new(3, Faults::All) };
         let violation = loans.run(seed, &mut ()).violation?;
@@ -117,4 +118,9 @@ fn a_lender_that_takes_back_by_its_clock_is_found() {
 #[test]
 fn a_worker_that_follows_a_late_call_is_found() {
     must_find(Bug::LateRedirect);
+}
+
+#[test]
+fn a_worker_that_begins_tasks_while_it_goes_is_found() {
+    must_find(Bug::RoomClosedTooLate);
 }

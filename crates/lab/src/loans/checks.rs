@@ -92,6 +92,8 @@ pub struct Sightings {
     pub unanswered: u64,
     /// Two farms did not reach each other.
     pub partitions: u64,
+    /// A worker stood still for so long that it gave up its leaders.
+    pub pauses: u64,
 }
 
 /// Names a loan among all farms.

@@ -36,6 +36,8 @@ pub(super) enum Stroke {
     WorkerFreezes,
     /// Somebody on its way to another farm crashes.
     TravellerCrashes,
+    /// Somebody on its way to another farm does not reach its own.
+    TravellerCutOff,
     /// Somebody who is lent crashes.
     LentCrashes,
     /// It does not reach its own farm.
@@ -51,7 +53,7 @@ pub(super) enum Stroke {
     FarmCrashes,
 }
 
-const STROKES: [Stroke; 18] = [
+const STROKES: [Stroke; 19] = [
     Stroke::LeaderCrashes,
     Stroke::LeaderCrashes,
     Stroke::LeaderFreezes,
@@ -61,6 +63,7 @@ const STROKES: [Stroke; 18] = [
     Stroke::WorkerCrashes,
     Stroke::WorkerFreezes,
     Stroke::TravellerCrashes,
+    Stroke::TravellerCutOff,
     Stroke::LentCrashes,
     Stroke::LentCrashes,
     Stroke::WorkerCutOffFromHome,
@@ -79,13 +82,17 @@ pub(super) enum Act {
     Recall,
 }
 
-/// What becomes of what the leaders of two farms say, while things go wrong.
+/// What becomes of what the leaders of two farms say, while things go wrong, and how slow disks are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Network {
     pub(super) loss_ppm: u32,
     pub(super) duplication_ppm: u32,
     pub(super) lateness_ppm: u32,
+    /// How often the disk of a worker is slow when it is about to go.
+    pub(super) slow_disk_ppm: u32,
 }
+
+const CALM: Network = Network { loss_ppm: 0, duplication_ppm: 0, lateness_ppm: 0, slow_disk_ppm: 0 };
 
 /// Everything that is drawn beforehand.
 #[derive(Debug)]
@@ -99,7 +106,7 @@ pub(super) struct Plan {
 
 pub(super) fn plan(faults: Faults, farms: usize, planted: Planted, chance: &mut Chance) -> Plan {
     let (strokes, network) = match faults {
-        Faults::None => (Vec::new(), Network { loss_ppm: 0, duplication_ppm: 0, lateness_ppm: 0 }),
+        Faults::None => (Vec::new(), CALM),
         Faults::All => (strokes(chance), network(chance)),
     };
     let wishes = wishes(faults, farms, chance);
@@ -142,6 +149,7 @@ fn network(chance: &mut Chance) -> Network {
         loss_ppm: chance.pick(&[0, 0, 20_000, 200_000]),
         duplication_ppm: chance.pick(&[0, 0, 20_000, 200_000]),
         lateness_ppm: chance.pick(&[0, 0, 20_000, 200_000]),
+        slow_disk_ppm: chance.pick(&[0, 0, 20_000, 500_000]),
     }
 }
 

@@ -1,15 +1,16 @@
 //! The farms of a run, their processes, and what belongs to those: clocks, timers, links, disks and what a worker runs.
 
-use primus_core::ServerId;
 use std::collections::{BTreeMap, BTreeSet};
 
 use primus_core::farm::Message;
 use primus_core::farm::foreman::{self, Foreman};
-use primus_core::farm::worker::{self, Record, Worker};
+use primus_core::farm::worker::Record;
 use primus_core::ledger::loans::name_here;
 use primus_core::ledger::{Entry, Held, LoanId};
-use primus_core::loan::{Allegiance, Office, Word, allegiance, office};
+use primus_core::loan::{Allegiance, Office, Word, office};
 use primus_core::machine::{Delay, Token};
+use primus_core::{Term, ids};
+use primus_server::worker::{Timer, Worker};
 
 use crate::chance::Chance;
 use crate::log::Log;
@@ -76,15 +77,12 @@ pub(super) struct WorkerHost {
     pub(super) slots: u16,
     pub(super) clock: Clock,
     /// None while it is dead.
-    pub(super) allegiance: Option<Allegiance>,
+    pub(super) worker: Option<Worker>,
     /// The other farm that it works for.
     pub(super) away: Option<FarmId>,
-    /// What its allegiance was told last.
-    pub(super) told_home: Option<ServerId>,
-    pub(super) told_idle: bool,
     pub(super) incarnation: u32,
     /// The number under which each timer was set last.
-    pub(super) timers: BTreeMap<allegiance::Timer, u64>,
+    pub(super) timers: BTreeMap<Timer, u64>,
     /// What its disk says, and what a crash may destroy.
     pub(super) epoch: LoanId,
     pub(super) unsynced: Vec<(Token, LoanId)>,
@@ -97,8 +95,8 @@ pub(super) struct WorkerHost {
 pub(super) struct Duty {
     /// No two bear the same.
     pub(super) number: u64,
-    pub(super) machine: Worker,
-    pub(super) timers: BTreeMap<worker::Timer, u64>,
+    /// What the worker calls the farm.
+    pub(super) id: ids::FarmId,
     pub(super) link: Option<Link>,
     /// What runs now.
     pub(super) running: BTreeSet<Held>,
@@ -138,6 +136,8 @@ pub(super) struct Link {
 pub(super) enum Words {
     Work(Message),
     Loan(Word),
+    Leads(Term),
+    Follows,
 }
 
 /// The way from a server to one of another farm.
@@ -181,10 +181,8 @@ impl WorkerHost {
             name,
             slots,
             clock,
-            allegiance: None,
+            worker: None,
             away: None,
-            told_home: None,
-            told_idle: true,
             incarnation: 0,
             timers: BTreeMap::new(),
             epoch: LoanId(0),
@@ -192,6 +190,11 @@ impl WorkerHost {
             duties: BTreeMap::new(),
             disks: BTreeMap::new(),
         }
+    }
+
+    /// Where it is, as it thinks itself; nothing while it is dead.
+    pub(super) fn placement(&self) -> Option<&Allegiance> {
+        self.worker.as_ref().map(Worker::placement)
     }
 
     /// The farm that it works for.
@@ -213,9 +216,8 @@ impl WorkerHost {
             let kept = keep_some(&mut disk.unsynced, chance);
             disk.records.extend(kept.into_iter().flat_map(|(_, records)| records));
         }
-        self.allegiance = None;
+        self.worker = None;
         self.away = None;
-        (self.told_home, self.told_idle) = (None, true);
         self.timers.clear();
         self.duties.clear();
     }

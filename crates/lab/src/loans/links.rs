@@ -1,10 +1,12 @@
 //! What is said in a run, and on which ways: between a worker and a server, and between the leaders of two farms.
 
-use primus_core::farm::{Message, worker};
+use primus_core::Term;
+use primus_core::farm::Message;
 use primus_core::ids;
 use primus_core::loan;
-use primus_core::loan::{allegiance, office};
-use primus_core::machine::{Delay, Input, Token};
+use primus_core::loan::{Word, office};
+use primus_core::machine::{Delay, Input};
+use primus_server::worker::{self, Peer, Servers};
 
 use super::Audience;
 use super::faults::Network;
@@ -58,17 +60,34 @@ impl<O: Audience> Run<'_, O> {
     pub(super) fn deliver_to_worker(&mut self, member: Member, link: u64, words: Words) {
         let found = self.link(member).copied().filter(|found| found.number == link && !found.is_broken);
         let Some(found) = found else { return };
-        let from = found.server;
-        let is_home = self.workers[&member.worker].home == member.farm;
-        match words {
-            Words::Work(message) => self.step_duty(member, Input::Message { from: from.server(), message }),
-            Words::Loan(message) if is_home => {
-                self.step_allegiance(member.worker, Input::Message { from: from.server(), message });
-            }
+        let message = match words {
+            Words::Work(message) => worker::Message::Work(message),
             Words::Loan(word) => {
-                self.step_allegiance(member.worker, Input::Command(allegiance::Command::Abroad(word)));
+                let servers = self.servers_named_by(&word);
+                worker::Message::Call(word, servers)
             }
-        }
+            Words::Leads(term) => worker::Message::Leads(term),
+            Words::Follows => worker::Message::Follows,
+        };
+        self.tell_worker_of(member, found.server, |from| Input::Message { from, message });
+    }
+
+    /// A worker that is sent to another farm is told where that is.
+    fn servers_named_by(&self, word: &Word) -> Servers {
+        let Word::Redirect { farm, .. } = word else { return Servers::new() };
+        let place = self.farms.iter().position(|host| host.name == farm);
+        place.map(|farm| self.address(farm).servers).unwrap_or_default()
+    }
+
+    fn tell_worker_of(
+        &mut self,
+        member: Member,
+        server: NodeId,
+        input: impl FnOnce(Peer) -> Input<worker::Worker>,
+    ) {
+        let Some(duty) = self.workers[&member.worker].duties.get(&member.farm) else { return };
+        let peer = Peer { farm: duty.id, server: server.server() };
+        self.step_worker(member.worker, input(peer));
     }
 
     pub(super) fn deliver_to_server(&mut self, server: NodeId, member: Member, link: u64, words: Words) {
@@ -84,6 +103,7 @@ impl<O: Audience> Run<'_, O> {
                 let name = self.workers[&member.worker].name.clone();
                 self.step_office(server, Input::Command(office::Command::Said(name, word)));
             }
+            Words::Leads(_) | Words::Follows => {}
         }
     }
 
@@ -108,33 +128,21 @@ impl<O: Audience> Run<'_, O> {
         let Some(link) = self.link(member).copied().filter(|link| link.number == number) else { return };
         let host = self.worker(member.worker);
         host.duties.get_mut(&member.farm).into_iter().for_each(|duty| duty.link = None);
-        self.step_duty(member, Input::LinkDown(link.server.server()));
+        self.tell_worker_of(member, link.server, Input::LinkDown);
     }
 
-    /// A worker that has nothing more to tell a farm leaves it.
+    /// A worker looks whether it has the right links.
     pub(super) fn on_look(&mut self, worker: NodeId) {
         self.after(LOOK, Event::Look { worker });
-        if self.worker(worker).allegiance.is_none() || self.frozen.contains_key(&worker) {
+        if self.worker(worker).worker.is_none() || self.frozen.contains_key(&worker) {
             return;
         }
         let farms: Vec<FarmId> = self.worker(worker).duties.keys().copied().collect();
-        for farm in farms {
-            let member = Member { worker, farm };
-            let duty = &self.worker(worker).duties[&farm];
-            if duty.is_over && duty.machine.unrecorded() == 0 {
-                self.break_link(member, NOTICE);
-                let host = self.worker(worker);
-                host.duties.remove(&farm);
-                // What its disk was given last is there before anybody else uses it.
-                host.disks.entry(farm).or_default().sync(Token(u64::MAX));
-            } else {
-                self.look_for_leader(member);
-            }
-        }
+        farms.into_iter().for_each(|farm| self.look_for_leader(Member { worker, farm }));
     }
 
     /// A worker without a link looks for the leader; one that serves a leader that is deposed may hear of it.
-    pub(super) fn look_for_leader(&mut self, member: Member) {
+    fn look_for_leader(&mut self, member: Member) {
         if let Some(link) = self.link(member).copied() {
             let leader = self.farms[member.farm].log.leader();
             let is_right = leader.is_none_or(|leader| leader == link.server);
@@ -171,7 +179,11 @@ impl<O: Audience> Run<'_, O> {
         let link = Link { number, server, is_broken: false, to_worker_us, to_server_us };
         let host = self.worker(member.worker);
         host.duties.get_mut(&member.farm).into_iter().for_each(|duty| duty.link = Some(link));
-        self.step_duty(member, Input::Command(worker::Command::Serve(server.server())));
+        self.tell_worker_of(member, server, Input::LinkUp);
+        if let Some(term) = self.servers[&server].leads {
+            let message = worker::Message::Leads(Term(term));
+            self.tell_worker_of(member, server, |from| Input::Message { from, message });
+        }
     }
 
     /// What a leader says to a neighbour goes to all servers there, and only the one that leads listens.
@@ -183,7 +195,7 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn send_between(&mut self, from: NodeId, to: NodeId, message: &loan::Message) {
-        let Network { loss_ppm, duplication_ppm, lateness_ppm } = self.network;
+        let Network { loss_ppm, duplication_ppm, lateness_ppm, .. } = self.network;
         let is_calm = self.is_calm();
         let mut happens = |per_million| !is_calm && self.chance.happens(per_million);
         let (is_lost, is_doubled, is_late) = (happens(loss_ppm), happens(duplication_ppm), happens(lateness_ppm));

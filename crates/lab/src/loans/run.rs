@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::farm::worker;
 use primus_core::ledger::{Entry, Held, Lend, Why};
-use primus_core::loan::{self, allegiance, office};
+use primus_core::loan::{self, office};
 use primus_core::machine::{Delay, Token};
+use primus_server::worker::Timer;
 
 use super::checks::Checks;
 use super::faults::{self, Act, FAULTS_END_US, Network, Plan, Stroke};
@@ -78,10 +78,10 @@ pub(super) enum Event {
     ToWorker { member: Member, link: u64, words: Words },
     Between { from: NodeId, to: NodeId, lane: u64, message: loan::Message },
     ServerTimer { at: NodeId, timer: ServerTimer, number: u64 },
-    DutyTimer { member: Member, timer: worker::Timer, number: u64 },
-    AllegianceTimer { worker: NodeId, timer: allegiance::Timer, number: u64 },
+    WorkerTimer { worker: NodeId, timer: Timer, number: u64 },
     Synced { member: Member, duty: u64, token: Token },
     EpochSynced { worker: NodeId, incarnation: u32, token: Token },
+    Opened { worker: NodeId, incarnation: u32, farm: FarmId },
     Done { member: Member, duty: u64, held: Held },
     Commit { leader: NodeId, term: u64 },
     Depose { server: NodeId, term: u64 },
@@ -224,7 +224,7 @@ impl<'a, O: Audience> Run<'a, O> {
     /// Now one farm gets much more than it can do, and the others have nothing to do.
     fn flood(&mut self) {
         let farm = self.chance.below(self.farms.len() as u64) as FarmId;
-        let alive = |host: &&WorkerHost| host.allegiance.is_some();
+        let alive = |host: &&WorkerHost| host.worker.is_some();
         let own = self.workers.values().filter(alive).filter(|host| host.home == farm);
         let slots: u64 = own.map(|host| u64::from(host.slots)).sum();
         let number_of = |other| self.workers.values().filter(alive).filter(|host| host.home == other).count();
@@ -242,8 +242,9 @@ impl<'a, O: Audience> Run<'a, O> {
     }
 
     fn kept(&self) -> usize {
-        let duties = self.workers.values().flat_map(|host| host.duties.values());
-        duties.map(|duty| duty.machine.unrecorded()).sum()
+        let workers = self.workers.values().filter_map(|host| host.worker.as_ref());
+        let work = workers.flat_map(|worker| worker.farms().filter_map(|(farm, _)| worker.work(farm)));
+        work.map(primus_core::farm::worker::Worker::unrecorded).sum()
     }
 
     fn next_event(&mut self) -> bool {
@@ -262,10 +263,10 @@ impl<'a, O: Audience> Run<'a, O> {
             Event::ToWorker { member, link, words } => self.deliver_to_worker(member, link, words),
             Event::Between { from, to, lane, message } => self.deliver_between(from, to, lane, message),
             Event::ServerTimer { at, timer, number } => self.on_server_timer(at, timer, number),
-            Event::DutyTimer { member, timer, number } => self.on_duty_timer(member, timer, number),
-            Event::AllegianceTimer { worker, timer, number } => self.on_allegiance_timer(worker, timer, number),
+            Event::WorkerTimer { worker, timer, number } => self.on_worker_timer(worker, timer, number),
             Event::Synced { member, duty, token } => self.on_synced(member, duty, token),
             Event::EpochSynced { worker, incarnation, token } => self.on_epoch_synced(worker, incarnation, token),
+            Event::Opened { worker, incarnation, farm } => self.on_opened(worker, incarnation, farm),
             Event::Done { member, duty, held } => self.on_done(member, duty, held),
             Event::Commit { leader, term } => self.on_commit(leader, term),
             Event::Depose { server, term } => self.on_depose(server, term),
@@ -339,9 +340,9 @@ impl Event {
                 Some(*server)
             }
             Self::ToWorker { member, .. } | Self::WorkerSees { member, .. } => Some(member.worker),
-            Self::DutyTimer { member, .. } | Self::Synced { member, .. } => Some(member.worker),
-            Self::Done { member, .. } => Some(member.worker),
-            Self::AllegianceTimer { worker, .. } | Self::EpochSynced { worker, .. } => Some(*worker),
+            Self::Synced { member, .. } | Self::Done { member, .. } => Some(member.worker),
+            Self::WorkerTimer { worker, .. } | Self::EpochSynced { worker, .. } => Some(*worker),
+            Self::Opened { worker, .. } => Some(*worker),
             Self::ServerTimer { at, .. } => Some(*at),
             Self::Between { to, .. } => Some(*to),
             Self::Commit { leader, .. } => Some(*leader),
@@ -351,6 +352,6 @@ impl Event {
 
     /// After standing still, messages come before timers: a pause of one's own is nobody else's silence.
     pub(super) const fn is_timer(&self) -> bool {
-        matches!(self, Self::ServerTimer { .. } | Self::DutyTimer { .. } | Self::AllegianceTimer { .. })
+        matches!(self, Self::ServerTimer { .. } | Self::WorkerTimer { .. })
     }
 }

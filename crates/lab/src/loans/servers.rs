@@ -81,6 +81,7 @@ impl<O: Audience> Run<'_, O> {
         self.follow(leader);
         self.catch_up(leader);
         self.server(leader).leads = Some(term);
+        self.tell_workers(leader, &Words::Leads(Term(term)));
         self.step_foreman(leader, Input::Command(foreman::Command::Lead(Term(term))));
         let Some(process) = &self.servers[&leader].process else { return };
         let loans = process.foreman.ledger().loans().clone();
@@ -91,7 +92,13 @@ impl<O: Audience> Run<'_, O> {
         if self.server(server).leads.take().is_some() {
             self.step_foreman(server, Input::Command(foreman::Command::Follow));
             self.step_office(server, Input::Command(office::Command::Follow));
+            self.tell_workers(server, &Words::Follows);
         }
+    }
+
+    fn tell_workers(&mut self, server: NodeId, words: &Words) {
+        let linked: Vec<NodeId> = self.servers[&server].links.keys().copied().collect();
+        linked.into_iter().for_each(|worker| self.send_to_worker(server, worker, words.clone()));
     }
 
     /// A leader hears that there is a newer one, as soon as it hears anything.
@@ -142,7 +149,7 @@ impl<O: Audience> Run<'_, O> {
     fn on_truth(&mut self, farm: FarmId, effect: &Effect) {
         let Effect::LoanEnded { loan, lent, ending } = effect else { return };
         let host = self.workers.values().find(|host| host.home == farm && host.name == lent.worker);
-        let allegiance = host.and_then(|host| host.allegiance.as_ref());
+        let allegiance = host.and_then(|host| host.placement());
         let borrower = self.farms.iter().position(|host| host.name == lent.to).expect("only neighbours borrow");
         let there = (borrower, name_here(&lent.worker, self.farms[farm].name));
         self.checks.on_loan_ended(((farm, *loan), lent), *ending, allegiance, (there, self.now_us));
@@ -305,10 +312,11 @@ impl<O: Audience> Run<'_, O> {
         let host = self.workers.get(&worker).filter(|_| !self.frozen.contains_key(&worker))?;
         let duty = host.duties.get(&farm)?;
         let is_linked = duty.link.is_some_and(|link| link.server == server && !link.is_broken);
-        let is_welcome = duty.machine.serves() == Some((server.server(), self.servers[&server].leads.map(Term)?));
+        let work = host.worker.as_ref()?.work(duty.id)?;
+        let is_welcome = work.serves() == Some((server.server(), self.servers[&server].leads.map(Term)?));
         let name = host.name_in(farm, self.farms[host.home].name);
         let foreman = &self.servers[&server].process.as_ref()?.foreman;
         let is_present = foreman.present().any(|(present, ..)| present == name);
-        (is_linked && is_welcome && is_present).then(|| Witness { worker, has: duty.machine.has().collect() })
+        (is_linked && is_welcome && is_present).then(|| Witness { worker, has: work.has().collect() })
     }
 }

@@ -19,6 +19,11 @@ impl<O: Audience> Run<'_, O> {
         let worker = self.chance.pick(&self.farms[farm].worker_ids);
         let home = Member { worker, farm };
         let current = Member { worker, farm: self.workers[&worker].current() };
+        let crash = |run: &mut Self, worker| run.crash_until(worker, until_us);
+        let cut_off = |run: &mut Self, worker| {
+            let farm = run.workers[&worker].home;
+            run.cut_off(Member { worker, farm }, until_us);
+        };
         match stroke {
             Stroke::LeaderCrashes => self.crash_until(leader, until_us),
             Stroke::LeaderFreezes => self.freeze(leader, until_us),
@@ -30,8 +35,9 @@ impl<O: Audience> Run<'_, O> {
             Stroke::ServerCrashes => self.crash_until(server, until_us),
             Stroke::WorkerCrashes => self.crash_until(worker, until_us),
             Stroke::WorkerFreezes => self.freeze(worker, until_us),
-            Stroke::TravellerCrashes => self.crash_one_who(until_us, Self::is_travelling),
-            Stroke::LentCrashes => self.crash_one_who(until_us, Self::is_away),
+            Stroke::TravellerCrashes => self.hit_one_who(Self::is_travelling, crash),
+            Stroke::TravellerCutOff => self.hit_one_who(Self::is_travelling, cut_off),
+            Stroke::LentCrashes => self.hit_one_who(Self::is_away, crash),
             Stroke::WorkerCutOffFromHome => self.cut_off(home, until_us),
             Stroke::WorkerCutOff => self.cut_off(current, until_us),
             Stroke::LinkBreaks => self.break_link(current, NOTICE),
@@ -85,7 +91,7 @@ impl<O: Audience> Run<'_, O> {
     /// Has left, or is about to, and has not arrived.
     fn is_travelling(&self, worker: NodeId) -> bool {
         let host = &self.workers[&worker];
-        let is_going = host.allegiance.as_ref().is_some_and(|it| matches!(it.place(), Place::Going { .. }));
+        let is_going = host.placement().is_some_and(|it| matches!(it.place(), Place::Going { .. }));
         is_going || host.away.is_some_and(|farm| !self.checks.is_borrowed(farm, host, self.farms[host.home].name))
     }
 
@@ -93,11 +99,11 @@ impl<O: Audience> Run<'_, O> {
         self.workers[&worker].away.is_some()
     }
 
-    fn crash_one_who(&mut self, until_us: u64, is_meant: fn(&Self, NodeId) -> bool) {
+    fn hit_one_who(&mut self, is_meant: fn(&Self, NodeId) -> bool, hit: impl FnOnce(&mut Self, NodeId)) {
         let meant: Vec<NodeId> = self.workers.keys().copied().filter(|worker| is_meant(self, *worker)).collect();
         if !meant.is_empty() {
             let worker = self.chance.pick(&meant);
-            self.crash_until(worker, until_us);
+            hit(self, worker);
         }
     }
 
@@ -148,7 +154,7 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn crash_worker(&mut self, worker: NodeId) {
-        if self.workers[&worker].allegiance.is_some() {
+        if self.workers[&worker].worker.is_some() {
             self.checks.seen.died_in_transit += u64::from(self.is_travelling(worker));
             self.checks.seen.died_away += u64::from(self.is_away(worker));
         }
@@ -162,7 +168,7 @@ impl<O: Audience> Run<'_, O> {
     pub(super) fn restart(&mut self, id: NodeId) {
         self.observe(&Happening::Restart(id));
         match (self.workers.get(&id), self.servers.get(&id)) {
-            (Some(host), _) if host.allegiance.is_none() => self.start_worker(id),
+            (Some(host), _) if host.worker.is_none() => self.start_worker(id),
             (_, Some(host)) if host.process.is_none() => self.start_server(id),
             _ => {}
         }
