@@ -4,7 +4,7 @@
 //! read before and after. Then half of the tasks run, and it is read again. What has grown by then is divided by the tasks that
 //! still wait, twice: as it is, and without what the results of the other half take, which stay for a day whether anything
 //! waits or not. Workers begin with tasks in their order, so what results in any other order cost is measured with a ledger
-//! inside this process. Last, so much is written that every server takes a snapshot of all that still waits.
+//! inside this process; so is how long it takes to cancel all of them at once, and to want them again. Last, so much is written that every server takes a snapshot of all that still waits.
 
 use primus_core::Term;
 use std::thread;
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use primus_core::ledger::job::Lines;
 use primus_core::ledger::{
-    Attempt, Batch, Entry, Fan, JobId, Ledger, Limits, Outcome, Report, Spec, Tail, TaskId, Verdict as Ending, Work,
+    Attempt, Batch, Entry, Fan, JobId, Ledger, Limits, Outcome, Report, Spec, Tail, Target, TaskId,
+    Verdict as Ending, Work,
 };
 use primus_lab::chance::Chance;
 use serde::Serialize;
@@ -66,6 +67,9 @@ struct Figures {
     bytes_per_result: f64,
     /// All of it in a ledger alone, half of whose tasks ended in random order.
     ledger_bytes_per_waiting: f64,
+    /// How long a ledger takes to cancel all of them while they wait, and then to want all of them again.
+    ledger_cancel_ms: f64,
+    ledger_retry_ms: f64,
     leader_mb: f64,
     snapshot: Snapshot,
 }
@@ -95,6 +99,7 @@ pub(in crate::commands) fn queue(args: &BenchQueueArgs, format: Format) -> Resul
 fn measure(n: u64, each_line: bool) -> Result<Figures, Failure> {
     // First, while this process is still small.
     let ledger = half_at_random(n, each_line)?;
+    let (ledger_cancel_ms, ledger_retry_ms) = all_at_once(n, each_line);
     let bench = Bench::start()?;
     bench.drain(true)?;
     let before = bench.leader_mb()?;
@@ -123,6 +128,8 @@ fn measure(n: u64, each_line: bool) -> Result<Figures, Failure> {
         bytes_per_waiting_without_results: per_waiting(grown - results),
         bytes_per_result: rounded(ledger.per_result),
         ledger_bytes_per_waiting: rounded(ledger.per_waiting),
+        ledger_cancel_ms,
+        ledger_retry_ms,
         leader_mb: rounded(leader_mb),
         snapshot: bench.snapshot(queued)?,
     })
@@ -265,6 +272,19 @@ fn half_at_random(n: u64, each_line: bool) -> Result<LedgerBytes, Failure> {
     })
 }
 
+/// How many milliseconds a ledger takes to cancel a job, and to want all of it again.
+fn all_at_once(n: u64, each_line: bool) -> (f64, f64) {
+    let mut ledger = Ledger::new(Limits::default());
+    let mut apply = |entry: Entry| {
+        let started = Instant::now();
+        ledger.apply(Batch { time_ms: 0, entries: vec![entry] });
+        milliseconds(started)
+    };
+    apply(Entry::Submit { spec: spec(n, each_line), key: None });
+    let job = Target::Job(JobId(1));
+    (apply(Entry::Cancel(job)), apply(Entry::Retry(job)))
+}
+
 fn spec(n: u64, each_line: bool) -> Spec {
     let mut lines = Lines::default();
     let fan = match each_line {
@@ -315,10 +335,13 @@ memory       {bytes_per_task_queued:.0} bytes of the leader for each task while 
 half done    {bytes_per_task:.0} bytes for each, {bytes_per_waiting:.0} for each that still waits; without the results of the \
 others, which take {bytes_per_result:.0} each, {bytes_per_waiting_without_results:.0}
 ledger       {:.0} bytes for each that still waits if the others ended in random order
+all at once  cancelled in {:.1} ms, wanted again in {:.1} ms
 snapshot     after {records} records with {queued} tasks waiting: {leader_changes} leader changes
 longest turn {longest_turn_ms:.1} ms of a control loop
 {}",
         figures.ledger_bytes_per_waiting,
+        figures.ledger_cancel_ms,
+        figures.ledger_retry_ms,
         debug_remark(),
     )
 }
