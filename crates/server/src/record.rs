@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(
             (written.len(), hash),
             (453, 1_064_622_156_101_563_476),
-            "so it was written before there were runs of tasks"
+            "so it was written before there were stretches of tasks"
         );
         assert_eq!(postcard::from_bytes(&written), Ok(kept));
     }

@@ -13,7 +13,7 @@ use core::ops::{Range, RangeInclusive};
 
 use super::job::JobId;
 use super::numbers::{number, put_number};
-use super::order::{Order, Run};
+use super::order::{Order, Stretch};
 use super::task::{Attempt, Outcome, Tail, TaskId, Verdict};
 
 /// How many neighbours share a shelf.
@@ -35,15 +35,15 @@ pub(super) struct Results {
 impl Results {
     /// A task ended at this time, and this is its result.
     pub(super) fn add(&mut self, time_ms: u64, task: TaskId, outcome: &Outcome) {
-        self.add_without(Run { time_ms, job: task.job, first: task.index, last: task.index });
+        self.add_without(Stretch { time_ms, job: task.job, first: task.index, last: task.index });
         self.remove(task);
         let shelf = self.shelves.entry(shelf_of(task)).or_default();
         self.len += shelf.add(place_of(task), &written(outcome));
     }
 
     /// These ended, and have no results: they were cancelled.
-    pub(super) fn add_without(&mut self, run: Run) {
-        self.order.push(run);
+    pub(super) fn add_without(&mut self, stretch: Stretch) {
+        self.order.push(stretch);
     }
 
     /// A task's result, if it is kept.
@@ -80,39 +80,39 @@ impl Results {
 
     /// When the first one ended that has not been forgotten.
     pub(super) fn oldest_ms(&self) -> Option<u64> {
-        self.order.first().map(|run| run.time_ms)
+        self.order.first().map(|stretch| stretch.time_ms)
     }
 
     /// When the last one ended.
     pub(super) fn newest_ms(&self) -> Option<u64> {
-        self.order.last().map(|run| run.time_ms)
+        self.order.last().map(|stretch| stretch.time_ms)
     }
 
     /// Forgets tasks that ended first, as many as this at most. Which ones were they? One that has a result goes alone, because
     /// how many must go depends on its length.
-    pub(super) fn forget_oldest(&mut self, most: u64) -> Option<Run> {
+    pub(super) fn forget_oldest(&mut self, most: u64) -> Option<Stretch> {
         let oldest = self.order.first()?;
-        let run = self.order.pop(most.min(self.without_result(oldest)))?;
-        self.remove(TaskId { job: run.job, index: run.first });
-        Some(run)
+        let stretch = self.order.pop(most.min(self.without_result(oldest)))?;
+        self.remove(TaskId { job: stretch.job, index: stretch.first });
+        Some(stretch)
     }
 
-    /// How many tasks at the beginning of a run certainly have no result.
-    fn without_result(&self, run: Run) -> u64 {
-        let task = |index| TaskId { job: run.job, index };
-        let mut shelves = self.shelves.range(shelf_of(task(run.first))..=shelf_of(task(run.last)));
-        shelves.next().map_or(run.len(), |((_, shelf), _)| (shelf * SHELF_LEN).saturating_sub(run.first))
+    /// How many tasks at the beginning of a stretch certainly have no result.
+    fn without_result(&self, stretch: Stretch) -> u64 {
+        let task = |index| TaskId { job: stretch.job, index };
+        let mut shelves = self.shelves.range(shelf_of(task(stretch.first))..=shelf_of(task(stretch.last)));
+        shelves.next().map_or(stretch.len(), |((_, shelf), _)| (shelf * SHELF_LEN).saturating_sub(stretch.first))
     }
 
     /// Those of these tasks that are meant are to run again, so they have not ended.
     pub(super) fn take_out(&mut self, job: JobId, ends: &RangeInclusive<u64>, is_meant: impl Fn(u64) -> bool) {
         let is_taken = |index: u64| ends.contains(&index) && is_meant(index);
         let mut order = Order::default();
-        while let Some(run) = self.order.pop(u64::MAX) {
-            if run.job == job {
-                left_of(run, is_taken, |left| order.push(left));
+        while let Some(stretch) = self.order.pop(u64::MAX) {
+            if stretch.job == job {
+                left_of(stretch, is_taken, |left| order.push(left));
             } else {
-                order.push(run);
+                order.push(stretch);
             }
         }
         self.order = order;
@@ -134,19 +134,19 @@ impl Results {
     }
 }
 
-/// What is left of a run, as runs, without those that are taken.
-fn left_of(run: Run, is_taken: impl Fn(u64) -> bool, mut each: impl FnMut(Run)) {
-    let mut begin = run.first;
-    for index in run.first..=run.last {
+/// What is left of a stretch, as stretches, without those that are taken.
+fn left_of(stretch: Stretch, is_taken: impl Fn(u64) -> bool, mut each: impl FnMut(Stretch)) {
+    let mut begin = stretch.first;
+    for index in stretch.first..=stretch.last {
         if is_taken(index) {
             if begin < index {
-                each(Run { first: begin, last: index - 1, ..run });
+                each(Stretch { first: begin, last: index - 1, ..stretch });
             }
             begin = index.saturating_add(1);
         }
     }
-    if begin <= run.last && !is_taken(run.last) {
-        each(Run { first: begin, ..run });
+    if begin <= stretch.last && !is_taken(stretch.last) {
+        each(Stretch { first: begin, ..stretch });
     }
 }
 
@@ -347,12 +347,14 @@ mod tests {
         for (time_ms, (job, index)) in [9, 12, 5, u64::MAX, 0, 7].into_iter().zip(order) {
             results.add(time_ms, task(job, index), &outcome(time_ms, Verdict::Exited(0), ""));
         }
-        results.add_without(Run { time_ms: 8, job: JobId(5), first: 5, last: 7 });
+        results.add_without(Stretch { time_ms: 8, job: JobId(5), first: 5, last: 7 });
         results.take_out(JobId(3), &(1..=1), |_| true);
         results.take_out(JobId(5), &(6..=7), |index| index == 6);
         let mut forgotten = Vec::new();
         while let Some(time_ms) = results.oldest_ms() {
-            forgotten.extend(results.forget_oldest(9).map(|run| (time_ms, run.job.0, run.first, run.last)));
+            forgotten.extend(
+                results.forget_oldest(9).map(|stretch| (time_ms, stretch.job.0, stretch.first, stretch.last)),
+            );
         }
         let expected = [(9, 1, 40), (12, 1, 2), (u64::MAX, 2, u64::MAX), (0, u64::MAX, 1), (7, 1, 41), (8, 5, 5)];
         let expected = expected.map(|(time_ms, job, index)| (time_ms, job, index, index));

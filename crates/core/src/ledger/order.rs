@@ -1,10 +1,10 @@
 //! In which order tasks ended, in few bytes.
 //!
-//! Tasks of one job that ended one after the other at the same time are one run: a cancelled array of millions takes no more
-//! room than its first task. The first and the last run are kept as they are; of each of those in between only what changes
+//! Tasks of one job that ended one after the other at the same time are one stretch: a cancelled array of millions takes no more
+//! room than its first task. The first and the last stretch are kept as they are; of each of those in between only what changes
 //! from the end of the one before it, in a form in which a small number takes one byte.
 //!
-//! On disk there are no runs but single tasks, as all releases have written them.
+//! On disk there are no stretches but single tasks, as all releases have written them.
 
 use alloc::collections::VecDeque;
 
@@ -19,19 +19,19 @@ use super::numbers::{number, put_number};
     serde(from = "disk::Order", into = "disk::Order")
 )]
 pub(super) struct Order {
-    first: Option<Run>,
-    /// For each run but the first, the step from the end of the one before; for each run between the first and the last, then
+    first: Option<Stretch>,
+    /// For each stretch but the first, the step from the end of the one before; for each stretch between the first and the last, then
     /// by how much its last task is further than its first.
     steps: VecDeque<u8>,
-    /// The last run, if there are two.
-    last: Option<Run>,
-    /// How many tasks all runs have.
+    /// The last stretch, if there are two.
+    last: Option<Stretch>,
+    /// How many tasks all stretches have.
     count: u64,
 }
 
 /// Tasks that ended at the same time, one behind the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Run {
+pub(super) struct Stretch {
     pub(super) time_ms: u64,
     pub(super) job: JobId,
     /// The place of the first task.
@@ -52,61 +52,61 @@ impl Order {
     }
 
     /// Those that ended first.
-    pub(super) const fn first(&self) -> Option<Run> {
+    pub(super) const fn first(&self) -> Option<Stretch> {
         self.first
     }
 
     /// Those that ended last.
-    pub(super) fn last(&self) -> Option<Run> {
+    pub(super) fn last(&self) -> Option<Stretch> {
         self.last.or(self.first)
     }
 
-    /// These have ended. If they go on where the last run ends, they become part of it, so the same tasks in the same order
+    /// These have ended. If they go on where the last stretch ends, they become part of it, so the same tasks in the same order
     /// are always kept in the same way.
-    pub(super) fn push(&mut self, run: Run) {
-        self.count = self.count.saturating_add(run.len());
+    pub(super) fn push(&mut self, stretch: Stretch) {
+        self.count = self.count.saturating_add(stretch.len());
         let Some(newest) = self.last.as_mut().or(self.first.as_mut()) else {
-            self.first = Some(run);
+            self.first = Some(stretch);
             return;
         };
-        if newest.is_followed_by(run) {
-            newest.last = run.last;
+        if newest.is_followed_by(stretch) {
+            newest.last = stretch.last;
             return;
         }
         let end = newest.end();
-        if let Some(finished) = self.last.replace(run) {
+        if let Some(finished) = self.last.replace(stretch) {
             put_number(&mut self.steps, finished.last - finished.first);
         }
-        let steps = end.into_iter().zip(run.start());
+        let steps = end.into_iter().zip(stretch.start());
         steps.for_each(|(from, to)| put_step(&mut self.steps, to.wrapping_sub(from)));
     }
 
-    /// Takes out those that ended first: one run, or as much of it as is asked for, and always at least one task.
-    pub(super) fn pop(&mut self, most: u64) -> Option<Run> {
+    /// Takes out those that ended first: one stretch, or as much of it as is asked for, and always at least one task.
+    pub(super) fn pop(&mut self, most: u64) -> Option<Stretch> {
         let first = self.first.as_mut()?;
-        let run = Run { last: first.last.min(first.first.saturating_add(most.max(1) - 1)), ..*first };
-        self.count = self.count.saturating_sub(run.len());
-        if run.last < first.last {
-            first.first = run.last + 1;
+        let stretch = Stretch { last: first.last.min(first.first.saturating_add(most.max(1) - 1)), ..*first };
+        self.count = self.count.saturating_sub(stretch.len());
+        if stretch.last < first.last {
+            first.first = stretch.last + 1;
         } else {
-            self.first = self.next_after(run);
+            self.first = self.next_after(stretch);
         }
-        Some(run)
+        Some(stretch)
     }
 
-    fn next_after(&mut self, before: Run) -> Option<Run> {
+    fn next_after(&mut self, before: Stretch) -> Option<Stretch> {
         let [time_ms, job, index] = before.end();
         let mut next = |from: u64| Some(from.wrapping_add(take_step(&mut self.steps)?));
         let (time_ms, job, first) = (next(time_ms)?, JobId(next(job)?), next(index)?);
         // How long the last one is is not written down, because it may grow.
         match number(|| self.steps.pop_front()) {
-            Some(more) => Some(Run { time_ms, job, first, last: first.saturating_add(more) }),
+            Some(more) => Some(Stretch { time_ms, job, first, last: first.saturating_add(more) }),
             None => self.last.take(),
         }
     }
 }
 
-impl Run {
+impl Stretch {
     /// How many tasks it has.
     pub(super) const fn len(self) -> u64 {
         (self.last - self.first).saturating_add(1)
@@ -141,7 +141,7 @@ fn take_step(steps: &mut VecDeque<u8>) -> Option<u64> {
 mod disk {
     use alloc::collections::VecDeque;
 
-    use super::{Run, put_step, take_step};
+    use super::{Stretch, put_step, take_step};
     use crate::ledger::job::JobId;
     use crate::ledger::task::TaskId;
 
@@ -162,8 +162,9 @@ mod disk {
     impl From<super::Order> for Order {
         fn from(mut order: super::Order) -> Self {
             let mut all = Self { first: None, last: None, steps: VecDeque::new(), count: 0 };
-            while let Some(run) = order.pop(u64::MAX) {
-                (run.first..=run.last).for_each(|index| all.push(Run { first: index, last: index, ..run }));
+            while let Some(stretch) = order.pop(u64::MAX) {
+                (stretch.first..=stretch.last)
+                    .for_each(|index| all.push(Stretch { first: index, last: index, ..stretch }));
             }
             all
         }
@@ -174,7 +175,7 @@ mod disk {
             let mut order = Self::default();
             let mut next = all.first.map(Ended::fields);
             while let Some([time_ms, job, index]) = next {
-                order.push(Run { time_ms, job: JobId(job), first: index, last: index });
+                order.push(Stretch { time_ms, job: JobId(job), first: index, last: index });
                 next = all.next_after([time_ms, job, index]);
             }
             order
@@ -182,7 +183,7 @@ mod disk {
     }
 
     impl Order {
-        fn push(&mut self, one: Run) {
+        fn push(&mut self, one: Stretch) {
             let ended = Ended { time_ms: one.time_ms, task: TaskId { job: one.job, index: one.first } };
             self.count += 1;
             match self.last.replace(ended) {
@@ -216,53 +217,53 @@ mod tests {
 
     use super::*;
 
-    fn run(time_ms: u64, job: u64, first: u64, last: u64) -> Run {
-        Run { time_ms, job: JobId(job), first, last }
+    fn stretch(time_ms: u64, job: u64, first: u64, last: u64) -> Stretch {
+        Stretch { time_ms, job: JobId(job), first, last }
     }
 
-    fn singles(runs: &[Run]) -> Vec<Run> {
-        let single = |run: &Run| {
-            let run = *run;
-            (run.first..=run.last).map(move |index| Run { first: index, last: index, ..run })
+    fn singles(stretches: &[Stretch]) -> Vec<Stretch> {
+        let single = |stretch: &Stretch| {
+            let stretch = *stretch;
+            (stretch.first..=stretch.last).map(move |index| Stretch { first: index, last: index, ..stretch })
         };
-        runs.iter().flat_map(single).collect()
+        stretches.iter().flat_map(single).collect()
     }
 
-    fn order(runs: &[Run]) -> Order {
+    fn order(stretches: &[Stretch]) -> Order {
         let mut order = Order::default();
-        runs.iter().for_each(|run| order.push(*run));
+        stretches.iter().for_each(|stretch| order.push(*stretch));
         order
     }
 
-    fn all_of(mut order: Order) -> Vec<Run> {
+    fn all_of(mut order: Order) -> Vec<Stretch> {
         core::iter::from_fn(|| order.pop(u64::MAX)).collect()
     }
 
     #[test]
     fn millions_that_ended_together_take_no_room() {
-        let mut order = order(&[run(1, 1, 1, 1), run(2, 2, 1, 4_000_000), run(3, 2, 1, 1)]);
+        let mut order = order(&[stretch(1, 1, 1, 1), stretch(2, 2, 1, 4_000_000), stretch(3, 2, 1, 1)]);
         assert_eq!(order.count(), 4_000_002);
         assert!(order.len_bytes() < 20);
-        assert_eq!(order.pop(1), Some(run(1, 1, 1, 1)));
-        assert_eq!(order.pop(1_000_000), Some(run(2, 2, 1, 1_000_000)));
-        assert_eq!((order.first(), order.count()), (Some(run(2, 2, 1_000_001, 4_000_000)), 3_000_001));
+        assert_eq!(order.pop(1), Some(stretch(1, 1, 1, 1)));
+        assert_eq!(order.pop(1_000_000), Some(stretch(2, 2, 1, 1_000_000)));
+        assert_eq!((order.first(), order.count()), (Some(stretch(2, 2, 1_000_001, 4_000_000)), 3_000_001));
         assert_eq!(all_of(order).len(), 2);
     }
 
     proptest! {
         /// Jobs and times are few, so that neighbours are often neighbours.
         #[test]
-        fn runs_are_kept_as_single_tasks_would_be(
-            runs in prop::collection::vec((0..2_u64, 0..2_u64, 0..9_u64, 0..4_u64), 0..20),
+        fn stretches_are_kept_as_single_tasks_would_be(
+            stretches in prop::collection::vec((0..2_u64, 0..2_u64, 0..9_u64, 0..4_u64), 0..20),
             taken in prop::collection::vec(0..5_u64, 0..10),
         ) {
-            let runs: Vec<Run> = runs.into_iter().map(|(time, job, first, more)| run(time, job, first, first + more)).collect();
-            let (mut whole, mut single) = (order(&runs), order(&singles(&runs)));
+            let stretches: Vec<Stretch> = stretches.into_iter().map(|(time, job, first, more)| stretch(time, job, first, first + more)).collect();
+            let (mut whole, mut single) = (order(&stretches), order(&singles(&stretches)));
             prop_assert_eq!(&whole, &single);
-            let mut left = singles(&runs);
+            let mut left = singles(&stretches);
             for most in taken {
                 let popped = whole.pop(most);
-                let popped: Vec<Run> = singles(popped.as_slice());
+                let popped: Vec<Stretch> = singles(popped.as_slice());
                 popped.iter().for_each(|one| assert_eq!(single.pop(1), Some(*one)));
                 prop_assert_eq!(&left[..popped.len()], &popped[..]);
                 left.drain(..popped.len());

@@ -11,7 +11,7 @@ use super::{Ledger, Limits};
 use crate::ledger::effect::Effect;
 use crate::ledger::entry::Target;
 use crate::ledger::job::JobId;
-use crate::ledger::order::Run;
+use crate::ledger::order::Stretch;
 use crate::ledger::task::{Counts, State, TaskId, Tasks};
 
 /// In how many stretches it is told what came of an entry. The last of them may have others in between.
@@ -30,7 +30,7 @@ impl Ledger {
             let skipped = unkept.min(last - first + 1);
             unkept -= skipped;
             if first + skipped <= last {
-                self.results.add_without(Run { time_ms, job: id, first: first + skipped, last });
+                self.results.add_without(Stretch { time_ms, job: id, first: first + skipped, last });
             }
             tell(&mut told, Tasks::all(id, first, last));
         });
@@ -61,9 +61,9 @@ impl Ledger {
     /// Old results go; a job goes with the last of them.
     pub(super) fn forget(&mut self, now_ms: u64) {
         while let Some(most) = self.too_many(now_ms) {
-            let Some(run) = self.results.forget_oldest(most) else { return };
-            self.spent.remove_those(tasks(run.job, &(run.first..=run.last)), |_| true);
-            self.forget_job(run.job);
+            let Some(stretch) = self.results.forget_oldest(most) else { return };
+            self.spent.remove_those(tasks(stretch.job, &(stretch.first..=stretch.last)), |_| true);
+            self.forget_job(stretch.job);
         }
     }
 

@@ -188,8 +188,10 @@ impl Twin {
         assert_eq!(spent.collect::<BTreeSet<_>>(), self.spent);
         let mut order = ledger.results.clone();
         let mut ended = VecDeque::new();
-        while let Some(run) = order.forget_oldest(u64::MAX) {
-            ended.extend((run.first..=run.last).map(|index| (run.time_ms, TaskId { job: run.job, index })));
+        while let Some(stretch) = order.forget_oldest(u64::MAX) {
+            ended.extend(
+                (stretch.first..=stretch.last).map(|index| (stretch.time_ms, TaskId { job: stretch.job, index })),
+            );
         }
         assert_eq!(ended, self.order);
     }
@@ -296,7 +298,7 @@ fn of_millions(limits: Limits) -> Ledger {
 #[test]
 fn millions_are_cancelled_retried_and_forgotten_in_one_word() {
     let whole = Tasks::all(JOB, 1, MILLIONS);
-    // Whether few results are kept or all: they are one run.
+    // Whether few results are kept or all: they are one stretch.
     for results in [100_000, 5_000_000] {
         let limits = Limits { results, ..Limits::default() };
         let mut ledger = of_millions(limits);
