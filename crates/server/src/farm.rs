@@ -355,7 +355,7 @@ impl Farm {
     fn answer(&mut self, question: Input<Self>, out: &mut Outbox<Self>) {
         match question {
             Input::Command(Command::Enter(ticket, draft)) => {
-                if draft.grows() && self.len_bytes() + draft.len() as u64 > self.state_max {
+                if draft.growth() > 0 && self.len_bytes() + draft.growth() > self.state_max {
                     out.notify(Notice::Answer(ticket, Err(Refusal::StateFull(self.state_max))));
                 } else if !self.proposals.enter(ticket, draft) {
                     out.notify(Notice::Answer(ticket, Err(Refusal::Busy)));

@@ -92,7 +92,8 @@ pub fn fact(data: &[u8]) -> Option<Fact> {
 pub struct Draft {
     /// Each begins with its tag, the first goes on with room for the head; then come the entries.
     pieces: Vec<Vec<u8>>,
-    grows: bool,
+    /// How many it submits.
+    tasks: u64,
 }
 
 impl Draft {
@@ -102,8 +103,8 @@ impl Draft {
     /// Never: entries can always be written.
     #[must_use]
     pub fn new(entries: &[Entry]) -> Self {
-        let grows = entries.iter().any(|entry| matches!(entry, Entry::Submit { .. }));
-        let draft = Self { pieces: vec![vec![WHOLE; 1 + HEAD_LEN]], grows };
+        let tasks: u64 = entries.iter().map(tasks).sum();
+        let draft = Self { pieces: vec![vec![WHOLE; 1 + HEAD_LEN]], tasks };
         postcard::to_extend(entries, draft).expect("entries can always be written")
     }
 
@@ -113,10 +114,11 @@ impl Draft {
         self.pieces.iter().map(Vec::len).sum()
     }
 
-    /// Does it bring new content? What ends something or gives room back does not.
+    /// How many bytes of new content it brings, about. What ends something or gives room back brings none.
     #[must_use]
-    pub const fn grows(&self) -> bool {
-        self.grows
+    pub fn growth(&self) -> u64 {
+        // Each task has a state beside what was submitted.
+        if self.tasks == 0 { 0 } else { self.len() as u64 + 2 * self.tasks }
     }
 
     /// It is never empty: it has a head.
@@ -143,6 +145,10 @@ impl Draft {
         });
         tagged.collect()
     }
+}
+
+fn tasks(entry: &Entry) -> u64 {
+    if let Entry::Submit { spec, .. } = entry { spec.fan.len() } else { 0 }
 }
 
 impl Extend<u8> for Draft {

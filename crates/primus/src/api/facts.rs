@@ -36,7 +36,7 @@ pub(super) struct JobFacts {
 
 impl JobFacts {
     pub(super) fn new(foreman: &Foreman, id: JobId, job: &Job) -> Self {
-        let counts = count(job);
+        let counts = job.counts();
         let running = foreman.running_of(id).max(counts.started);
         let spec = &job.spec;
         let (command, kind) = match &spec.work {
@@ -105,23 +105,14 @@ impl RangeFacts {
     }
 }
 
-fn count(job: &Job) -> Counts {
-    let mut counts = Counts::default();
-    add(job, &mut counts);
-    counts
-}
-
 fn add(job: &Job, counts: &mut Counts) {
-    for state in job.states() {
-        *match state {
-            State::Waiting { .. } => &mut counts.waiting,
-            State::Started => &mut counts.started,
-            State::Done => &mut counts.done,
-            State::Failed => &mut counts.failed,
-            State::Lost => &mut counts.lost,
-            State::Cancelled => &mut counts.cancelled,
-        } += 1;
-    }
+    let Counts { waiting, started, done, failed, lost, cancelled } = job.counts();
+    counts.waiting += waiting;
+    counts.started += started;
+    counts.done += done;
+    counts.failed += failed;
+    counts.lost += lost;
+    counts.cancelled += cancelled;
 }
 
 /// A task: `/v1/tasks/12.7`. `is_running`: does it run at the moment, as far as the leader can tell?
