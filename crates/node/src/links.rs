@@ -603,3 +603,6 @@ async fn pass_envoy_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: FarmH
         _ = shared.doors.envoys.try_send(Envoy { stream, arrived, hello });
     }
 }
+
+#[cfg(test)]
+mod tests;
