@@ -45,11 +45,17 @@ pub enum Bug {
     LateRedirect,
     /// Worker: a worker that goes to another farm goes on beginning tasks until that is written down.
     RoomClosedTooLate,
+    /// Farm: what clients want in one turn goes into the log in another order than they wanted it.
+    ProposalsReordered,
+    /// Farm: a look is answered before what it must see is applied.
+    LookBeforeApplied,
+    /// Loan: an operator's order counts only what is agreed on, not what is on its way there.
+    LendsUnpledged,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::AddressesAsText,
         Self::TieElectsNobody,
         Self::LoserWithoutTimer,
@@ -70,6 +76,9 @@ impl Bug {
         Self::TakesBackByTimer,
         Self::LateRedirect,
         Self::RoomClosedTooLate,
+        Self::ProposalsReordered,
+        Self::LookBeforeApplied,
+        Self::LendsUnpledged,
     ];
 }
 

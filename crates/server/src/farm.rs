@@ -20,6 +20,7 @@ use primus_core::ledger::{Effect, Entry, Ledger, Limits, Timekeeper};
 use primus_core::loan::office::LendOrder;
 use primus_core::loan::{Office, Word, office};
 use primus_core::machine::{Input, Machine, Moment, Never, Outbox, Output};
+use primus_core::planted::{Bug, Planted};
 use primus_core::{ServerId, Term, WorkerId, farm};
 
 use self::proposals::Proposals;
@@ -55,6 +56,7 @@ pub struct Farm {
     questions: Questions,
     loans: Loans,
     time: Time,
+    planted: Planted,
 }
 
 /// What a farm goes by.
@@ -72,6 +74,8 @@ pub struct Rules {
     pub state_max: u64,
     /// How many servers the cluster has.
     pub servers: usize,
+    /// A known bug, to see whether tests find it.
+    pub planted: Planted,
 }
 
 /// One machine of the farm, and what it is to hear.
@@ -138,7 +142,8 @@ impl Farm {
             register: Register::default(),
             state_max: rules.state_max,
             applied: Applied::default(),
-            proposals: Proposals::new(origin),
+            proposals: Proposals::new(origin, rules.planted),
+            planted: rules.planted,
             leader: None,
             leads: None,
             timers: BTreeSet::new(),
@@ -388,9 +393,9 @@ impl Farm {
 
     /// Those that want to see no more than is applied may look.
     fn let_look(&mut self, out: &mut Outbox<Self>) {
-        while let Some(first) =
-            self.questions.later.first_entry().filter(|first| first.key().0 <= self.applied.index)
-        {
+        let is_hasty = self.planted.is(Bug::LookBeforeApplied);
+        let applied = if is_hasty { u64::MAX } else { self.applied.index };
+        while let Some(first) = self.questions.later.first_entry().filter(|first| first.key().0 <= applied) {
             let ((_, ticket), awaited) = first.remove_entry();
             let Some(awaited) = awaited else {
                 out.notify(Notice::Answer(ticket, Ok(Answer::Look)));

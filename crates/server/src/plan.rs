@@ -15,6 +15,7 @@ use primus_core::ledger::Limits;
 use primus_core::load::Weights;
 use primus_core::loan::office;
 use primus_core::machine::Delay;
+use primus_core::planted::Planted;
 use primus_core::rank::{Address, RankBy};
 use primus_replica::message::Record;
 use primus_replica::replica::{Replica, Settings};
@@ -74,6 +75,8 @@ pub struct Plan {
     pub neighbours: Vec<Neighbour>,
     /// When workers are lent, and for how long.
     pub lending: office::Rules,
+    /// A known bug, to see whether tests find it.
+    pub planted: Planted,
     /// An election of one's own, instead of the algorithm above. See [`Plan::elect_with`].
     pub own: Option<Maker>,
 }
@@ -118,6 +121,7 @@ impl Plan {
             lease_us: primus_core::lease::LEASE_US,
             limits: Limits::default(),
             state_max: 1 << 30,
+            planted: Planted::NONE,
             snapshot_every: 10_000,
             groups: Vec::new(),
             neighbours: Vec::new(),

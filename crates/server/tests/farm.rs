@@ -9,6 +9,7 @@ use primus_core::ledger::{
 };
 use primus_core::loan::office;
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
+use primus_core::planted::{Bug, Planted};
 use primus_core::{ServerId, Term, WorkerId};
 use primus_server::farm::{Answer, Awaited, Command, Farm, Message, Notice, Peer, Refusal, Rules, Ticket};
 use primus_server::record::Draft;
@@ -27,6 +28,7 @@ fn rules() -> Rules {
         limits: Limits::default(),
         state_max: 1 << 30,
         servers: 3,
+        planted: Planted::NONE,
     }
 }
 
@@ -292,4 +294,46 @@ fn what_ends_something_is_taken_although_there_is_too_much() {
         panic!("{:?}", full.notices)
     };
     assert!(*told <= max, "{told} {max}");
+}
+
+/// One that leads, with this bug.
+fn planted(bug: Planted) -> Stage {
+    let mut stage = Stage { farm: Farm::new(ME, 77, Rules { planted: bug, ..rules() }), ..Stage::new() };
+    stage.command(Command::Leader(Some(ME)));
+    stage.command(Command::Lead(Term(1)));
+    stage.turn();
+    stage.commit_all();
+    stage.notices.clear();
+    stage
+}
+
+#[test]
+fn what_clients_want_in_one_turn_takes_place_in_their_order() {
+    let is_cancelled = |bug| {
+        let mut stage = planted(bug);
+        stage.command(Command::Enter(Ticket(1), submit()));
+        stage.command(Command::Enter(Ticket(2), Draft::new(&[Entry::Cancel(Target::Job(JobId(1)))])));
+        stage.turn();
+        stage.commit_all();
+        stage.farm.ledger().counts().cancelled == 1
+    };
+    assert!(is_cancelled(Planted::NONE));
+    assert!(!is_cancelled(Planted::the(Bug::ProposalsReordered)), "the bug is found");
+}
+
+#[test]
+fn who_looks_sees_what_was_acknowledged_before() {
+    let seen = |bug| {
+        let mut stage = planted(bug);
+        stage.command(Command::Enter(Ticket(1), submit()));
+        stage.turn();
+        // It is in the log, at the next place, and this server has not come to it yet.
+        stage.command(Command::Look(Ticket(2), stage.index + 1));
+        let early = stage.answers();
+        stage.commit_all();
+        (early, stage.answers().into_iter().map(|(ticket, _)| ticket).collect::<Vec<_>>())
+    };
+    assert_eq!(seen(Planted::NONE), (vec![], vec![1, 2]));
+    let (early, _) = seen(Planted::the(Bug::LookBeforeApplied));
+    assert_eq!(early, [(2, Ok(Answer::Look))], "the bug is found");
 }

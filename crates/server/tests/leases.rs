@@ -42,6 +42,7 @@ impl Stage {
             limits: Limits::default(),
             state_max: 1 << 30,
             servers: 3,
+            planted: Planted::NONE,
         };
         Self {
             leases: Leases::new(ME, lessor::Rules { lease_us: LEASE_US, planted: Planted::NONE }),

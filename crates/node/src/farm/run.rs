@@ -145,6 +145,7 @@ fn rules(plan: &Plan) -> Rules {
         limits: plan.limits,
         state_max: plan.state_max,
         servers: plan.servers.len(),
+        planted: plan.planted,
     }
 }
 

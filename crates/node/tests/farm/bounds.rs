@@ -16,7 +16,7 @@ const VALUE_LEN: usize = 256 << 10;
 const AT_ONCE: usize = 32;
 
 /// Keeps the farm's thread busy until what comes back is dropped.
-async fn busy(farm: &FarmHandle) -> mpsc::Sender<()> {
+pub(crate) async fn busy(farm: &FarmHandle) -> mpsc::Sender<()> {
     let ((hold, held), (begun, begins)) = (mpsc::channel::<()>(), oneshot::channel());
     let farm = farm.clone();
     tokio::spawn(async move {

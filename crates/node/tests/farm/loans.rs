@@ -17,12 +17,12 @@ use super::stage::{Farm, PATIENCE, command, first, sleep, spec};
 const LONG_MS: u64 = 60_000;
 
 /// Loans are short here, and nobody waits long.
-fn rules() -> office::Rules {
+pub(crate) fn rules() -> office::Rules {
     office::Rules { loan_ms: 3000, recall_ms: 2000, calm_ms: 200, stay_ms: 200, ..office::Rules::default() }
 }
 
 /// Two farms of one server each, which know each other, with these workers.
-async fn farms(in_north: &[&str], in_south: &[&str], rules: office::Rules) -> (Farm, Farm) {
+pub(crate) async fn farms(in_north: &[&str], in_south: &[&str], rules: office::Rules) -> (Farm, Farm) {
     let (mut north, mut south) = (Farm::of("north", 1), Farm::of("south", 1));
     (north.neighbours, south.neighbours) = (vec![south.as_neighbour()], vec![north.as_neighbour()]);
     for (farm, workers) in [(&mut north, in_north), (&mut south, in_south)] {
@@ -285,7 +285,7 @@ async fn a_loan_ends_though_the_farms_do_not_hear_each_other() {
 }
 
 /// Waits until a farm hears its neighbour, or does not.
-async fn wait_until_heard(farm: &Farm, is_heard: bool) {
+pub(crate) async fn wait_until_heard(farm: &Farm, is_heard: bool) {
     let what = format!("{}: the neighbour is heard: {is_heard}", farm.name);
     farm.wait_until(&what, |farm| async move {
         farm.look_at_loans(move |_, office| office.neighbours().all(|(_, heard)| heard.is_some() == is_heard)).await

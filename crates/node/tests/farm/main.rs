@@ -5,5 +5,6 @@ mod bounds;
 mod changes;
 mod envoys;
 mod loans;
+mod planted;
 mod stage;
 mod work;

@@ -13,6 +13,7 @@ use primus_core::ServerId;
 use primus_core::ledger::{CommandLine, Effect, Entry, Fan, JobId, Outcome, Spec, State, Target, TaskId, Work};
 use primus_core::load::Weights;
 use primus_core::loan::office;
+use primus_core::planted::Planted;
 use primus_core::rank::RankBy;
 use primus_node::companion;
 use primus_node::executor::{Kinds, Settings};
@@ -91,6 +92,7 @@ pub(crate) struct Farm {
     unwatched: Vec<Process>,
     pub(crate) snapshot_every: u64,
     pub(crate) state_max: u64,
+    pub(crate) planted: Planted,
     pub(crate) neighbours: Vec<Neighbour>,
     pub(crate) lending: office::Rules,
 }
@@ -132,6 +134,7 @@ impl Farm {
             unwatched: Vec::new(),
             snapshot_every: 10_000,
             state_max: 1 << 30,
+            planted: Planted::NONE,
             neighbours: Vec::new(),
             lending: office::Rules::default(),
         }
@@ -159,6 +162,7 @@ impl Farm {
         plan.rank = RankBy::Id;
         plan.snapshot_every = self.snapshot_every;
         plan.state_max = self.state_max;
+        plan.planted = self.planted;
         plan.neighbours.clone_from(&self.neighbours);
         plan.lending = self.lending;
         let config = Config { cluster: self.name.clone(), plan };

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use primus_core::ledger::Entry;
+use primus_core::planted::{Bug, Planted};
 
 use super::words::Ticket;
 use crate::record::Draft;
@@ -37,12 +38,14 @@ pub(super) struct Proposals {
     entering: BTreeMap<u64, (usize, Ticket)>,
     entering_len: usize,
     has_room: bool,
+    planted: Planted,
 }
 
 impl Proposals {
-    pub(super) const fn new(origin: u64) -> Self {
+    pub(super) const fn new(origin: u64, planted: Planted) -> Self {
         Self {
             origin,
+            planted,
             last_number: 0,
             wanted: VecDeque::new(),
             loans: BTreeSet::new(),
@@ -86,6 +89,9 @@ impl Proposals {
     /// What is written now, at this time: clients' batches as they came, then one of its own.
     pub(super) fn take(&mut self, time_ms: u64) -> Vec<Bytes> {
         let mut records = Vec::new();
+        if self.planted.is(Bug::ProposalsReordered) {
+            self.drafts.reverse();
+        }
         for (ticket, draft) in std::mem::take(&mut self.drafts) {
             self.last_number += 1;
             self.entering.insert(self.last_number, (draft.len(), ticket));
@@ -146,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_the_farm_wants_grows_while_a_batch_is_under_way_and_keeps_its_order() {
-        let mut proposals = Proposals::new(7);
+        let mut proposals = Proposals::new(7, Planted::NONE);
         proposals.want([cancel(3), cancel(1)]);
         assert_eq!(batches(&proposals.take(0)), [(1, vec![cancel(3), cancel(1)])]);
         proposals.want([cancel(9)]);
@@ -163,7 +169,7 @@ mod tests {
 
     #[test]
     fn without_room_only_clients_write() {
-        let mut proposals = Proposals::new(7);
+        let mut proposals = Proposals::new(7, Planted::NONE);
         proposals.set_room(false);
         proposals.want([cancel(1)]);
         assert!(!proposals.is_due());
@@ -175,7 +181,7 @@ mod tests {
 
     #[test]
     fn those_who_wait_hear_that_leadership_is_lost() {
-        let mut proposals = Proposals::new(7);
+        let mut proposals = Proposals::new(7, Planted::NONE);
         proposals.enter(Ticket(1), Draft::new(&[cancel(1)]));
         proposals.take(0);
         proposals.enter(Ticket(2), Draft::new(&[cancel(2)]));

@@ -49,9 +49,11 @@ impl Office {
     /// If nobody can go.
     pub fn lend(&mut self, order: &LendOrder, situation: &Situation) -> Result<Vec<Entry>, CannotLend> {
         let to = self.number_of(&order.to).ok_or(CannotLend::NoNeighbour)?;
-        let lent_max = self.rules.lent_max;
+        let Rules { lent_max, planted, .. } = self.rules;
         let desk = self.desk.as_mut().filter(|desk| desk.heard(to).is_some()).ok_or(CannotLend::NotHeard)?;
-        let room = lent_max.saturating_sub(desk.lent_count());
+        let is_hasty = planted.is(Bug::LendsUnpledged);
+        let lent = if is_hasty { desk.loans.lent().len() as u32 } else { desk.lent_count() };
+        let room = lent_max.saturating_sub(lent);
         if room == 0 {
             return Err(CannotLend::AllLent);
         }
