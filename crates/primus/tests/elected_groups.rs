@@ -161,11 +161,15 @@ fn a_wrong_group_is_refused_in_one_sentence() {
 fn an_election_of_a_group_is_held_whoever_is_asked() {
     let place = Place::new();
     let farm = place.up("--workers 0 --group router=bully:load --group scrapper=ring@1+3");
-    let leader = || {
-        let groups = groups(&farm, 1)?;
-        groups.iter().find(|group| group["group"] == "router")?["leader"].as_u64()
+    let leader_of = |name: &str, server: u64| {
+        let groups = groups(&farm, server)?;
+        groups.iter().find(|group| group["group"] == name)?["leader"].as_u64()
     };
+    let leader = || leader_of("router", 1);
     let old = eventually("a leader of the group", leader);
+    for member in [1, 3] {
+        eventually("a leader of the ring", || leader_of("scrapper", member));
+    }
     // Server 2 is not a member, so it asks one that is.
     for (server, asked) in [(1, 1), (2, 2), (3, 3)] {
         let line = format!("elect --group scrapper -o json --api http://{}", farm.api_of(server));
