@@ -245,7 +245,11 @@ fn a_server_that_must_not_go_on_says_so_in_one_line_and_ends_with_6() {
         ("forged-term", vec![hard_state(u64::MAX)], "a number that nobody can have reached"),
         ("forged-state", state(b"garbage").to_vec(), "cannot be read"),
         // A register without keys, and a ledger that is none.
-        ("forged-ledger", state(&[0, 0, 0, 0, 0, 0, 0, 1, 0, 0xff]).to_vec(), "the state at entry 1 of the log cannot be read"),
+        (
+            "forged-ledger",
+            state(&[0, 0, 0, 0, 0, 0, 0, 1, 0, 0xff]).to_vec(),
+            "the state at entry 1 of the log cannot be read",
+        ),
     ] {
         let dir = store_with(&place, name, &records);
         let config = format!(
