@@ -79,8 +79,8 @@ enum Ask {
 /// What the control thread tells the farm, in the order of the log.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// A record of the log that holds changes of the register, or a batch or a piece of one, and its place in the log.
-    Committed(u64, Bytes, Weight),
+    /// Records of the log that hold changes of the register, or a batch or a piece of one, each with its place in the log.
+    Committed(Vec<(u64, Bytes)>, Weight),
     /// This one leads, as far as this server knows. If it is this server itself, it has to wait for [`Told::Lead`].
     Leader(Option<ServerId>),
     /// This server leads in this term, and has applied everything that was agreed on before.

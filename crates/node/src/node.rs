@@ -567,11 +567,6 @@ impl Running {
         _ = self.threads.leases.send((crate::leases::Arrived::Told(command), None));
     }
 
-    fn tell_farm(&self, told: Told) {
-        // If the farm's thread has failed, this server is about to end.
-        _ = self.threads.farm.send(told);
-    }
-
     fn on_read(&mut self, read: Read) {
         let number = self.reads.ask(read);
         self.step(Input::Command(Command::Read(number)));
@@ -623,7 +618,7 @@ impl Running {
     fn on_notice(&mut self, notice: Notice) {
         match notice {
             Notice::Leader(leader, term, reason) => self.on_leader(leader, term, reason),
-            Notice::Committed(entries) => entries.into_iter().for_each(|entry| self.apply(&entry)),
+            Notice::Committed(entries) => self.apply_all(entries),
             Notice::Readable(number, index) => self.reads.on_readable(number, index, self.applied()),
             Notice::Unreadable(number) => self.reads.on_unreadable(number, self.leads(), self.unable()),
             Notice::Restored(snapshot) => self.restore(&snapshot),

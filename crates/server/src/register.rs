@@ -95,10 +95,10 @@ impl Register {
     }
 
     fn put(&mut self, key: &str, value: Bytes, index: u64) {
-        if self.leaves.range::<str, _>(up_to(key)).next_back().is_none() {
-            self.leaves.insert(String::new(), Arc::default());
-        }
-        let Some((first, leaf)) = self.leaves.range_mut::<str, _>(up_to(key)).next_back() else { return };
+        let leaf = match self.leaves.range_mut::<str, _>(up_to(key)).next_back() {
+            Some((_, leaf)) => leaf,
+            None => self.leaves.entry(String::new()).or_default(),
+        };
         self.len += value.len();
         let leaf = Arc::make_mut(leaf);
         if let Some(place) = leaf.get_mut(key) {
@@ -109,17 +109,12 @@ impl Register {
         leaf.insert(key.to_owned(), (value, index));
         self.count += 1;
         self.len += key.len() + KEY_COST;
-        if leaf.len() > LEAF_LEN_MAX {
-            let first = first.clone();
-            self.split(&first);
+        if leaf.len() > LEAF_LEN_MAX
+            && let Some(middle) = leaf.keys().nth(LEAF_LEN_MAX / 2).cloned()
+        {
+            let rest = leaf.split_off(&middle);
+            self.leaves.insert(middle, Arc::new(rest));
         }
-    }
-
-    fn split(&mut self, first: &str) {
-        let Some(leaf) = self.leaves.get_mut(first).map(Arc::make_mut) else { return };
-        let Some(middle) = leaf.keys().nth(LEAF_LEN_MAX / 2).cloned() else { return };
-        let rest = leaf.split_off(&middle);
-        self.leaves.insert(middle, Arc::new(rest));
     }
 
     fn delete(&mut self, key: &str) {

@@ -312,8 +312,10 @@ impl Driver {
 
     fn on_told(&mut self, told: Told) {
         match told {
-            Told::Committed(index, record, weight) => {
-                self.command(Command::Committed(index, record));
+            Told::Committed(records, weight) => {
+                for (index, record) in records {
+                    self.command(Command::Committed(index, record));
+                }
                 drop(weight);
             }
             Told::Leader(leader) => self.command(Command::Leader(leader)),

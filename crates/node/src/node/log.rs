@@ -1,5 +1,6 @@
 //! What is agreed on, as far as control has to do with it: it passes everything on to the farm, and says when the log is cut.
 
+use bytes::Bytes;
 use primus_core::Term;
 use primus_replica::message::{Entry, Record, Snapshot};
 use primus_server::record::{Content, State};
@@ -21,6 +22,8 @@ pub(super) struct Log {
     pub(super) is_within_batch: bool,
     /// The place in the log of what the farm was last told.
     pub(super) told: u64,
+    /// What it is told next.
+    unsaid: Vec<(u64, Bytes)>,
     /// How much of that it may still have to apply.
     pub(super) unapplied: Budget,
     pub(super) snapshot_at: u64,
@@ -36,6 +39,7 @@ impl Log {
             term: Term(0),
             is_within_batch: false,
             told: applied,
+            unsaid: Vec::new(),
             unapplied: Budget::new(UNAPPLIED_LEN_MAX),
             snapshot_at: applied + snapshot_every,
             grown: 0,
@@ -56,39 +60,56 @@ impl Running {
         Applied { index: self.shown.state.applied, told: self.log.told }
     }
 
-    pub(super) fn apply(&mut self, entry: &Entry) {
-        self.shown.state.applied = entry.index;
+    /// These are agreed on. They go to the farm together, because each word to another thread costs as much as a record.
+    pub(super) fn apply_all(&mut self, entries: Vec<Entry>) {
+        entries.into_iter().for_each(|entry| self.apply(entry));
+        self.pass_on();
+    }
+
+    fn apply(&mut self, entry: Entry) {
+        let index = entry.index;
+        self.shown.state.applied = index;
         // What a leader that was deposed did not bring to an end never gets one.
         self.log.is_within_batch &= self.log.term == Term(entry.term);
         self.log.term = Term(entry.term);
         self.log.grown += entry.data.len();
         match Content::of(&entry.data) {
             Content::Register(proposal) => {
-                self.answer_write(entry.index, proposal);
-                self.pass_on(entry);
+                self.answer_write(index, proposal);
+                self.log.unsaid.push((index, entry.data));
+                self.log.told = index;
             }
             Content::Ledger { goes_on } => {
                 self.log.is_within_batch = goes_on;
-                self.pass_on(entry);
+                self.log.unsaid.push((index, entry.data));
+                self.log.told = index;
             }
             Content::Fact | Content::Nothing => {}
         }
         self.accede();
         self.reads.answer(self.applied());
-        let is_due =
-            entry.index >= self.log.snapshot_at || self.log.snapshot_at < u64::MAX && self.log.grown > GROWN_MAX;
+        let is_due = index >= self.log.snapshot_at || self.log.snapshot_at < u64::MAX && self.log.grown > GROWN_MAX;
         if is_due && !self.log.is_within_batch {
             // The next one not before this one is done.
             (self.log.snapshot_at, self.log.grown) = (u64::MAX, 0);
-            self.tell_farm(Told::Snapshot(entry.index, self.server.gave_way().clone()));
+            self.tell_farm(Told::Snapshot(index, self.server.gave_way().clone()));
         }
     }
 
-    /// What it means is for the farm to say.
-    pub(super) fn pass_on(&mut self, entry: &Entry) {
-        self.log.told = entry.index;
-        let weight = self.log.unapplied.add(entry.data.len());
-        self.tell_farm(Told::Committed(entry.index, entry.data.clone(), weight));
+    /// What records mean is for the farm to say.
+    fn pass_on(&mut self) {
+        if !self.log.unsaid.is_empty() {
+            let records = std::mem::take(&mut self.log.unsaid);
+            let weight = self.log.unapplied.add(records.iter().map(|(_, data)| data.len()).sum());
+            // If the farm's thread has failed, this server is about to end.
+            _ = self.threads.farm.send(Told::Committed(records, weight));
+        }
+    }
+
+    /// In the order of the log.
+    pub(super) fn tell_farm(&mut self, told: Told) {
+        self.pass_on();
+        _ = self.threads.farm.send(told);
     }
 
     pub(super) fn restore(&mut self, snapshot: &Snapshot) {
