@@ -1,5 +1,5 @@
-//! How many bytes may wait in a queue: whoever adds something takes its weight from the queue's budget, and the weight goes
-//! with what waits and is given back when that is dropped.
+//! How many bytes may wait in a queue. Each thing that is added takes its weight from the queue's budget. The weight waits
+//! with it, and goes back to the budget when it is dropped.
 
 use std::sync::Arc;
 

@@ -35,7 +35,7 @@ impl Queue {
     }
 
     /// Tasks that were handed out in vain, or are wanted again, come first. Many of them take the place of what is here of them
-    /// already: whoever cancels and retries again and again must not fill this.
+    /// already, so that a client that cancels and retries again and again does not fill this.
     pub(super) fn push_first(&mut self, priority: i16, tasks: Tasks) {
         let Tasks { job, first, last, .. } = tasks;
         let waiting = self.of(priority);

@@ -1,4 +1,4 @@
-//! What comes of an entry: whoever applies the log acts on it, and whoever asked for it is told.
+//! What comes of an entry. The server that applies the log acts on it, and the client that asked is told.
 
 use alloc::string::String;
 

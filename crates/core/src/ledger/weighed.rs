@@ -2,7 +2,7 @@
 //!
 //! That is an estimate, and the same on all servers: lengths of texts and lists, and fixed numbers for what stands around them.
 //! It is kept up to date with every change, because a walk through millions of tasks would take too long; and it is not on disk,
-//! because whoever reads the content can weigh it.
+//! because a server that reads the content can weigh it again.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -94,7 +94,7 @@ impl Ledger {
 fn ends_of(target: Target) -> (JobId, RangeInclusive<u64>) {
     match target {
         Target::Job(job) => (job, 1..=u64::MAX),
-        // There is no task at place 0.
+        // Tasks are counted from 1; place 0 gives an empty range.
         Target::Task(TaskId { job, index }) => (job, index.max(1)..=index),
     }
 }
