@@ -63,7 +63,8 @@ async fn start_three(farm: &str, dir: &Path) -> Result<Vec<Server>, Box<dyn Erro
 }
 
 fn free_addresses() -> Result<Vec<(u64, SocketAddr)>, Box<dyn Error>> {
-    let listeners = (1..=3).map(|id| Ok((id, TcpListener::bind("127.0.0.1:0")?)));
+    // Not 127.0.0.1: callers get their ports there, and one could take that of a server which is down.
+    let listeners = (1..=3).map(|id| Ok((id, TcpListener::bind("127.0.16.2:0")?)));
     let listeners: Vec<(u64, TcpListener)> = listeners.collect::<std::io::Result<_>>()?;
     let addresses = listeners.iter().map(|(id, listener)| Ok((*id, listener.local_addr()?)));
     Ok(addresses.collect::<std::io::Result<_>>()?)

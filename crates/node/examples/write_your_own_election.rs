@@ -191,7 +191,7 @@ fn try_in_the_laboratory(seed: u64) {
 async fn lead_a_cluster() -> Result<(), Box<dyn Error>> {
     let dir = std::env::temp_dir().join(format!("primus-own-election-{}", std::process::id()));
     let listeners: Vec<TcpListener> =
-        (1..=5).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::io::Result<_>>()?;
+        (1..=5).map(|_| TcpListener::bind("127.0.16.3:0")).collect::<std::io::Result<_>>()?;
     let addresses = (1..).zip(&listeners).map(|(id, listener)| Ok((id, listener.local_addr()?)));
     let addresses: Vec<_> = addresses.collect::<std::io::Result<_>>()?;
     drop(listeners);

@@ -10,10 +10,10 @@ mod three_nodes;
 #[path = "../examples/write_your_own_election.rs"]
 mod write_your_own_election;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use primus_core::ledger::{Fan, GroupRank, JobId, Spec, Work};
@@ -24,6 +24,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The last part of the next farm's address.
+static NEXT: AtomicU8 = AtomicU8::new(1);
 
 /// Three servers with a directory that is removed with them.
 struct Farm {
@@ -36,7 +38,10 @@ impl Farm {
     async fn start(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("primus-library-{name}-{}", std::process::id()));
         _ = std::fs::remove_dir_all(&dir);
-        let listeners: Vec<_> = (1..=3).map(|id| (id, TcpListener::bind("127.0.0.1:0").expect("a port"))).collect();
+        // An address that nothing else has: a port of 127.0.0.1 may be taken by a caller while its server is down.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let host = Ipv4Addr::new(127, 1 + high % 200, low, NEXT.fetch_add(1, Ordering::Relaxed));
+        let listeners: Vec<_> = (1..=3).map(|id| (id, TcpListener::bind((host, 0)).expect("a port"))).collect();
         let address = |listener: &TcpListener| listener.local_addr().expect("it is bound");
         let addresses = listeners.iter().map(|(id, listener)| (*id, address(listener))).collect();
         drop(listeners);

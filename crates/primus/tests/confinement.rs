@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use common::broker::free_ports;
 use common::place::{Farm, Place, Ran};
 use common::{eventually, http};
 use rustix::process::geteuid;
@@ -267,11 +268,7 @@ fn a_hook_has_the_servers_environment_without_its_token_and_the_old_umask() {
 
 /// Somewhere a server can listen, with a free port above it.
 fn free_address() -> String {
-    eventually("two free ports", || {
-        let first = std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
-        let next = first.checked_add(1)?;
-        std::net::TcpListener::bind(("127.0.0.1", next)).ok().map(|_| format!("127.0.0.1:{first}"))
-    })
+    format!("127.0.0.1:{}", free_ports())
 }
 
 #[test]

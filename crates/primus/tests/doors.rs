@@ -5,11 +5,12 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use common::broker::free_ports;
 use common::eventually;
 use common::http::{ask, exchange_bare, know, token};
 use common::place::{Farm, Place};
@@ -333,7 +334,7 @@ impl Drop for Server {
 }
 
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port is free")
+    SocketAddr::from((Ipv4Addr::LOCALHOST, free_ports()))
 }
 
 /// The requests of pages as browsers send them, to a server that asks for no secret.
