@@ -3,33 +3,28 @@
 //! `apply` is deterministic and total: the same entries give the same register everywhere, and bytes that make no sense
 //! change nothing.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::Arc;
+mod leaves;
 
-use bytes::Bytes;
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How many keys a leaf holds at most.
-const LEAF_LEN_MAX: usize = 256;
+use self::leaves::Leaves;
+
 /// What a key costs beside its bytes and those of its value.
 const KEY_COST: usize = 64;
 
 /// A value, and where in the log it was set.
 type Set = (Bytes, u64);
-/// Keys that follow each other, with their values.
-type Leaf = BTreeMap<String, Set>;
 
 /// Keys, values, and where in the log they were set last.
 ///
-/// The keys are kept in leaves that copies share until one of them is changed: so a copy for a snapshot costs next to
-/// nothing, however many keys there are.
+/// A copy, as for a snapshot, costs next to nothing.
 #[derive(Debug, Clone, Default)]
 pub struct Register {
-    /// By a key that is not behind any key of the leaf and behind all of those before.
-    leaves: BTreeMap<String, Arc<Leaf>>,
-    count: usize,
+    keys: Leaves<Set>,
     len: usize,
 }
 
@@ -87,56 +82,34 @@ impl Register {
         let proposal = Proposal::from_bytes(data)?;
         for change in &proposal.changes {
             match *change {
-                Change::Put(key, value) => self.put(key, Bytes::copy_from_slice(value), index),
+                Change::Put(key, value) => self.put(key, value, index),
                 Change::Delete(key) => self.delete(key),
             }
         }
         Some(proposal)
     }
 
-    fn put(&mut self, key: &str, value: Bytes, index: u64) {
-        let leaf = match self.leaves.range_mut::<str, _>(up_to(key)).next_back() {
-            Some((_, leaf)) => leaf,
-            None => self.leaves.entry(String::new()).or_default(),
-        };
+    fn put(&mut self, key: &str, value: &[u8], index: u64) {
         self.len += value.len();
-        let leaf = Arc::make_mut(leaf);
-        if let Some(place) = leaf.get_mut(key) {
+        if let Some(place) = self.keys.get_mut(key) {
             self.len -= place.0.len();
-            *place = (value, index);
+            *place = (replaced(std::mem::take(&mut place.0), value), index);
             return;
         }
-        leaf.insert(key.to_owned(), (value, index));
-        self.count += 1;
+        self.keys.add(key, (Bytes::copy_from_slice(value), index));
         self.len += key.len() + KEY_COST;
-        if leaf.len() > LEAF_LEN_MAX
-            && let Some(middle) = leaf.keys().nth(LEAF_LEN_MAX / 2).cloned()
-        {
-            let rest = leaf.split_off(&middle);
-            self.leaves.insert(middle, Arc::new(rest));
-        }
     }
 
     fn delete(&mut self, key: &str) {
-        let Some((first, leaf)) = self.leaves.range_mut::<str, _>(up_to(key)).next_back() else { return };
-        if !leaf.contains_key(key) {
-            return;
-        }
-        let leaf = Arc::make_mut(leaf);
-        let Some((value, _)) = leaf.remove(key) else { return };
-        self.count -= 1;
-        self.len -= key.len() + value.len() + KEY_COST;
-        if leaf.is_empty() {
-            let first = first.clone();
-            self.leaves.remove(&first);
+        if let Some((value, _)) = self.keys.remove(key) {
+            self.len -= key.len() + value.len() + KEY_COST;
         }
     }
 
     /// The value of a key, and where it was set.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Set> {
-        let (_, leaf) = self.leaves.range::<str, _>(up_to(key)).next_back()?;
-        leaf.get(key).cloned()
+        self.keys.get(key).cloned()
     }
 
     /// How many bytes its keys and values take.
@@ -151,20 +124,10 @@ impl Register {
         prefix: &'a str,
         after: Option<&'a str>,
     ) -> impl Iterator<Item = (&'a str, &'a Bytes, u64)> + 'a {
-        let (key, from) = match after {
-            Some(after) if after >= prefix => (after, Bound::Excluded(after)),
-            _ => (prefix, Bound::Included(prefix)),
-        };
-        // The first leaf may begin before that key; in all others every key is behind it.
-        let first = self.leaves.range::<str, _>(up_to(key)).next_back().map_or(key, |(first, _)| first.as_str());
-        let leaves = self.leaves.range::<str, _>((Bound::Included(first), Bound::Unbounded));
-        let found = leaves.flat_map(move |(_, leaf)| leaf.range::<str, _>((from, Bound::Unbounded)));
+        let from = after.filter(|after| *after >= prefix).unwrap_or(prefix);
+        let found = self.keys.from(from).skip_while(move |(key, _)| Some(*key) == after);
         let found = found.take_while(move |(key, _)| key.starts_with(prefix));
-        found.map(|(key, (value, index))| (key.as_str(), value, *index))
-    }
-
-    fn all(&self) -> impl Iterator<Item = (&String, &Set)> {
-        self.leaves.values().flat_map(|leaf| leaf.iter())
+        found.map(|(key, (value, index))| (key, value, *index))
     }
 
     /// One page of them: no more than so many, and no more than so many bytes, but one at least.
@@ -195,15 +158,24 @@ impl Register {
     }
 }
 
-/// Everything that is not behind this key.
-const fn up_to(key: &str) -> (Bound<&str>, Bound<&str>) {
-    (Bound::Unbounded, Bound::Included(key))
+/// These bytes, where the old ones were if there is just room for them and no copy needs those.
+fn replaced(old: Bytes, value: &[u8]) -> Bytes {
+    if old.len() != value.len() {
+        return Bytes::copy_from_slice(value);
+    }
+    old.try_into_mut().map_or_else(
+        |_| Bytes::copy_from_slice(value),
+        |mut place: BytesMut| {
+            place.copy_from_slice(value);
+            place.freeze()
+        },
+    )
 }
 
 /// However they are spread over leaves, the same keys with the same values are the same register.
 impl PartialEq for Register {
     fn eq(&self, other: &Self) -> bool {
-        self.count == other.count && self.all().eq(other.all())
+        self.keys.len() == other.keys.len() && self.keys.iter().eq(other.keys.iter())
     }
 }
 
@@ -212,8 +184,8 @@ impl Eq for Register {}
 /// As one map: versions before had one.
 impl Serialize for Register {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.count))?;
-        self.all().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
+        let mut map = serializer.serialize_map(Some(self.keys.len()))?;
+        self.keys.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
         map.end()
     }
 }
@@ -222,7 +194,7 @@ impl<'de> Deserialize<'de> for Register {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut register = Self::default();
         for (key, (value, index)) in BTreeMap::<String, Set>::deserialize(deserializer)? {
-            register.put(&key, value, index);
+            register.put(&key, &value, index);
         }
         Ok(register)
     }
@@ -253,6 +225,7 @@ impl<'a> Proposal<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::leaves::LEAF_LEN_MAX;
     use super::*;
 
     fn put(key: &str, value: &'static str) -> Bytes {
@@ -341,11 +314,12 @@ mod tests {
         for number in 1..6000 {
             change(&mut register, &mut plain, number);
         }
-        assert!(register.leaves.len() > 4 && register.leaves.values().all(|leaf| leaf.len() <= LEAF_LEN_MAX));
-        assert!(register.all().eq(&plain));
+        let lens = register.keys.lens();
+        assert!(lens.len() > 4 && lens.iter().all(|len| (1..=LEAF_LEN_MAX).contains(len)));
+        assert!(register.keys.iter().eq(plain.iter().map(|(key, set)| (key.as_str(), set))));
         assert_eq!(register.to_bytes(), postcard::to_stdvec(&plain).unwrap());
         let bytes: usize = plain.iter().map(|(key, (value, _))| key.len() + value.len() + KEY_COST).sum();
-        assert_eq!((register.len_bytes(), register.count), (bytes, plain.len()));
+        assert_eq!((register.len_bytes(), register.keys.len()), (bytes, plain.len()));
         let again = Register::from_bytes(&register.to_bytes()).unwrap();
         assert_eq!((&again, again.len_bytes()), (&register, bytes));
         for (prefix, after) in [("", None), ("k1", None), ("k1", Some("k1500")), ("k", Some("k0257")), ("x", None)]
@@ -356,7 +330,7 @@ mod tests {
             assert!(register.list(prefix, after).eq(expected), "{prefix} {after:?}");
         }
         plain.keys().for_each(|key| register.delete(key));
-        assert_eq!((register.leaves.len(), register.count, register.len), (0, 0, 0));
+        assert_eq!((register.keys.lens().len(), register.keys.len(), register.len), (0, 0, 0));
     }
 
     #[test]
@@ -365,6 +339,9 @@ mod tests {
         (1..2000).for_each(|number| change(&mut register, &mut plain, number));
         let (copy, then) = (register.clone(), plain.clone());
         (2000..4000).for_each(|number| change(&mut register, &mut plain, number));
-        assert!(copy.all().eq(&then) && register.all().eq(&plain));
+        let is = |register: &Register, plain: &Plain| {
+            register.keys.iter().eq(plain.iter().map(|(key, set)| (key.as_str(), set)))
+        };
+        assert!(is(&copy, &then) && is(&register, &plain));
     }
 }
