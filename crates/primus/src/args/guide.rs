@@ -534,6 +534,7 @@ pub(super) const BENCH_FAILOVER: &str = "\
 It starts a farm of its own, real processes on this host that write to its disk, and ends it. A run's figure is the
 time from the signal to the first write that a surviving server acknowledges. After a freeze it is also measured how
 long the old leader, once it goes on, still believes that it leads.
+After a kill, runs above 30 ms are listed: how long this host paused meanwhile, and how long the disks took to sync.
 With --delay everything on the servers' links takes this much longer, one way: messages, the handshake, and the news that the
 leader is gone. It is also printed how many terms each failover took, T and the round trip as the servers measure them.
 Figures are only worth something in a release build: cargo build --release.

@@ -12,6 +12,7 @@ mod lead;
 mod lending;
 mod log;
 mod processes;
+mod pulse;
 mod queue;
 mod rescue;
 mod ring;

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde::Serialize;
 
+use super::pulse::Pulse;
 use super::{Spread, debug_remark, milliseconds, quantile};
 use crate::args::{BenchFailoverArgs, Fault, Format, WhichAlgorithm};
-use crate::commands::own_farm::{OwnFarm, Pace, Reign};
+use crate::commands::own_farm::{OwnFarm, Pace, Reign, metric};
 use crate::commands::{Verdict, chaos, nothing_to_draw, show};
 use crate::output::failure::Failure;
+use crate::output::json::rounded;
 use crate::settings::number;
 
 const SERVERS: u64 = 3;
@@ -24,6 +26,8 @@ const BUDGET_MS: f64 = 38_000.0;
 /// How often a run is repeated that measured nothing.
 const TRIES_MAX: usize = 10;
 const KEY: &str = "bench/failover";
+/// After a kill, a run that took longer is listed with what is known of its causes.
+const SLOW_MS: f64 = 30.0;
 
 /// The figures, as scripts see them.
 #[derive(Serialize)]
@@ -45,12 +49,35 @@ struct Figures {
     /// How long the old leader, once it went on, still believed that it led.
     #[serde(skip_serializing_if = "Option::is_none")]
     noticed_max_ms: Option<f64>,
+    /// Those that took longer than they should.
+    slow: Vec<Slow>,
+}
+
+/// A run that was slow after a kill, and what is known of its causes.
+#[derive(Serialize)]
+struct Slow {
+    /// Which one, from 1.
+    run: usize,
+    ms: f64,
+    terms: u64,
+    #[serde(flatten)]
+    causes: Causes,
+}
+
+/// What may make a failover slow without a fault of the servers.
+#[derive(Serialize, Clone, Copy)]
+struct Causes {
+    /// How late this host let a thread go on that slept for a millisecond.
+    host_pause_ms: f64,
+    /// How long the survivors' disks took to sync, together.
+    syncs_ms: f64,
 }
 
 /// What one run showed.
 struct Run {
     ms: f64,
     terms: u64,
+    causes: Causes,
     noticed_ms: Option<f64>,
     /// What servers measured just before.
     paces: Vec<Pace>,
@@ -102,7 +129,20 @@ fn measure(task: Task, runs: Option<u64>) -> Result<Figures, Failure> {
         round_trip_ms: longest(|pace| pace.round_trip_ms),
         spread: Spread::of(done.iter().map(|run| run.ms).collect()),
         noticed_max_ms: (!noticed.is_empty()).then(|| quantile(&noticed, 1.0)),
+        slow: if fault == Fault::Kill && delay.is_none() { slow(&done) } else { Vec::new() },
     })
+}
+
+fn slow(done: &[Run]) -> Vec<Slow> {
+    let slow = (1..).zip(done).filter(|(_, run)| run.ms > SLOW_MS);
+    slow.map(|(number, run)| Slow { run: number, ms: rounded(run.ms), terms: run.terms, causes: run.causes })
+        .collect()
+}
+
+/// How long the disks of all servers but this one have taken to sync since they started.
+fn syncs_ms(farm: &OwnFarm, without: u64) -> f64 {
+    let others = farm.servers().iter().filter(|server| server.id != without);
+    1000.0 * others.filter_map(|server| metric(&server.api, "primus_fsync_seconds_sum")).sum::<f64>()
 }
 
 /// Somebody may have taken over by itself just before the signal; then nothing was measured.
@@ -126,10 +166,13 @@ fn run(farm: &OwnFarm, task: Task, number: usize) -> Result<Option<Run>, Failure
     let (target, now, paces) = (old.to_string(), farm.now()?, farm.paces());
     farm.write(KEY, &format!("before {number}"))?;
     let value = format!("after {number}");
+    let (synced_ms, pulse) = (syncs_ms(farm, old), Pulse::start());
     let started = Instant::now();
     chaos::signal(&now, &target, name(fault), "", signal(fault))?;
     let new = farm.write_without(old, KEY, &value)?;
     let ms = milliseconds(started);
+    let host_pause_ms = rounded(pulse.stop());
+    let causes = Causes { host_pause_ms, syncs_ms: rounded(syncs_ms(farm, old) - synced_ms) };
     let counts = farm.is_failover(old, new);
     let noticed_ms = match fault {
         Fault::Kill => {
@@ -147,7 +190,7 @@ fn run(farm: &OwnFarm, task: Task, number: usize) -> Result<Option<Run>, Failure
     if farm.read(KEY)? != value {
         return Err(Failure::failed("lost", "an acknowledged write was lost", "please report this"));
     }
-    Ok(counts.then_some(Run { ms, terms: new.term.saturating_sub(term), noticed_ms, paces }))
+    Ok(counts.then_some(Run { ms, terms: new.term.saturating_sub(term), causes, noticed_ms, paces }))
 }
 
 /// What the times depend on, for orientation.
@@ -158,6 +201,13 @@ fn pace_text(figures: &Figures) -> String {
         format!("T            {silence:.1} ms; round trip {trip:.1} ms; T and 4 round trips {aim:.1} ms\n")
     });
     format!("terms        {}\n{measured}", terms.join(", "))
+}
+
+fn slow_text(slow: &Slow) -> String {
+    let Slow { run, ms, terms, causes: Causes { host_pause_ms, syncs_ms } } = slow;
+    format!(
+        "slow         run {run}: {ms:.1} ms, terms: {terms}; the host's longest pause {host_pause_ms:.1} ms, syncs {syncs_ms:.1} ms\n"
+    )
 }
 
 fn name(fault: Fault) -> &'static str {
@@ -182,10 +232,11 @@ fn text(figures: &Figures) -> String {
     });
     format!(
         "failover     {servers} servers, {algorithm}, fault: {fault}, {} runs{delay}, from the signal to the first write
-{}{}{noticed}{}",
+{}{}{noticed}{}{}",
         spread.runs.len(),
         spread.text(),
         pace_text(figures),
+        figures.slow.iter().map(slow_text).collect::<String>(),
         debug_remark(),
     )
 }
