@@ -13,7 +13,7 @@ use primus_core::bounds::ABSURD;
 use primus_core::farm::{self, foreman};
 use primus_core::ledger::{Entry, Loans, timekeeper};
 use primus_core::loan::Word;
-use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::{ServerId, Term, WorkerId};
 use primus_server::Plan;
 use primus_server::farm::{Command, Farm, Message, Notice, Peer, Rules, Ticket, Timer};
@@ -313,8 +313,10 @@ impl Driver {
     fn on_told(&mut self, told: Told) {
         match told {
             Told::Committed(records, weight) => {
+                // They come at once, and to look at the clock costs as much as a short record.
+                let now = now();
                 for (index, record) in records {
-                    self.command(Command::Committed(index, record));
+                    self.step_at(now, Input::Command(Command::Committed(index, record)));
                 }
                 drop(weight);
             }
@@ -436,8 +438,12 @@ impl Driver {
     }
 
     fn step(&mut self, input: Input<Farm>) {
+        self.step_at(now(), input);
+    }
+
+    fn step_at(&mut self, now: Moment, input: Input<Farm>) {
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.farm.step(now(), input, &mut outbox);
+        self.farm.step(now, input, &mut outbox);
         for output in outbox.drain() {
             self.carry_out(output);
         }

@@ -12,6 +12,8 @@ use crate::reads::Applied;
 
 /// When the log has grown by this many bytes, it is cut, however few entries that are.
 const GROWN_MAX: usize = 64 << 20;
+/// So many records go to the farm in one word: memory that comes back from another thread in larger pieces is dear.
+const TOLD_MAX: usize = 1000;
 
 /// What is known of the log here.
 pub(super) struct Log {
@@ -62,7 +64,12 @@ impl Running {
 
     /// These are agreed on. They go to the farm together, because each word to another thread costs as much as a record.
     pub(super) fn apply_all(&mut self, entries: Vec<Entry>) {
-        entries.into_iter().for_each(|entry| self.apply(entry));
+        for entry in entries {
+            self.apply(entry);
+            if self.log.unsaid.len() == TOLD_MAX {
+                self.pass_on();
+            }
+        }
         self.pass_on();
     }
 
