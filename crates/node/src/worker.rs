@@ -90,6 +90,19 @@ pub async fn run(
     kinds: Kinds,
     happenings: mpsc::UnboundedSender<Happening>,
 ) -> Result<(), WorkerError> {
+    run_with(Planted::NONE, config, kinds, happenings).await
+}
+
+/// The same with a known bug, to see whether tests find it.
+///
+/// # Errors
+/// See [`run`].
+pub async fn run_with(
+    planted: Planted,
+    config: Config,
+    kinds: Kinds,
+    happenings: mpsc::UnboundedSender<Happening>,
+) -> Result<(), WorkerError> {
     let directory = config.executor.directory.clone();
     let (results, records) = Results::open(&directory)?;
     let unusable = |source| WorkerError::Directory { dir: directory.clone(), source };
@@ -109,7 +122,7 @@ pub async fn run(
         slots: config.slots,
         beside: config.beside,
         weights: config.weights,
-        planted: Planted::NONE,
+        planted,
     };
     let setting = Setting { executor, kinds, store };
     let home = setting.at_home(&own, &config.name, results)?;

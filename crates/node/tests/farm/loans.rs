@@ -14,7 +14,7 @@ use primus_node::worker::Happening;
 use super::stage::{Farm, PATIENCE, command, first, sleep, spec};
 
 /// Longer than any test takes.
-const LONG_MS: u64 = 60_000;
+pub(crate) const LONG_MS: u64 = 60_000;
 
 /// Loans are short here, and nobody waits long.
 pub(crate) fn rules() -> office::Rules {
@@ -26,7 +26,7 @@ pub(crate) async fn farms(in_north: &[&str], in_south: &[&str], rules: office::R
     let (mut north, mut south) = (Farm::of("north", 1), Farm::of("south", 1));
     (north.neighbours, south.neighbours) = (vec![south.as_neighbour()], vec![north.as_neighbour()]);
     for (farm, workers) in [(&mut north, in_north), (&mut south, in_south)] {
-        farm.lending = rules;
+        (farm.lending, farm.planted) = (rules, rules.planted);
         farm.start_server(1).await;
         workers.iter().for_each(|worker| farm.start_worker(worker));
         farm.wait_for_workers(workers.len()).await;
@@ -44,7 +44,7 @@ async fn lent(rules: office::Rules) -> (Farm, Farm, LoanId) {
 }
 
 /// An operator lends north's worker to south.
-async fn lend(north: &Farm, for_ms: u64) -> LoanId {
+pub(crate) async fn lend(north: &Farm, for_ms: u64) -> LoanId {
     let lend = Lend { worker: "w1".to_owned(), to: "south".to_owned(), for_ms, why: Why::Operator };
     match enter(north, Entry::Lend(lend)).await[..] {
         [Effect::Lent(loan)] => loan,
@@ -78,7 +78,7 @@ async fn wait_for_all_home(north: &Farm, south: &Farm) {
     wait_for_loans(south, 0, 0).await;
 }
 
-async fn wait_for_file(path: &Path) -> String {
+pub(crate) async fn wait_for_file(path: &Path) -> String {
     let began = Instant::now();
     loop {
         match std::fs::read_to_string(path) {

@@ -1,13 +1,18 @@
 //! Known bugs of what joins the machines, on real servers: with the bug the same test fails.
 
-use primus_core::ledger::{Entry, Fan, JobId, Target};
+use std::time::{Duration, Instant};
+
+use primus_core::ledger::{Ending, Entry, Fan, JobId, Target};
 use primus_core::loan::office::{self, CannotLend, LendOrder};
 use primus_core::planted::{Bug, Planted};
+use primus_node::private;
+use primus_node::results::Results;
+use primus_node::worker::Happening;
 use tokio::sync::oneshot;
 
 use super::bounds::busy;
 use super::loans;
-use super::stage::{Farm, noop, spec};
+use super::stage::{Farm, PATIENCE, command, noop, spec};
 
 /// A client submits and cancels, while the farm is busy with something else. Is the job cancelled?
 async fn is_cancelled(planted: Planted) -> bool {
@@ -65,4 +70,47 @@ async fn lent(planted: Planted) -> usize {
 async fn a_lender_that_counts_only_what_is_agreed_on_is_found() {
     assert_eq!(lent(Planted::NONE).await, 1);
     assert_eq!(lent(Planted::the(Bug::LendsUnpledged)).await, 2);
+}
+
+/// A worker has written down that it goes to another farm. Then its own farm takes it for dead, sees it again, and has a task.
+/// Does the worker begin with that before it has gone?
+async fn begins_while_it_goes(planted: Planted) -> bool {
+    let (mut north, _south) = loans::farms(&["w1"], &[], office::Rules { planted, ..loans::rules() }).await;
+    // While somebody else uses this folder, the worker cannot go. It tries for a second, then it comes home.
+    let folder = north.path("w1").join("away/south");
+    private::folder(&folder).expect("there is room for a folder");
+    let _in_use = Results::open(&folder).expect("nobody else has it");
+    let loan = loans::lend(&north, loans::LONG_MS).await;
+    loans::wait_for_file(&north.path("w1").join("epoch")).await;
+    let (worker, mark) = ("w1".to_owned(), north.path("begun"));
+    let task = command(&["touch", &mark.display().to_string()]);
+    let entries = vec![
+        Entry::Leave { worker: worker.clone() },
+        Entry::EndLoan(loan, Ending::Dead),
+        Entry::Join { worker, slots: 1 },
+        Entry::Submit { spec: spec(task, Fan::One), key: None },
+    ];
+    north.farm().await.enter(entries).await.expect("it is taken");
+    let began = Instant::now();
+    let begins = loop {
+        // In this order: one that goes says so before it can be at home again, and begin.
+        let has_begun = mark.exists();
+        let has_gone = north.happenings("w1").iter().any(|happening| matches!(happening, Happening::Lent(..)));
+        if has_begun || has_gone {
+            break !has_gone;
+        }
+        assert!(began.elapsed() < PATIENCE, "it goes in time");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    };
+    north.wait_for(JobId(1)).await;
+    begins
+}
+
+#[tokio::test]
+async fn a_room_that_is_closed_too_late_is_found() {
+    assert!(!begins_while_it_goes(Planted::NONE).await);
+    let began = Instant::now();
+    while !begins_while_it_goes(Planted::the(Bug::RoomClosedTooLate)).await {
+        assert!(began.elapsed() < PATIENCE, "the bug is found in time");
+    }
 }

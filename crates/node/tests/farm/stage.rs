@@ -206,9 +206,9 @@ impl Farm {
             weights: Weights::DEFAULT,
             beside: None,
         };
-        let (tell, happenings) = mpsc::unbounded_channel();
+        let ((tell, happenings), planted) = (mpsc::unbounded_channel(), self.planted);
         let process = Process::start(move || async move {
-            worker::run(config, Kinds::default(), tell).await.expect("it goes on");
+            worker::run_with(planted, config, Kinds::default(), tell).await.expect("it goes on");
         });
         let before = self.workers.insert(name.to_owned(), (process, happenings));
         self.unwatched.extend(before.map(|(process, _)| process));
@@ -248,6 +248,12 @@ impl Farm {
         let (_, happenings) = self.workers.get_mut(name).expect("it was started");
         let next = tokio::time::timeout(PATIENCE, happenings.recv()).await;
         next.expect("something happens in time").expect("it lives")
+    }
+
+    /// What has happened to a worker, as far as nobody has looked yet.
+    pub(crate) fn happenings(&mut self, name: &str) -> Vec<Happening> {
+        let (_, happenings) = self.workers.get_mut(name).expect("it was started");
+        std::iter::from_fn(|| happenings.try_recv().ok()).collect()
     }
 
     pub(crate) fn farm_of(&self, id: u64) -> FarmHandle {
