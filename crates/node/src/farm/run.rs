@@ -200,12 +200,14 @@ impl Inputs {
         worker.or_else(|| self.asks.try_recv().ok().map(|(ask, _)| Arrived::Ask(ask)))
     }
 
-    /// One of each of the rest.
-    fn try_rare(&mut self) -> Vec<Arrived> {
+    /// One of each that others may have kept waiting.
+    fn try_each(&mut self) -> Vec<Arrived> {
+        let worker = self.of_workers.try_recv().ok().map(Arrived::Worker);
         let call = self.calls.try_recv().ok().map(Arrived::Call);
         let neighbour = self.of_neighbours.try_recv().ok().map(Arrived::Neighbour);
         let envoy = self.envoys.try_recv().ok().map(Arrived::Envoy);
-        call.into_iter().chain(neighbour).chain(envoy).collect()
+        let ask = self.asks.try_recv().ok().map(|(ask, _)| Arrived::Ask(ask));
+        [worker, call, neighbour, envoy, ask].into_iter().flatten().collect()
     }
 }
 
@@ -262,8 +264,9 @@ impl Driver {
                 break;
             }
         }
-        // However much of the rest there is, these are not kept waiting.
-        inputs.try_rare().into_iter().for_each(|arrived| self.take(arrived));
+        // However much there is of the log, a question waits for a turn at most. So a look may come before the records that it must
+        // see: the farm keeps it until they are applied.
+        inputs.try_each().into_iter().for_each(|arrived| self.take(arrived));
         false
     }
 

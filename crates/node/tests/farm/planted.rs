@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 use primus_core::ledger::{Ending, Entry, Fan, JobId, Target};
 use primus_core::loan::office::{self, CannotLend, LendOrder};
 use primus_core::planted::{Bug, Planted};
+use primus_node::handle::Handle;
 use primus_node::private;
 use primus_node::results::Results;
 use primus_node::worker::Happening;
+use primus_server::register::Change;
 use tokio::sync::oneshot;
 
 use super::bounds::busy;
@@ -70,6 +72,45 @@ async fn lent(planted: Planted) -> usize {
 async fn a_lender_that_counts_only_what_is_agreed_on_is_found() {
     assert_eq!(lent(Planted::NONE).await, 1);
     assert_eq!(lent(Planted::the(Bug::LendsUnpledged)).await, 2);
+}
+
+/// So many keys, written so many times, are more than the farm applies in a turn.
+const KEYS: usize = 4000;
+const TIMES: u64 = 20;
+
+/// Writes this value to all keys, and waits until that is acknowledged.
+async fn put_all(handle: &Handle, value: u64) {
+    let (keys, value): (Vec<String>, _) = ((0..KEYS).map(|key| format!("key{key}")).collect(), value.to_string());
+    let (reply, answer) = oneshot::channel();
+    handle.change(keys.iter().map(|key| vec![Change::Put(key, value.as_bytes())]), true, reply);
+    answer.await.expect("it lives").expect("it is taken");
+}
+
+/// The farm is behind with the log when somebody reads a key. Is that what was acknowledged before?
+async fn is_read_as_acknowledged(planted: Planted) -> bool {
+    let mut farm = Farm::of("test", 1);
+    farm.planted = planted;
+    farm.start_server(1).await;
+    farm.wait_for_leader(1).await;
+    let handle = farm.handle_of(1).clone();
+    let hold = busy(&handle.farm).await;
+    for value in 1..=TIMES {
+        put_all(&handle, value).await;
+    }
+    drop(hold);
+    let read = handle.farm.get("key0".to_owned()).await.expect("it leads");
+    read.is_some_and(|(value, _)| *value == *TIMES.to_string().as_bytes())
+}
+
+#[tokio::test]
+async fn a_look_before_what_it_must_see_is_applied_is_found() {
+    for _ in 0..3 {
+        assert!(is_read_as_acknowledged(Planted::NONE).await);
+    }
+    let began = Instant::now();
+    while is_read_as_acknowledged(Planted::the(Bug::LookBeforeApplied)).await {
+        assert!(began.elapsed() < PATIENCE, "the bug is found in time");
+    }
 }
 
 /// A worker has written down that it goes to another farm. Then its own farm takes it for dead, sees it again, and has a task.
