@@ -3,8 +3,8 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::Command;
 
+use super::namespace::Mount;
 use super::place::Place;
 
 /// Enough for what these tests keep, and little enough to be filled in a moment. Only its owner can write there.
@@ -14,7 +14,7 @@ pub(crate) const FARM: &str = "farm";
 
 /// The disks, until this value goes.
 pub(crate) struct Disks {
-    mounted: Vec<PathBuf>,
+    mounted: Vec<Mount>,
 }
 
 impl Disks {
@@ -25,10 +25,7 @@ impl Disks {
         let mut disks = Self { mounted: Vec::new() };
         for node in ["server-1", "server-2", "server-3", "w1", "w2"] {
             let folder = place.dir.join(FARM).join(node);
-            let mut mount = Command::new("mount");
-            mount.args(["-t", "tmpfs", "-o", SIZE, "tmpfs"]).arg(&folder);
-            assert!(mount.status().expect("there is a mount").success(), "{mount:?}");
-            disks.mounted.push(folder);
+            disks.mounted.push(Mount::new("tmpfs", SIZE, folder).expect("a disk can be mounted"));
         }
         disks
     }
@@ -48,16 +45,7 @@ impl Disks {
     }
 
     fn filler(&self, node: &str) -> PathBuf {
-        let folder = self.mounted.iter().find(|folder| folder.ends_with(node)).expect("it has a disk");
-        folder.join("filler")
-    }
-}
-
-impl Drop for Disks {
-    fn drop(&mut self) {
-        for folder in &self.mounted {
-            // What is still used goes when nobody uses it any more.
-            _ = Command::new("umount").arg("--lazy").arg(folder).status();
-        }
+        let disk = self.mounted.iter().map(Mount::folder).find(|folder| folder.ends_with(node));
+        disk.expect("it has a disk").join("filler")
     }
 }
