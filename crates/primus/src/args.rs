@@ -172,7 +172,7 @@ pub(crate) enum Command {
     #[command(after_help = guide::CONFIG)]
     Config(ConfigArgs),
     /// Measure how fast primus is here
-    #[command(after_help = guide::BENCH)]
+    #[command(after_help = guide::bench::BENCH)]
     Bench(BenchArgs),
 }
 

@@ -15,55 +15,55 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Clone, PartialEq, Subcommand)]
 pub(crate) enum Bench {
     /// The simulator: a ring of a million nodes, and a Bully election of a thousand
-    #[command(after_help = guide::BENCH_SIMULATE)]
+    #[command(after_help = guide::bench::SIMULATE)]
     Simulate(BenchSimulateArgs),
     /// From the leader's death, or its silence, to the first write that another one accepts
-    #[command(after_help = guide::BENCH_FAILOVER)]
+    #[command(after_help = guide::bench::FAILOVER)]
     Failover(BenchFailoverArgs),
     /// How long nobody accepts a write while leadership is handed over on request
-    #[command(after_help = guide::BENCH_TRANSFER)]
+    #[command(after_help = guide::bench::TRANSFER)]
     Transfer(BenchTransferArgs),
     /// How long nobody accepts a write while a leader hands over because it is too loaded
-    #[command(after_help = guide::BENCH_HANDOVER)]
+    #[command(after_help = guide::bench::HANDOVER)]
     Handover(BenchHandoverArgs),
     /// What servers cost that have nothing to do: processor, memory, messages
-    #[command(after_help = guide::BENCH_IDLE)]
+    #[command(after_help = guide::bench::IDLE)]
     Idle(BenchIdleArgs),
     /// How many small records a farm acknowledges per second
-    #[command(after_help = guide::BENCH_LOG)]
+    #[command(after_help = guide::bench::LOG)]
     Log(BenchLogArgs),
     /// Whether the leader stays where nothing happens, even on a busy host
-    #[command(after_help = guide::BENCH_STABILITY)]
+    #[command(after_help = guide::bench::STABILITY)]
     Stability(BenchStabilityArgs),
     /// How fast tasks get done, beside what only starts processes or never idles
-    #[command(after_help = guide::BENCH_TASKS)]
+    #[command(after_help = guide::bench::TASKS)]
     Tasks(BenchTasksArgs),
     /// From the death of a worker or the leader to the next start of a task
-    #[command(after_help = guide::BENCH_RESCUE)]
+    #[command(after_help = guide::bench::RESCUE)]
     Rescue(BenchRescueArgs),
     /// What many waiting tasks cost the leader: memory, and time
-    #[command(after_help = guide::BENCH_QUEUE)]
+    #[command(after_help = guide::bench::QUEUE)]
     Queue(BenchQueueArgs),
     /// How much sooner a flooded farm is done when its neighbour lends it workers
-    #[command(after_help = guide::BENCH_LENDING)]
+    #[command(after_help = guide::bench::LENDING)]
     Lending(BenchLendingArgs),
     /// How fast a ring of real nodes elects, through a broker or over sockets
-    #[command(after_help = guide::BENCH_RING)]
+    #[command(after_help = guide::bench::RING)]
     Ring(BenchRingArgs),
     /// From a fault to the next start of a guarded command, and whether two ever ran at once
-    #[command(after_help = guide::BENCH_LEAD)]
+    #[command(after_help = guide::bench::LEAD)]
     Lead(BenchLeadArgs),
     /// What many groups with several candidates cost, and how soon a dead holder is replaced
-    #[command(after_help = guide::BENCH_GROUPS)]
+    #[command(after_help = guide::bench::GROUPS)]
     Groups(BenchGroupsArgs),
     /// Be a candidate for many groups
-    #[command(hide = true, after_help = guide::BENCH_HOLD)]
+    #[command(hide = true, after_help = guide::bench::HOLD)]
     Hold(HoldArgs),
     /// Keep one processor busy
-    #[command(hide = true, after_help = guide::BENCH_BURN)]
+    #[command(hide = true, after_help = guide::bench::BURN)]
     Burn(BurnArgs),
     /// Write down every millisecond that this is alive
-    #[command(hide = true, after_help = guide::BENCH_BEAT)]
+    #[command(hide = true, after_help = guide::bench::BEAT)]
     Beat(BeatArgs),
 }
 
