@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::handle::Unable;
+use primus_server::room::Disks;
 
 /// All that is counted.
 #[derive(Debug, Default)]
@@ -36,6 +36,8 @@ pub struct Meters {
     pub loans: Tally,
     /// How many bytes of content are agreed on, about.
     pub state_len: Gauge,
+    /// Is that as much as there may be?
+    pub(crate) state_full: Flag,
     /// How many workers are lent, if this server leads.
     pub lent: Gauge,
     /// How many are borrowed, if this server leads.
@@ -69,10 +71,14 @@ pub struct Histogram {
 }
 
 impl Meters {
-    /// Why a leader takes nothing new, if it does not.
-    pub(crate) fn lack_of_room(&self) -> Option<Unable> {
-        let own = self.disk_full.get().then_some(Unable::DiskFull);
-        own.or_else(|| self.disks_full.get().then_some(Unable::DisksFull))
+    /// What the disks have room for.
+    pub(crate) fn disks(&self) -> Disks {
+        match (self.disk_stuck.get(), self.disk_full.get(), self.disks_full.get()) {
+            (true, ..) => Disks::Stuck,
+            (_, true, _) => Disks::OwnFull,
+            (.., true) => Disks::MostFull,
+            _ => Disks::Free,
+        }
     }
 }
 

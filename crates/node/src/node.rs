@@ -24,6 +24,7 @@ use primus_core::load::Load;
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
 use primus_replica::{Consensus, Role};
 use primus_server::control::{Command, Message, Notice, Reason, Timer};
+use primus_server::farm::Refusal;
 use primus_server::peers::Sign;
 use primus_server::record::State;
 use primus_server::words::Words;
@@ -475,9 +476,12 @@ impl Running {
         }
         self.hear(from);
         match words {
-            // Whoever sent it will ask how far this server is, and send it again.
-            Words::Control(Message::Replica(message)) if self.is_behind() && !message.entries.is_empty() => {}
-            Words::Control(message) => self.step(Input::Message { from, message }),
+            Words::Control(message) => {
+                if message.brings_log() {
+                    self.tell_room();
+                }
+                self.step(Input::Message { from, message });
+            }
             Words::Groups(message) => self.threads.elections.tell(Input::Message { from, message }),
             Words::Question(number, body) => self.questions.on_question(from, number, body),
             Words::Answer(number, body) => self.questions.on_answer(from, number, body),
@@ -547,11 +551,6 @@ impl Running {
                 self.log.snapshot_at = index + self.config.plan.snapshot_every;
             }
         }
-    }
-
-    /// Has the farm so much to apply that no more may be added?
-    fn is_behind(&self) -> bool {
-        !self.leads() && self.log.unapplied.is_spent()
     }
 
     fn leads(&self) -> bool {
@@ -624,6 +623,7 @@ impl Running {
             Notice::Restored(snapshot) => self.restore(&snapshot),
             Notice::Refused(refusal, entries) => self.on_refused(refusal, entries),
             Notice::HandOver(to, reason) => self.tell_leases(leases::Command::HandOver(to, reason)),
+            Notice::NoRoom(refusal, entries) => self.on_no_room(refusal, &entries),
             Notice::NotTransferred(obstacle) => {
                 self.tell_leases(leases::Command::Stay);
                 self.end_transfer(Err(Unable::NotTransferred(obstacle)));
@@ -647,11 +647,7 @@ impl Running {
     }
 
     fn unable(&self) -> Unable {
-        match self.shown.state.leader {
-            Some(leader) if leader != self.config.plan.id => Unable::NotLeading(leader),
-            Some(_) => Unable::Busy,
-            None => Unable::NoLeader,
-        }
+        Refusal::of(self.config.plan.id, self.shown.state.leader).into()
     }
 }
 

@@ -24,6 +24,8 @@ const LEN_MAX: usize = 16 << 20;
 pub(crate) struct Write {
     pub(crate) number: u64,
     pub(crate) entries: Vec<Bytes>,
+    /// Do they bring new content?
+    pub(crate) grows: bool,
     /// When it came, as far as clients are concerned.
     pub(crate) since: Instant,
     pub(crate) reply: Reply<u64>,
@@ -90,7 +92,7 @@ mod tests {
     fn write(number: u64, len: usize, now: Instant) -> Write {
         let (reply, _) = oneshot::channel();
         let weight = Budget::new(1).add(1);
-        Write { number, entries: vec![vec![0; len].into()], since: now, reply, weight }
+        Write { number, entries: vec![vec![0; len].into()], grows: true, since: now, reply, weight }
     }
 
     fn numbers(writes: Vec<Write>) -> Vec<u64> {

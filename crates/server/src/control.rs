@@ -10,6 +10,7 @@ mod elect;
 mod gave_way;
 mod outlook;
 mod pace;
+mod room;
 mod scratch;
 mod words;
 
@@ -39,6 +40,7 @@ use scratch::Scratch;
 pub use words::{Command, Confirmed, Message, Notice, Reason, Timer};
 
 use crate::record;
+use crate::room::Room;
 use crate::transfer::{Hearing, Obstacle, TRANSFER};
 
 /// A server's control part.
@@ -70,6 +72,8 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     successor: Option<ServerId>,
     /// Is something guarded beside this server?
     is_guarded: bool,
+    /// How much more of the log there is room for.
+    room: Room,
     /// Whom the election takes for dead, until a word of theirs arrives.
     suspected: BTreeSet<ServerId>,
     /// Does a leader speak of more than this server has?
@@ -142,6 +146,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             hearing: Hearing::default(),
             successor: None,
             is_guarded: false,
+            room: Room::default(),
             suspected: BTreeSet::new(),
             ahead: Ahead::default(),
             lost: None,
@@ -210,6 +215,8 @@ impl<E: Election, R: Consensus> Control<E, R> {
             }
             Command::Load(load) => self.on_load(load, out),
             Command::Propose(entries) => self.tell_replica(replica::Command::Propose(entries), out),
+            Command::Write(entries, brings_content) => self.write(entries, brings_content, out),
+            Command::Room(room) => self.room = room,
             Command::Read(number) if self.replica.is_readable() => {
                 self.tell_replica(replica::Command::Read(number), out);
             }
@@ -324,6 +331,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     fn on_message(&mut self, from: ServerId, message: Message<E::Message>, out: &mut Outbox<Self>) {
+        if self.is_too_much(&message) {
+            return out.ignore("more of the log than the farm can take");
+        }
         if let Some(objection) = self.objection(&message) {
             return self.on_objection(from, objection, out);
         }

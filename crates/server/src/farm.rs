@@ -9,6 +9,7 @@
 //! wants to look says which part of the log it must see ([`Command::Look`]).
 
 mod proposals;
+mod questions;
 mod waiters;
 mod words;
 
@@ -17,20 +18,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use primus_core::farm::foreman::{self, Foreman};
 use primus_core::ledger::loans::home_of;
 use primus_core::ledger::{Effect, Entry, Ledger, Limits, Timekeeper};
-use primus_core::loan::office::LendOrder;
 use primus_core::loan::{Office, Word, office};
 use primus_core::machine::{Input, Machine, Moment, Never, Outbox, Output};
-use primus_core::planted::{Bug, Planted};
+use primus_core::planted::Planted;
 use primus_core::{ServerId, Term, WorkerId, farm};
 
 use self::proposals::Proposals;
-use self::waiters::Waiters;
+use self::questions::Questions;
 pub use self::words::{Answer, Awaited, Command, Message, Notice, Peer, Refusal, Ticket, Timer};
-use crate::record::{Assembly, Content, Draft, State};
+use crate::record::{Assembly, Content, State};
 use crate::register::Register;
-
-/// How many questions may wait for the leader to be ready.
-const EARLY_MAX: usize = 1024;
+use crate::room::Disks;
 
 /// The farm of one server.
 #[derive(Debug)]
@@ -45,6 +43,7 @@ pub struct Farm {
     register: Register,
     /// How many bytes of content there may be.
     state_max: u64,
+    disks: Disks,
     applied: Applied,
     proposals: Proposals,
     /// Who leads, as far as this server knows, and in which term this server does.
@@ -101,16 +100,6 @@ struct Applied {
     batch: Option<(u64, u64)>,
 }
 
-/// Who waits for what.
-#[derive(Debug, Default)]
-struct Questions {
-    /// Those that came before this server was ready to lead.
-    early: Vec<Input<Farm>>,
-    waiters: Waiters,
-    /// Those that want to look, or to wait for something, by how far the log must be applied.
-    later: BTreeMap<(u64, Ticket), Option<Vec<Awaited>>>,
-}
-
 /// What the office needs of the others.
 #[derive(Debug, Default)]
 struct Loans {
@@ -141,6 +130,7 @@ impl Farm {
             outboxes: Outboxes::default(),
             register: Register::default(),
             state_max: rules.state_max,
+            disks: Disks::Free,
             applied: Applied::default(),
             proposals: Proposals::new(origin, rules.planted),
             planted: rules.planted,
@@ -170,6 +160,12 @@ impl Farm {
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.register.len_bytes() as u64 + self.ledger().len_bytes()
+    }
+
+    /// Is there as much content as there may be?
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.len_bytes() >= self.state_max
     }
 
     /// All that is agreed on, as it is now.
@@ -208,11 +204,7 @@ impl Farm {
     /// Why this server does not answer, if it does not lead.
     #[must_use]
     pub fn refusal(&self) -> Refusal {
-        match self.leader {
-            Some(leader) if leader != self.id => Refusal::NotLeading(leader),
-            Some(_) => Refusal::Busy,
-            None => Refusal::NoLeader,
-        }
+        Refusal::of(self.id, self.leader)
     }
 
     const fn now_ms(&self) -> u64 {
@@ -231,7 +223,10 @@ impl Farm {
                 }
             }
             Command::Link(worker, name) => self.on_link(worker, name, out),
-            Command::Room(has_room) => self.proposals.set_room(has_room),
+            Command::Room(disks) => {
+                self.disks = disks;
+                self.proposals.set_room(disks != Disks::Stuck);
+            }
             Command::Forget(tickets) => self.forget(&tickets),
             Command::Turn(shows_ms) => self.end_turn(shows_ms, out),
             Command::Enter(..) | Command::Await(..) | Command::Look(..) | Command::Lend(..) => {
@@ -327,89 +322,6 @@ impl Farm {
         }
         self.keep_limits();
         self.ask_again(out);
-    }
-
-    /// What came too early is asked now.
-    fn ask_again(&mut self, out: &mut Outbox<Self>) {
-        let early = std::mem::take(&mut self.questions.early);
-        early.into_iter().for_each(|question| self.on_question(question, out));
-    }
-}
-
-/// Questions.
-impl Farm {
-    /// A question is for the leader. Before this server is ready to lead, it waits.
-    fn on_question(&mut self, question: Input<Self>, out: &mut Outbox<Self>) {
-        if self.leads.is_some() {
-            return self.answer(question, out);
-        }
-        if self.leader == Some(self.id) && self.questions.early.len() < EARLY_MAX {
-            return self.questions.early.push(question);
-        }
-        match question {
-            Input::Command(
-                Command::Enter(ticket, _)
-                | Command::Await(ticket, ..)
-                | Command::Look(ticket, _)
-                | Command::Lend(ticket, _),
-            ) => out.notify(Notice::Answer(ticket, Err(self.refusal()))),
-            _ => out.ignore("what is not a question"),
-        }
-    }
-
-    fn answer(&mut self, question: Input<Self>, out: &mut Outbox<Self>) {
-        match question {
-            Input::Command(Command::Enter(ticket, draft)) => {
-                if draft.growth() > 0 && self.len_bytes() + draft.growth() > self.state_max {
-                    out.notify(Notice::Answer(ticket, Err(Refusal::StateFull(self.state_max))));
-                } else if !self.proposals.enter(ticket, draft) {
-                    out.notify(Notice::Answer(ticket, Err(Refusal::Busy)));
-                }
-            }
-            Input::Command(Command::Await(ticket, ..)) if !self.questions.waiters.has_room() => {
-                out.notify(Notice::Answer(ticket, Err(Refusal::Busy)));
-            }
-            Input::Command(Command::Await(ticket, index, awaited)) => {
-                self.questions.later.insert((index, ticket), Some(awaited));
-                self.let_look(out);
-            }
-            Input::Command(Command::Look(ticket, index)) => {
-                self.questions.later.insert((index, ticket), None);
-                self.let_look(out);
-            }
-            Input::Command(Command::Lend(ticket, order)) => self.lend(ticket, &order, out),
-            _ => out.ignore("what is not a question"),
-        }
-    }
-
-    fn lend(&mut self, ticket: Ticket, order: &LendOrder, out: &mut Outbox<Self>) {
-        let situation = self.foreman.situation(self.time.keeper.time_ms(self.now_ms()));
-        match self.office.lend(order, &situation.unwrap_or_default()) {
-            Err(cannot) => out.notify(Notice::Answer(ticket, Ok(Answer::CannotLend(cannot)))),
-            Ok(entries) if self.proposals.enter(ticket, Draft::new(&entries)) => {}
-            Ok(_) => out.notify(Notice::Answer(ticket, Err(Refusal::Busy))),
-        }
-    }
-
-    /// Those that want to see no more than is applied may look.
-    fn let_look(&mut self, out: &mut Outbox<Self>) {
-        let is_hasty = self.planted.is(Bug::LookBeforeApplied);
-        let applied = if is_hasty { u64::MAX } else { self.applied.index };
-        while let Some(first) = self.questions.later.first_entry().filter(|first| first.key().0 <= applied) {
-            let ((_, ticket), awaited) = first.remove_entry();
-            let Some(awaited) = awaited else {
-                out.notify(Notice::Answer(ticket, Ok(Answer::Look)));
-                continue;
-            };
-            if self.questions.waiters.add(awaited, ticket, self.foreman.ledger()) {
-                out.notify(Notice::Answer(ticket, Ok(Answer::Ended)));
-            }
-        }
-    }
-
-    fn forget(&mut self, tickets: &[Ticket]) {
-        self.questions.waiters.forget(tickets);
-        self.questions.later.retain(|(_, ticket), _| !tickets.contains(ticket));
     }
 }
 

@@ -110,11 +110,7 @@ impl Leases {
     /// Why this server does not answer, if it does not lead.
     #[must_use]
     pub fn refusal(&self) -> Refusal {
-        match self.leader {
-            Some(leader) if leader != self.id => Refusal::NotLeading(leader),
-            Some(_) => Refusal::Busy,
-            None => Refusal::NoLeader,
-        }
+        Refusal::of(self.id, self.leader)
     }
 
     fn on_command(&mut self, now: Moment, command: Command, out: &mut Outbox<Self>) {

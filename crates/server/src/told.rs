@@ -142,22 +142,22 @@ impl<E: Election, R: Consensus> Telling for Control<E, R> {
     }
 
     fn notice(notice: &control::Notice) -> Topic {
-        use control::Notice::{Committed, Readable, Refused, Restored, Unreadable};
+        use control::Notice::{Committed, NoRoom, Readable, Refused, Restored, Unreadable};
         match notice {
-            Committed(_) | Readable(..) | Unreadable(_) | Restored(_) | Refused(..) => Topic::Other,
+            Committed(_) | Readable(..) | Unreadable(_) | Restored(_) | Refused(..) | NoRoom(..) => Topic::Other,
             _ => Topic::Election,
         }
     }
 
     fn is_routine(&self, input: &Input<Self>) -> bool {
-        use control::Command::{Compact, Propose, Read};
+        use control::Command::{Compact, Propose, Read, Room, Write};
         match input {
             Input::Message { from, message: control::Message::Replica(message) } => {
                 // The known leader replicates in its term; such a message may carry much.
                 let carries = !message.entries.is_empty() || message.snapshot.is_some();
                 carries && self.leader() == Some(*from) && self.replica().view().2.0 == message.term
             }
-            Input::Command(command) => matches!(command, Propose(_) | Read(_) | Compact(..)),
+            Input::Command(command) => matches!(command, Propose(_) | Write(..) | Room(_) | Read(_) | Compact(..)),
             _ => false,
         }
     }

@@ -78,6 +78,8 @@ impl From<Refusal> for Unable {
             Refusal::NotLeading(leader) => Self::NotLeading(leader),
             Refusal::NoLeader => Self::NoLeader,
             Refusal::Busy => Self::Busy,
+            Refusal::DiskFull => Self::DiskFull,
+            Refusal::DisksFull => Self::DisksFull,
             Refusal::StateFull(max) => Self::StateFull(max),
             Refusal::Unknown => Self::Unknown,
         }

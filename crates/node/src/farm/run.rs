@@ -296,10 +296,10 @@ impl Driver {
 
     /// What this turn came to leaves in one go.
     fn end_turn(&mut self) {
-        // On a full disk the farm writes nothing of its own; it waits, and the next turn looks again.
-        self.command(Command::Room(!self.meters.disk_stuck.get()));
+        self.command(Command::Room(self.meters.disks()));
         self.command(Command::Turn(wall_clock_us() / 1000));
         self.meters.state_len.set(usize::try_from(self.farm.len_bytes()).unwrap_or(usize::MAX));
+        self.meters.state_full.set(self.farm.is_full());
         for lazy in self.callers.flush() {
             self.on_link_down(lazy);
         }
@@ -425,15 +425,12 @@ impl Driver {
         }
     }
 
-    /// The question of a client that wants to write. A leader whose disks are full says so at once.
+    /// The question of a client that wants to write.
     fn write(&mut self, waiting: Waiting, question: impl FnOnce(Ticket) -> Command) {
-        match self.meters.lack_of_room().filter(|_| self.farm.is_leading()) {
-            Some(lack) => waiting.refuse(lack),
-            None => {
-                let ticket = self.replies.add(waiting);
-                self.command(question(ticket));
-            }
-        }
+        // It may be long since the last turn ended.
+        self.command(Command::Room(self.meters.disks()));
+        let ticket = self.replies.add(waiting);
+        self.command(question(ticket));
     }
 
     fn command(&mut self, command: Command) {

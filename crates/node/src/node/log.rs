@@ -83,13 +83,11 @@ impl Running {
         match Content::of(&entry.data) {
             Content::Register(proposal) => {
                 self.answer_write(index, proposal);
-                self.log.unsaid.push((index, entry.data));
-                self.log.told = index;
+                self.pass_on_later(index, entry.data);
             }
             Content::Ledger { goes_on } => {
                 self.log.is_within_batch = goes_on;
-                self.log.unsaid.push((index, entry.data));
-                self.log.told = index;
+                self.pass_on_later(index, entry.data);
             }
             Content::Fact | Content::Nothing => {}
         }
@@ -101,6 +99,11 @@ impl Running {
             (self.log.snapshot_at, self.log.grown) = (u64::MAX, 0);
             self.tell_farm(Told::Snapshot(index, self.server.gave_way().clone()));
         }
+    }
+
+    fn pass_on_later(&mut self, index: u64, record: Bytes) {
+        self.log.unsaid.push((index, record));
+        self.log.told = index;
     }
 
     /// What records mean is for the farm to say.

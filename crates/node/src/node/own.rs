@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use primus_core::ServerId;
 use primus_core::load::{Load, Score, Usage};
 use primus_core::machine::Input;
 use primus_server::control::Command;
 use primus_server::groups;
+use primus_server::room::Room;
 use primus_server::words::Words;
 use tokio::time::Instant;
 
 use super::Running;
 use crate::companion::wall_clock_us;
 use crate::farm::Told;
-use crate::handle::PeerView;
 
 /// How often the leader hears what a server's clock shows. The leader reads its own whenever it tells the time.
 const CLOCK_EVERY: Duration = Duration::from_secs(4);
@@ -26,6 +25,8 @@ pub(super) struct Own {
     pub(super) overridden: Option<Score>,
     /// Was the leader told that there is no room here?
     pub(super) is_full: bool,
+    /// How much room there is, as control was last told.
+    room: Room,
     /// When it was told what the clock shows.
     pub(super) clock_told: Instant,
 }
@@ -34,7 +35,14 @@ impl Own {
     /// Nothing was measured yet.
     pub(super) fn new() -> Self {
         let clock_told = Instant::now();
-        Self { usage: Usage::Unknown, tasks: 0, overridden: None, is_full: false, clock_told }
+        Self {
+            usage: Usage::Unknown,
+            tasks: 0,
+            overridden: None,
+            is_full: false,
+            room: Room::default(),
+            clock_told,
+        }
     }
 }
 
@@ -68,14 +76,21 @@ impl Running {
         if self.shown.meters.disk_full.get() != self.own.is_full {
             self.on_load();
         }
-        let has_room = |(peer, view): (&ServerId, &PeerView)| {
-            view.is_up && self.server.loads().get(peer).is_none_or(|load| !load.is_disk_full)
+        let is_up = |peer| self.shown.state.peers.get(&peer).is_some_and(|view| view.is_up);
+        self.shown.meters.disks_full.set(self.server.are_disks_full(is_up));
+    }
+
+    /// Control hears how much room there is before it hears what needs some.
+    pub(super) fn tell_room(&mut self) {
+        let meters = &self.shown.meters;
+        let room = Room {
+            disks: meters.disks(),
+            full_at: meters.state_full.get().then_some(self.config.plan.state_max),
+            is_behind: self.log.unapplied.is_spent(),
         };
-        let with_room = || {
-            usize::from(!self.own.is_full) + self.shown.state.peers.iter().filter(|peer| has_room(*peer)).count()
-        };
-        // In most turns nobody has to be counted.
-        let is_anyone_full = self.server.loads().values().any(|load| load.is_disk_full);
-        self.shown.meters.disks_full.set(is_anyone_full && with_room() <= self.config.plan.servers.len() / 2);
+        if self.own.room != room {
+            self.own.room = room;
+            self.step(Input::Command(Command::Room(room)));
+        }
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use primus_core::machine::Input;
 use primus_replica::replica::Refusal;
 use primus_server::control::Command;
+use primus_server::farm;
 use primus_server::record::Content;
 use primus_server::register::Proposal;
 use tokio::time::Instant;
@@ -29,6 +30,8 @@ pub(super) struct Writes {
 struct Proposed {
     since: Instant,
     may_wait: bool,
+    /// Does it bring new content?
+    grows: bool,
     reply: Reply<u64>,
     weight: Weight,
 }
@@ -36,6 +39,13 @@ struct Proposed {
 impl Writes {
     pub(super) fn new(origin: u64) -> Self {
         Self { origin, under_way: BTreeMap::new(), parked: Parked::default() }
+    }
+
+    /// The write that these entries are.
+    fn take(&mut self, entries: &[Bytes]) -> Option<(u64, Proposed)> {
+        let Some(Content::Register(proposal)) = entries.last().map(|data| Content::of(data)) else { return None };
+        let (_, number) = Proposal::head(proposal)?;
+        self.under_way.remove_entry(&number)
     }
 
     /// Leadership is lost: whether they are in the log, nobody here knows.
@@ -48,13 +58,9 @@ impl Writes {
 impl Running {
     pub(super) fn on_proposals(&mut self, proposals: Proposals, reply: Reply<u64>) {
         let Proposals { number, entries, may_wait, grows, weight } = proposals;
-        let write = Write { number, entries, since: Instant::now(), reply, weight };
+        let write = Write { number, entries, grows, since: Instant::now(), reply, weight };
         if write.entries.is_empty() {
             _ = write.reply.send(Ok(self.shown.state.applied));
-        } else if let Some(lack) = self.lack_of_room().or_else(|| self.is_too_much(grows)) {
-            _ = write.reply.send(Err(lack));
-        } else if self.log.unapplied.is_spent() {
-            _ = write.reply.send(Err(Unable::Busy));
         } else if self.shown.state.leader.is_none() && may_wait {
             // Whoever has been without a leader for longer is cut off, and says so at once.
             let until = self.changes.leaderless.map_or(write.since, |since| since + self.parking_time());
@@ -64,21 +70,11 @@ impl Running {
         }
     }
 
-    /// What gives room back is always taken.
-    fn is_too_much(&self, grows: bool) -> Option<Unable> {
-        let max = self.config.plan.state_max;
-        let is_full = grows && self.leads() && self.shown.meters.state_len.get() >= max;
-        is_full.then_some(Unable::StateFull(max))
-    }
-
-    pub(super) fn lack_of_room(&self) -> Option<Unable> {
-        self.shown.meters.lack_of_room().filter(|_| self.leads())
-    }
-
     pub(super) fn propose(&mut self, write: Write, may_wait: bool) {
-        let Write { number, entries, since, reply, weight } = write;
-        self.writes.under_way.insert(number, Proposed { since, may_wait, reply, weight });
-        self.step(Input::Command(Command::Propose(entries)));
+        let Write { number, entries, grows, since, reply, weight } = write;
+        self.tell_room();
+        self.writes.under_way.insert(number, Proposed { since, may_wait, grows, reply, weight });
+        self.step(Input::Command(Command::Write(entries, grows)));
     }
 
     pub(super) fn park(&mut self, write: Write, until: Instant) {
@@ -106,23 +102,23 @@ impl Running {
 
     /// All of them are refused, so whoever waits for the last is told; unless it only has to wait until it is known who leads.
     pub(super) fn on_refused(&mut self, refusal: Refusal, entries: Vec<Bytes>) {
-        let number = match entries.last().map(|data| Content::of(data)) {
-            Some(Content::Register(proposal)) => Proposal::from_bytes(proposal).map(|proposal| proposal.number),
-            Some(Content::Ledger { .. }) if refusal == Refusal::Busy => {
-                return self.entering.put_back(entries, Instant::now());
-            }
-            _ => None,
-        };
-        let Some(number) = number else { return };
-        let Some(Proposed { since, may_wait, reply, weight }) = self.writes.under_way.remove(&number) else {
-            return;
-        };
         let is_busy = refusal == Refusal::Busy;
+        if is_busy && matches!(entries.last().map(|data| Content::of(data)), Some(Content::Ledger { .. })) {
+            return self.entering.put_back(entries, Instant::now());
+        }
+        let Some((number, write)) = self.writes.take(&entries) else { return };
+        let Proposed { since, may_wait, grows, reply, weight } = write;
         if is_busy && may_wait && self.server.is_handing_over() {
-            return self
-                .park(Write { number, entries, since, reply, weight }, Instant::now() + self.parking_time());
+            let write = Write { number, entries, grows, since, reply, weight };
+            return self.park(write, Instant::now() + self.parking_time());
         }
         _ = reply.send(Err(if is_busy { Unable::Busy } else { self.unable() }));
+    }
+
+    pub(super) fn on_no_room(&mut self, refusal: farm::Refusal, entries: &[Bytes]) {
+        if let Some((_, write)) = self.writes.take(entries) {
+            _ = write.reply.send(Err(refusal.into()));
+        }
     }
 
     /// What is agreed on is acknowledged: whoever reads after that waits until the farm has applied it.

@@ -11,6 +11,8 @@ use primus_core::load::{Load, Score};
 use primus_replica::message::{Entry, Snapshot};
 use primus_replica::replica::Refusal;
 
+use crate::farm;
+use crate::room::Room;
 use crate::transfer::Obstacle;
 
 /// Why a leader changed.
@@ -82,6 +84,10 @@ pub enum Command {
     Load(Load),
     /// Append these, each as an entry of its own and all or none of them, if this server leads.
     Propose(Vec<Bytes>),
+    /// Append these writes of a client, as above, if there is room for them. Do they bring new content?
+    Write(Vec<Bytes>, bool),
+    /// So much room there is from now on.
+    Room(Room),
     /// Find out up to where a read must wait.
     Read(u64),
     /// Let another server lead: that one, or the best.
@@ -113,6 +119,8 @@ pub enum Notice {
     Restored(Snapshot),
     /// Proposals were not taken.
     Refused(Refusal, Vec<Bytes>),
+    /// There is no room for these writes, for this reason.
+    NoRoom(farm::Refusal, Vec<Bytes>),
     /// Another server should lead, for this reason, once nothing is guarded beside this one.
     HandOver(ServerId, Reason),
     /// Nobody took over, for this reason, and the leader leads on.
@@ -159,6 +167,14 @@ pub enum Timer {
     Election(election::Timer),
 }
 
+impl<T> Message<T> {
+    /// Does it bring entries of the log, or a whole state?
+    #[must_use]
+    pub const fn brings_log(&self) -> bool {
+        matches!(self, Self::Replica(message) if !message.entries.is_empty() || message.snapshot.is_some())
+    }
+}
+
 impl<T: fmt::Display> fmt::Display for Message<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -192,6 +208,10 @@ impl fmt::Display for Command {
             Self::Propose(entries) => {
                 write!(f, "propose {} bytes", entries.iter().map(Bytes::len).sum::<usize>())
             }
+            Self::Write(entries, _) => {
+                write!(f, "write {} bytes", entries.iter().map(Bytes::len).sum::<usize>())
+            }
+            Self::Room(_) => f.write_str("room"),
             Self::Read(number) => write!(f, "read {number}"),
             Self::Transfer(Some(to), _) => write!(f, "transfer to {to}"),
             Self::Transfer(None, _) => f.write_str("transfer"),
@@ -214,6 +234,7 @@ impl fmt::Display for Notice {
             Self::Unreadable(number) => write!(f, "read {number} not here"),
             Self::Restored(snapshot) => write!(f, "restored {}", snapshot.index),
             Self::Refused(refusal, _) => write!(f, "refused {refusal:?}"),
+            Self::NoRoom(refusal, _) => write!(f, "no room: {refusal}"),
             Self::HandOver(to, reason) => write!(f, "hand over to {to}: {reason}"),
             Self::NotTransferred(obstacle) => write!(f, "not transferred: {obstacle}"),
             Self::Suspected(peer, reason) => write!(f, "suspect {peer} {reason}"),

@@ -28,9 +28,9 @@ struct Waiter {
 }
 
 impl Waiters {
-    /// May one more wait?
-    pub(super) const fn has_room(&self) -> bool {
-        self.count < WAITERS_MAX
+    /// May one more wait, if so many more will soon?
+    pub(super) const fn has_room_beside(&self, others: usize) -> bool {
+        self.count + others < WAITERS_MAX
     }
 
     /// Somebody waits. Have all of them ended already?

@@ -10,6 +10,7 @@ use primus_core::loan::{Word, office};
 use primus_core::{FarmId, ServerId, Term, WorkerId, farm, loan};
 
 use crate::record::Draft;
+use crate::room::Disks;
 
 /// Whom a farm talks with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,8 +55,8 @@ pub enum Command {
     Want(Term, Vec<Entry>),
     /// A worker of this name has a link. Links of workers are numbered and never come back.
     Link(WorkerId, String),
-    /// Is there room on the disks for more?
-    Room(bool),
+    /// So much room there is on the disks from now on.
+    Room(Disks),
     /// Write this batch into the log. Answered when it is applied.
     Enter(Ticket, Draft),
     /// Once the log is applied up to here: answer when these have ended, or are unknown.
@@ -156,10 +157,27 @@ pub enum Refusal {
     NoLeader,
     /// There is too much to do.
     Busy,
+    /// There is no room on the leader's disk.
+    DiskFull,
+    /// There is no room on the disks of so many servers that a majority cannot write.
+    DisksFull,
     /// There may be no more content than so many bytes.
     StateFull(u64),
     /// Leadership was lost meanwhile: the batch may be applied or not.
     Unknown,
+}
+
+impl Refusal {
+    /// Why this server does not answer what only a leader answers, by who leads as far as it knows. One that leads itself is
+    /// not ready yet.
+    #[must_use]
+    pub fn of(id: ServerId, leader: Option<ServerId>) -> Self {
+        match leader {
+            Some(leader) if leader != id => Self::NotLeading(leader),
+            Some(_) => Self::Busy,
+            None => Self::NoLeader,
+        }
+    }
 }
 
 impl fmt::Display for Peer {
@@ -193,7 +211,7 @@ impl fmt::Display for Command {
             Self::Clock(server, _) => write!(f, "clock of {server}"),
             Self::Want(_, entries) => write!(f, "want {}", entries.len()),
             Self::Link(worker, name) => write!(f, "link {worker} of {name}"),
-            Self::Room(has_room) => f.write_str(if *has_room { "room" } else { "no room" }),
+            Self::Room(disks) => write!(f, "room {disks:?}"),
             Self::Enter(ticket, _) => write!(f, "enter {}", ticket.0),
             Self::Await(ticket, index, _) => write!(f, "await {} at {index}", ticket.0),
             Self::Look(ticket, index) => write!(f, "look {} at {index}", ticket.0),
@@ -238,6 +256,8 @@ impl fmt::Display for Refusal {
             Self::NotLeading(leader) => write!(f, "server {leader} leads"),
             Self::NoLeader => f.write_str("nobody leads"),
             Self::Busy => f.write_str("too much to do"),
+            Self::DiskFull => f.write_str("the disk is full"),
+            Self::DisksFull => f.write_str("too many disks are full"),
             Self::StateFull(max) => write!(f, "no more than {max} bytes"),
             Self::Unknown => f.write_str("leadership was lost"),
         }
