@@ -12,8 +12,8 @@ pub struct Budget {
     max: u32,
 }
 
-/// What something takes of a budget while it waits.
-#[derive(Debug)]
+/// What something takes of a budget while it waits; nothing by default.
+#[derive(Debug, Default)]
 pub struct Weight {
     _taken: Option<OwnedSemaphorePermit>,
 }

@@ -42,6 +42,8 @@ use crate::budget::{Budget, Weight};
 use crate::handle::{Reply, Request, Unable};
 use crate::leases::{Arrived, Teller};
 use crate::outputs::Stream;
+use crate::reads::Read;
+use crate::requests::Requests;
 
 /// How much of an output can be read at once.
 pub const OUTPUT_LEN_MAX: usize = 256 << 10;
@@ -56,7 +58,7 @@ const OUTPUT_TIME: Duration = Duration::from_secs(5);
 /// A way to talk to the farm of a running server.
 #[derive(Debug, Clone)]
 pub struct FarmHandle {
-    requests: mpsc::UnboundedSender<Request>,
+    requests: Requests,
     asks: mpsc::UnboundedSender<(Ask, Weight)>,
     leases: Teller,
     unasked: Budget,
@@ -197,15 +199,17 @@ impl FarmHandle {
     /// # Errors
     /// If this server does not lead, or does not any more: then the next leader can be asked.
     pub async fn ended(&self, awaited: Vec<Awaited>) -> Result<(), Unable> {
-        let index = self.confirm().await?;
-        self.ask(|reply| Ask::Ended(index, awaited, reply)).await
+        let (index, weight) = self.confirm().await?;
+        self.ask_weighed(weight, |reply| Ask::Ended(index, awaited, reply)).await
     }
 
     /// Waits until it is sure that this server leads. The answer says how far the farm must have applied the log to know of
-    /// everything that was acknowledged before.
-    async fn confirm(&self) -> Result<u64, Unable> {
+    /// everything that was acknowledged before, and brings back what the question weighs: it waits twice, and weighs once.
+    async fn confirm(&self) -> Result<(u64, Weight), Unable> {
         let (reply, answer) = oneshot::channel();
-        _ = self.requests.send(Request::Confirm(reply));
+        let weight = self.unasked.take(ASK_LEN).ok_or(Unable::Busy)?;
+        // Whoever does not answer any more is about to end.
+        self.requests.ask(Request::Confirm(Read::new(reply, weight)));
         answer.await.unwrap_or(Err(Unable::Unknown))
     }
 
@@ -269,8 +273,8 @@ impl FarmHandle {
         &self,
         look: impl FnOnce(&Farm) -> T + Send + 'static,
     ) -> Result<T, Unable> {
-        let index = self.confirm().await?;
-        self.ask(|reply| Ask::Look(index, Box::new(|farm| _ = reply.send(farm.map(look))))).await
+        let (index, weight) = self.confirm().await?;
+        self.ask_weighed(weight, |reply| Ask::Look(index, Box::new(|farm| _ = reply.send(farm.map(look))))).await
     }
 
     /// Before another server is made the leader: ends what is held beside this one, and waits until it has ended. Nobody gets
@@ -300,8 +304,12 @@ impl FarmHandle {
     }
 
     async fn ask_long<T>(&self, len: usize, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unable> {
-        let (reply, answer) = oneshot::channel();
         let weight = self.unasked.take(ASK_LEN + len).ok_or(Unable::Busy)?;
+        self.ask_weighed(weight, ask).await
+    }
+
+    async fn ask_weighed<T>(&self, weight: Weight, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unable> {
+        let (reply, answer) = oneshot::channel();
         // Whoever does not answer any more is about to end.
         _ = self.asks.send((ask(reply), weight));
         answer.await.unwrap_or(Err(Unable::Unknown))

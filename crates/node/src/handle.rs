@@ -18,7 +18,7 @@ use primus_server::peers::{State, Why};
 use primus_server::record;
 use primus_server::register::{Change, Proposal};
 use primus_server::transfer::Obstacle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use crate::budget::{Budget, Weight};
 use crate::cuts::Cuts;
@@ -28,10 +28,14 @@ use crate::farm::FarmHandle;
 use crate::heard::Heard;
 use crate::meters::Meters;
 use crate::questions::Asker;
+use crate::reads::Read;
+use crate::requests::Requests;
 use crate::steps::Steps;
 
 /// How many bytes of writes of clients may be under way.
 pub(crate) const UNWRITTEN_LEN_MAX: u32 = 64 << 20;
+/// What each takes beside its content.
+const WRITE_LEN: usize = 256;
 
 /// Where an answer goes.
 pub type Reply<T> = oneshot::Sender<Result<T, Unable>>;
@@ -162,7 +166,7 @@ pub enum Request {
     Propose(Proposals, Reply<u64>),
     /// Say how far the farm must have applied the log to know of everything that was acknowledged before; and that this
     /// server leads.
-    Confirm(Reply<u64>),
+    Confirm(Read),
     /// Let another server lead: that one, or the best. The answer comes when somebody does.
     Transfer(Option<ServerId>, Reason, Reply<()>),
     /// Say what would change that this server leads.
@@ -182,6 +186,19 @@ pub enum Request {
 }
 
 impl Request {
+    /// Tells who waits for the answer, if somebody does, why there is none.
+    pub(crate) fn refuse(self, unable: Unable) {
+        // Whoever asked may have gone away.
+        match self {
+            Self::Propose(_, reply) => _ = reply.send(Err(unable)),
+            Self::Confirm(read) => read.answer(Err(unable)),
+            Self::Transfer(_, _, reply) | Self::Leave(reply) => _ = reply.send(Err(unable)),
+            Self::Outlook(reply) => _ = reply.send(Err(unable)),
+            Self::Elect(_, reply) => _ = reply.send(Err(unable)),
+            Self::Cut(_) | Self::Delay(_) | Self::Load(_) | Self::OverrideLoad(_) => {}
+        }
+    }
+
     /// For those who measure what takes how long.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
@@ -260,7 +277,7 @@ pub enum Unable {
 /// A way to talk to a running server.
 #[derive(Debug, Clone)]
 pub struct Handle {
-    pub(crate) requests: mpsc::UnboundedSender<Request>,
+    pub(crate) requests: Requests,
     /// The process, and how many proposals it has made.
     pub(crate) origin: u64,
     pub(crate) numbers: Arc<AtomicU64>,
@@ -287,9 +304,16 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Asks for something; false once the server has ended and answers nothing any more.
+    /// Asks for something. False if it was not taken: too much waits already, and who waits for an answer hears that; or the
+    /// server has ended and answers nothing any more.
     pub fn ask(&self, request: Request) -> bool {
-        self.requests.send(request).is_ok()
+        self.requests.ask(request)
+    }
+
+    /// The load has been measured. If too much waits, it counts when it is measured the next time. False once the server has
+    /// ended.
+    pub fn measured(&self, usage: Usage) -> bool {
+        self.requests.ask(Request::Load(usage)) || !self.requests.are_over()
     }
 
     /// Has a group elect that needs no quorum. False if this server is not a member of it.
@@ -319,7 +343,7 @@ impl Handle {
             record::of_register(&Proposal { origin: self.origin, number, changes })
         };
         let entries: Vec<Bytes> = lists.into_iter().map(entry).collect();
-        let Some(weight) = self.unwritten.take(entries.iter().map(Bytes::len).sum()) else {
+        let Some(weight) = self.unwritten.take(WRITE_LEN + entries.iter().map(Bytes::len).sum::<usize>()) else {
             return reply.send(Err(Unable::Busy)).is_ok();
         };
         self.ask(Request::Propose(Proposals { number, entries, may_wait, grows, weight }, reply))

@@ -25,6 +25,8 @@ use crate::clock::now;
 use crate::farm::Wish;
 use crate::handle::{Reply, Request, Unable};
 use crate::meters::Meters;
+use crate::reads::Read;
+use crate::requests::Requests;
 use crate::timers::{Timers, drawn};
 use crate::watched::{Broken, watch};
 
@@ -52,7 +54,7 @@ pub(crate) type Hearer = mpsc::UnboundedReceiver<(Arrived, Option<Weight>)>;
 /// Whom it talks to.
 pub(crate) struct Ends {
     /// Control: what it is asked, and what is wished for.
-    pub(crate) requests: mpsc::UnboundedSender<Request>,
+    pub(crate) requests: Requests,
     pub(crate) wishes: mpsc::UnboundedSender<Wish>,
     /// The farm.
     pub(crate) farm: mpsc::UnboundedSender<(Term, Vec<Entry>)>,
@@ -206,7 +208,8 @@ impl Driver {
     /// A read that reads nothing: it is answered when a majority has said that this server leads.
     fn ask_majority(&self, question: u64) {
         let (reply, answer) = oneshot::channel();
-        _ = self.ends.requests.send(Request::Confirm(reply));
+        // The lessor asks once in a while, so that weighs nothing.
+        self.ends.requests.ask(Request::Confirm(Read::new(reply, Weight::default())));
         let confirm = self.confirm.clone();
         tokio::spawn(async move {
             if let Ok(Ok(_)) = answer.await {

@@ -65,6 +65,7 @@ mod parked;
 pub mod private;
 mod questions;
 mod reads;
+mod requests;
 pub mod results;
 pub mod ring;
 pub mod server;

@@ -55,6 +55,7 @@ use crate::links::{self, LinkEvent, Links, Peer};
 use crate::meters::Meters;
 use crate::questions::Questions;
 use crate::reads::{Read, Reads};
+use crate::requests::{Requested, Requests};
 use crate::steps::Steps;
 use crate::store::{Opened, Store, StoreId, WriteError};
 use crate::timers::{Timers, drawn};
@@ -137,7 +138,7 @@ async fn serve(
     opened: Opened,
     ready: oneshot::Sender<Handle>,
 ) -> Result<(), EndError> {
-    let (requests, received) = mpsc::unbounded_channel();
+    let (requests, received) = Requests::new();
     let incarnation = incarnation();
     let (mut running, farm, inputs) =
         Running::new(config, listener, opened, incarnation, (requests.clone(), received));
@@ -228,7 +229,7 @@ struct Shown {
 struct Inputs {
     links: mpsc::Receiver<LinkEvent<Words>>,
     wishes: mpsc::UnboundedReceiver<Wish>,
-    requests: mpsc::UnboundedReceiver<Request>,
+    requests: mpsc::UnboundedReceiver<Requested>,
     /// Which other part has failed.
     failures: mpsc::UnboundedReceiver<Broken>,
 }
@@ -237,7 +238,7 @@ impl Inputs {
     fn try_next(&mut self) -> Option<Arrived> {
         let link = self.links.try_recv().map(Arrived::Link);
         let link_or_wish = link.or_else(|_| self.wishes.try_recv().map(Arrived::Wish));
-        link_or_wish.or_else(|_| self.requests.try_recv().map(Arrived::Request)).ok()
+        link_or_wish.or_else(|_| self.requests.try_recv().map(|(request, _)| Arrived::Request(request))).ok()
     }
 }
 
@@ -267,7 +268,7 @@ impl Running {
         listener: TcpListener,
         opened: Opened,
         incarnation: u64,
-        (requests, received): (mpsc::UnboundedSender<Request>, mpsc::UnboundedReceiver<Request>),
+        (requests, received): (Requests, mpsc::UnboundedReceiver<Requested>),
     ) -> (Self, FarmHandle, Inputs) {
         let StoreId(store) = opened.store_id;
         let identity =
@@ -341,7 +342,7 @@ impl Running {
                 Some(event) = inputs.links.recv() => Some(Arrived::Link(event)),
                 Some(wish) = inputs.wishes.recv() => Some(Arrived::Wish(wish)),
                 request = inputs.requests.recv() => match request {
-                    Some(request) => Some(Arrived::Request(request)),
+                    Some((request, _)) => Some(Arrived::Request(request)),
                     None => return Ok(()),
                 },
                 () = sleep_until(due) => None,
@@ -504,7 +505,7 @@ impl Running {
     fn on_request(&mut self, request: Request) {
         match request {
             Request::Propose(proposals, reply) => self.on_proposals(proposals, reply),
-            Request::Confirm(reply) => self.on_read(reply),
+            Request::Confirm(read) => self.on_read(read),
             Request::Transfer(to, reason, reply) => self.on_transfer(to, reason, reply),
             Request::Outlook(reply) => {
                 let outlook = if self.leads() { Ok(self.server.outlook()) } else { Err(self.unable()) };
@@ -622,8 +623,8 @@ impl Running {
             Notice::Unreadable(number) => self.reads.on_unreadable(number, self.leads(), self.unable()),
             Notice::Restored(snapshot) => self.restore(&snapshot),
             Notice::Refused(refusal, entries) => self.on_refused(refusal, entries),
-            Notice::HandOver(to, reason) => self.tell_leases(leases::Command::HandOver(to, reason)),
             Notice::NoRoom(refusal, entries) => self.on_no_room(refusal, &entries),
+            Notice::HandOver(to, reason) => self.tell_leases(leases::Command::HandOver(to, reason)),
             Notice::NotTransferred(obstacle) => {
                 self.tell_leases(leases::Command::Stay);
                 self.end_transfer(Err(Unable::NotTransferred(obstacle)));

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::budget::Weight;
 use crate::handle::{Reply, Unable};
 
 /// How many of them may wait for a new leader to be ready.
@@ -17,8 +18,24 @@ pub(crate) struct Applied {
     pub(crate) told: u64,
 }
 
-/// Where the answer goes: how far the farm must be.
-pub(crate) type Read = Reply<u64>;
+/// A question of somebody who wants to look at the farm.
+#[derive(Debug)]
+pub struct Read {
+    reply: Reply<(u64, Weight)>,
+    weight: Weight,
+}
+
+impl Read {
+    /// The answer says how far the farm must be, and brings back what the question weighs.
+    pub(crate) const fn new(reply: Reply<(u64, Weight)>, weight: Weight) -> Self {
+        Self { reply, weight }
+    }
+
+    pub(crate) fn answer(self, answer: Result<u64, Unable>) {
+        // Whoever asked may have gone away.
+        _ = self.reply.send(answer.map(|index| (index, self.weight)));
+    }
+}
 
 /// All of them.
 #[derive(Default)]
@@ -54,7 +71,7 @@ impl Reads {
         if leads && self.early.len() < EARLY_MAX {
             self.early.push(read);
         } else {
-            _ = read.send(Err(unable));
+            read.answer(Err(unable));
         }
     }
 
@@ -66,13 +83,42 @@ impl Reads {
     /// Answers what can be answered.
     pub(crate) fn answer(&mut self, applied: Applied) {
         while let Some(first) = self.late.first_entry().filter(|first| *first.key() <= applied.index) {
-            first.remove().into_iter().for_each(|read| _ = read.send(Ok(applied.told)));
+            first.remove().into_iter().for_each(|read| read.answer(Ok(applied.told)));
         }
     }
 
     /// Nobody here can say.
     pub(crate) fn refuse(&mut self, unable: Unable) {
         let asked = std::mem::take(&mut self.asked).into_values();
-        asked.chain(self.take_early()).for_each(|read| _ = read.send(Err(unable)));
+        asked.chain(self.take_early()).for_each(|read| read.answer(Err(unable)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::budget::Budget;
+
+    #[test]
+    fn reads_that_come_too_early_have_a_bound_and_the_rest_is_refused_at_once() {
+        let (mut reads, room) = (Reads::default(), Budget::new(2 * EARLY_MAX as u32));
+        let ask = |reads: &mut Reads| {
+            let (reply, answer) = oneshot::channel();
+            let number = reads.ask(Read::new(reply, room.take(1).expect("there is room")));
+            reads.on_unreadable(number, true, Unable::Busy);
+            answer
+        };
+        let mut waiting: Vec<_> = (0..EARLY_MAX).map(|_| ask(&mut reads)).collect();
+        assert_eq!(ask(&mut reads).try_recv().expect("it is answered").err(), Some(Unable::Busy));
+        assert!(waiting.iter_mut().all(|answer| answer.try_recv().is_err()), "the others wait");
+        let early = reads.take_early();
+        assert_eq!(early.len(), EARLY_MAX);
+        // They take their place until they are answered, though nobody waits for them any more.
+        drop(waiting);
+        assert!(room.take(EARLY_MAX + 1).is_none());
+        drop(early);
+        assert!(room.take(2 * EARLY_MAX).is_some());
     }
 }

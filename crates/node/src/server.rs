@@ -270,7 +270,7 @@ fn run(
         let serving = tokio::spawn(node::run(config, listener, opened, ready));
         if let Ok(handle) = handle.await {
             let measured = handle.clone();
-            meter.watch(move |usage| measured.ask(Request::Load(usage)));
+            meter.watch(move |usage| measured.measured(usage));
             _ = started.send(Ok(handle));
         }
         tokio::select! {

@@ -38,11 +38,11 @@ use crate::clock::now;
 use crate::companion::wall_clock_us;
 use crate::cuts::Cuts;
 use crate::events::{History, Kind};
-use crate::handle::Request;
 use crate::leases::Teller;
 use crate::links::{Doors, Identity};
 use crate::meters::Meters;
 use crate::neighbours::{Envoy, NeighbourEvent, Neighbours};
+use crate::requests::Requests;
 use crate::timers::{Timers, drawn};
 use crate::watched::{Broken, watch};
 
@@ -73,7 +73,7 @@ pub(crate) fn start(
     plan: &Plan,
     (index, state): (u64, State),
     (cuts, failures): (watch::Receiver<Cuts>, mpsc::UnboundedSender<Broken>),
-    requests: mpsc::UnboundedSender<Request>,
+    requests: Requests,
     (history, meters): (Arc<History>, Arc<Meters>),
 ) -> Ends {
     let mut farm = Farm::new(identity.server, identity.incarnation, rules(plan));

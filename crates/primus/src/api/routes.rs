@@ -150,6 +150,11 @@ impl Context {
         heard(answer).await
     }
 
+    /// Asks for what has no answer.
+    fn tell(&self, request: Ask) -> Result<(), Problem> {
+        if self.handle.ask(request) { Ok(()) } else { Err(Unable::Busy.into()) }
+    }
+
     /// Writes, at once or as soon as this server leads; for another server's sake nothing waits.
     pub(super) async fn change(&self, change: Change<'_>, may_wait: bool) -> Result<u64, Unable> {
         let (reply, answer) = oneshot::channel();
@@ -356,7 +361,7 @@ async fn cut(State(context): State<Context>, request: Request<Body>) -> Result<J
     if let Some(stranger) = farms.difference(&context.neighbours).next() {
         return Err(loans::no_neighbour(stranger));
     }
-    context.handle.ask(Ask::Cut(Cuts { peers, held, closed, farms, ..Cuts::default() }));
+    context.tell(Ask::Cut(Cuts { peers, held, closed, farms, ..Cuts::default() }))?;
     Ok(Json(json!({ "cut": true })))
 }
 
@@ -371,7 +376,7 @@ async fn delay(State(context): State<Context>, request: Request<Body>) -> Result
     if let Some(stranger) = peers.iter().find(|peer| !context.servers.contains_key(peer)) {
         return Err(Problem::usage(format!("there is no server {stranger}"), "see /v1/status"));
     }
-    context.handle.ask(Ask::Delay(peers.into_iter().map(|peer| (peer, delay)).collect()));
+    context.tell(Ask::Delay(peers.into_iter().map(|peer| (peer, delay)).collect()))?;
     Ok(Json(json!({ "delay": true })))
 }
 
@@ -379,7 +384,7 @@ async fn load(State(context): State<Context>, request: Request<Body>) -> Result<
     let mut order = chaos(&context, request, "send {\"score\":85}, or {\"score\":null} to measure again").await?;
     let score = order.within("score", 0.0, 100.0)?;
     order.done()?;
-    context.handle.ask(Ask::OverrideLoad(score.map(Score::from_percent)));
+    context.tell(Ask::OverrideLoad(score.map(Score::from_percent)))?;
     Ok(Json(json!({ "score": score })))
 }
 

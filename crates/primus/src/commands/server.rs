@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use primus_node::handle::{Handle, Request};
+use primus_node::handle::Handle;
 use primus_node::hooks;
 use primus_node::load::Meter;
 use primus_node::node::{self, Config, EndError};
@@ -92,7 +92,7 @@ impl Prepared {
             ended = &mut serving => return Err(failed(ended)),
         };
         let measured = handle.clone();
-        meter.watch(move |usage| measured.ask(Request::Load(usage)));
+        meter.watch(move |usage| measured.measured(usage));
         if let Some(hook) = settings.hook.clone() {
             let (history, meters) = (Arc::clone(&handle.history), Arc::clone(&handle.meters));
             hooks::start(hook, settings.farm.clone(), settings.id, history, meters);
