@@ -22,7 +22,7 @@ use primus_node::companion;
 use primus_node::executor::{Answer, Call, Kinds, Settings};
 use primus_node::worker::{self, Config};
 use tokio::runtime::Builder;
-use tokio::sync::mpsc;
+use tokio::sync::broadcast::error::RecvError;
 
 /// To count further takes longer than anybody waits.
 const LIMIT_MAX: usize = 100_000_000;
@@ -43,12 +43,16 @@ pub(crate) fn work(words: &[String], companion: Companion) -> Result<(), Box<dyn
     let mut kinds = Kinds::default();
     kinds.add("primes", primes);
     let config = config(words, companion)?;
-    let (tell, mut happenings) = mpsc::unbounded_channel();
+    let (tell, mut happenings) = worker::happenings();
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         tokio::spawn(async move {
-            while let Some(happening) = happenings.recv().await {
-                eprintln!("{happening:?}");
+            loop {
+                match happenings.recv().await {
+                    Ok(happening) => eprintln!("{happening:?}"),
+                    Err(RecvError::Lagged(count)) => eprintln!("{count} more"),
+                    Err(RecvError::Closed) => return,
+                }
             }
         });
         // A task of its own, because it wakes often.

@@ -225,3 +225,61 @@ impl Elected {
         (self.leader, self.round) = (leader, round);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use primus_core::election::Algorithm;
+    use primus_core::rank::RankBy;
+    use tokio::net::TcpListener;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+    use crate::cuts::Cuts;
+    use crate::links::{Doors, Identity, Known};
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const ME: ServerId = ServerId(1);
+    const GROUP: &str = "group";
+
+    /// The only member of a group.
+    async fn alone() -> (Elections, Arc<History>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let mut plan = Plan::new(ME, BTreeMap::from([(ME, listener.local_addr().expect("it is bound"))]));
+        let (algorithm, rank, members) = (Algorithm::Bully, RankBy::Id, BTreeSet::from([ME]));
+        plan.groups = vec![GroupPlan { name: GROUP.to_owned(), algorithm, rank, asking: None, members }];
+        let identity = Identity { cluster: "test".to_owned(), server: ME, store: [1; 16], incarnation: 1 };
+        let doors = Doors { workers: mpsc::channel(1).0, envoys: mpsc::channel(1).0, neighbours: BTreeMap::new() };
+        let cuts = watch::channel(Cuts::default()).0;
+        let (links, _) = Links::start(identity, listener, Known::default(), doors, cuts, Arc::default());
+        let history = Arc::<History>::default();
+        let told = (Arc::clone(&history), Arc::new(Steps::new(ME)), Arc::default());
+        (start(&plan, Arc::new(links), told, mpsc::unbounded_channel().0), history)
+    }
+
+    #[tokio::test]
+    async fn what_groups_cannot_take_is_lost_and_nobody_waits_for_them() {
+        let (elections, history) = alone().await;
+        let mut elected = elections.elected();
+        let leads = elected.wait_for(|groups| groups[GROUP].leader == Some(ME));
+        drop(timeout(PATIENCE, leads).await.expect("it leads in time").expect("it lives"));
+        let inputs = elections.inputs.as_ref().expect("there is a group");
+        let elect = || elections.tell(Input::Command(Command::Elect(GROUP.to_owned())));
+        // As long as somebody looks, the thread cannot say what came of the first election.
+        let looks = elected.borrow();
+        (0..2 * INPUTS_MAX).for_each(|_| elect());
+        assert_eq!((inputs.capacity(), inputs.max_capacity()), (0, INPUTS_MAX));
+        drop(looks);
+        let came = async {
+            while inputs.capacity() < INPUTS_MAX {
+                sleep(Duration::from_millis(1)).await;
+            }
+            let mut newest = history.newest();
+            let before = *newest.borrow_and_update();
+            elect();
+            newest.wait_for(|number| *number > before).await.expect("it lives");
+        };
+        timeout(PATIENCE, came).await.expect("it goes on");
+    }
+}

@@ -92,7 +92,7 @@ pub(crate) enum Told {
     /// The whole state, up to this place in the log, came from elsewhere.
     Restored(u64, Bytes),
     /// The clock of this server shows this time, in milliseconds since 1970.
-    Clock(ServerId, u64),
+    Clock(ServerId, u64, Weight),
 }
 
 /// What the farm wants of the control thread.

@@ -274,3 +274,65 @@ async fn listen(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use primus_core::Term;
+    use primus_core::ledger::LoanId;
+    use primus_core::loan::Beat;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const MANY: u64 = 1000;
+
+    fn word(number: u64) -> Message {
+        let beat = Beat { borrowed: vec![LoanId(number)], ..Beat::default() };
+        Message { term: Term(1), content: Content::Beat(beat) }
+    }
+
+    /// A server of east has a link to this one, of north.
+    async fn met() -> (Neighbours, mpsc::Receiver<NeighbourEvent>, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let there = TcpStream::connect(address).await.expect("it listens");
+        let (here, _) = listener.accept().await.expect("it called");
+        let identity =
+            Identity { cluster: "north".to_owned(), server: ServerId(1), store: [1; 16], incarnation: 1 };
+        let east = Neighbour { name: "east".to_owned(), servers: [(ServerId(1), address)].into() };
+        let (mut neighbours, events) = Neighbours::new(identity, vec![east], watch::channel(Cuts::default()).1);
+        let hello = FarmHello::new("east".to_owned(), "north".to_owned(), ServerId(1), [7; 16]);
+        let stream = here.into_std().expect("a socket");
+        neighbours.meet(Envoy { stream, arrived: BytesMut::new(), hello }).expect("it is a neighbour");
+        (neighbours, events, there)
+    }
+
+    #[tokio::test]
+    async fn a_neighbour_that_says_more_than_is_heard_has_to_wait_and_nothing_is_lost() {
+        let (_neighbours, mut events, mut there) = met().await;
+        let mut said = BytesMut::new();
+        (0..MANY).for_each(|number| work::put(&mut said, &word(number)));
+        timeout(PATIENCE, there.write_all(&said)).await.expect("it is short").expect("the link holds");
+        let filled = async {
+            while events.len() < WORDS_MAX {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, filled).await.expect("it is heard");
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+            assert!(events.len() <= WORDS_MAX, "{} wait", events.len());
+        }
+        for number in 0..MANY {
+            let event = timeout(PATIENCE, events.recv()).await.expect("it arrives in time");
+            assert!(
+                matches!(&event, Some(NeighbourEvent::Word(FarmId(1), said)) if *said == word(number)),
+                "{event:?}"
+            );
+        }
+    }
+}

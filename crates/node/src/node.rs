@@ -447,7 +447,7 @@ impl Running {
         match event {
             LinkEvent::Message(from, words, _) => self.on_words(from, words),
             // On its way to the disk before any vote that this peer might ask for.
-            LinkEvent::Met(peer, Peer { store, .. }) => self.writing.disk.remember(peer, StoreId(store)),
+            LinkEvent::Met(peer, Peer { store, .. }) => self.writing.remember(peer, StoreId(store)),
             LinkEvent::Up(peer) => {
                 self.mark(peer, true);
                 self.see(peer, Sign::LinkUp);
@@ -486,7 +486,7 @@ impl Running {
             Words::Groups(message) => self.threads.elections.tell(Input::Message { from, message }),
             Words::Question(number, body) => self.questions.on_question(from, number, body),
             Words::Answer(number, body) => self.questions.on_answer(from, number, body),
-            Words::Clock(shows_ms) => self.tell_farm(Told::Clock(from, shows_ms)),
+            Words::Clock(shows_ms) => self.pass_clock_on(from, shows_ms),
         }
     }
 

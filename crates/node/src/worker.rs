@@ -20,7 +20,7 @@ use primus_core::ServerId;
 use primus_core::load::{Usage, Weights};
 use primus_core::planted::Planted;
 use primus_server::worker::{FarmAddress, Rules, Worker};
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
@@ -33,6 +33,8 @@ use crate::load::Meter;
 use crate::results::{OpenError, Results, WriteError};
 
 const COMPANIONS_MAX: usize = 4;
+/// How many happenings may wait for those who watch a worker. Beyond that the oldest goes, and they hear how many they missed.
+const HAPPENINGS_MAX: usize = 256;
 
 /// What a worker is told when it starts.
 #[derive(Debug)]
@@ -80,7 +82,14 @@ pub enum WorkerError {
     NoCompanion,
 }
 
-/// Runs a worker until its process ends. To be called inside a tokio runtime with time and io; it should have a thread of
+/// Where a worker tells what happens to it, and where that can be heard. A worker waits for nobody who watches it: those who are
+/// too slow hear how many happenings they missed ([`broadcast::error::RecvError::Lagged`]), and then those that are left.
+#[must_use]
+pub fn happenings() -> (broadcast::Sender<Happening>, broadcast::Receiver<Happening>) {
+    broadcast::channel(HAPPENINGS_MAX)
+}
+
+/// Runs a worker until its process ends. What happens to it is told there; see [`happenings`]. To be called inside a tokio runtime with time and io; it should have a thread of
 /// its own.
 ///
 /// # Errors
@@ -88,7 +97,7 @@ pub enum WorkerError {
 pub async fn run(
     config: Config,
     kinds: Kinds,
-    happenings: mpsc::UnboundedSender<Happening>,
+    happenings: broadcast::Sender<Happening>,
 ) -> Result<(), WorkerError> {
     run_with(Planted::NONE, config, kinds, happenings).await
 }
@@ -101,7 +110,7 @@ pub async fn run_with(
     planted: Planted,
     config: Config,
     kinds: Kinds,
-    happenings: mpsc::UnboundedSender<Happening>,
+    happenings: broadcast::Sender<Happening>,
 ) -> Result<(), WorkerError> {
     let directory = config.executor.directory.clone();
     let (results, records) = Results::open(&directory)?;
@@ -109,7 +118,7 @@ pub async fn run_with(
     let store = identity::of(&directory).map_err(unusable)?;
     let epoch = abroad::epoch(&directory).map_err(unusable)?;
     let visited = abroad::visited(&directory).map_err(unusable)?;
-    let (loads, measured) = mpsc::unbounded_channel();
+    let (loads, measured) = watch::channel(Usage::Unknown);
     if let Some(meter) = config.load {
         meter.watch(move |usage| loads.send(usage).is_ok());
     }
@@ -141,7 +150,8 @@ fn companions_for(slots: u16) -> usize {
 /// Where what does not come from a session arrives.
 struct Inputs {
     prepared: mpsc::UnboundedReceiver<Prepared>,
-    measured: mpsc::UnboundedReceiver<Usage>,
+    /// The newest only.
+    measured: watch::Receiver<Usage>,
 }
 
 /// The loop. In a turn it takes what has arrived, as far as there is time; then the worker says what that came to.
@@ -155,7 +165,10 @@ async fn drive(mut driver: Driver, mut inputs: Inputs) -> Result<(), WorkerError
                 driver.take(farm, arrival);
             }
             Some(prepared) = inputs.prepared.recv() => driver.on_prepared(prepared)?,
-            Some(usage) = inputs.measured.recv() => driver.on_measured(usage),
+            Ok(()) = inputs.measured.changed() => {
+                let usage = *inputs.measured.borrow_and_update();
+                driver.on_measured(usage);
+            }
             () = sleep_until(due) => {}
         }
         driver.take_more()?;
@@ -163,5 +176,25 @@ async fn drive(mut driver: Driver, mut inputs: Inputs) -> Result<(), WorkerError
         driver.end_turn();
         // The links have this thread, too.
         yield_now().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::broadcast::error::TryRecvError;
+
+    use super::*;
+
+    #[test]
+    fn who_watches_too_slowly_hears_how_much_was_missed_and_the_worker_waits_for_nobody() {
+        let (tell, mut heard) = happenings();
+        for number in 0..=HAPPENINGS_MAX as u64 {
+            assert!(tell.send(Happening::LostLeader(ServerId(number))).is_ok());
+        }
+        assert_eq!(heard.try_recv(), Err(TryRecvError::Lagged(1)));
+        for number in 1..=HAPPENINGS_MAX as u64 {
+            assert_eq!(heard.try_recv(), Ok(Happening::LostLeader(ServerId(number))));
+        }
+        assert_eq!(heard.try_recv(), Err(TryRecvError::Empty));
     }
 }

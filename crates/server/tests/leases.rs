@@ -181,3 +181,20 @@ fn what_the_farm_said_in_an_older_term_is_not_heard() {
     stage.poll(2, None, Vec::new(), Vec::new());
     assert_eq!(stage.notices.last(), Some(&Notice::Elsewhere(SESSION, Refusal::NotLeading(OTHER))));
 }
+
+#[test]
+fn questions_that_come_too_early_have_a_bound_and_the_rest_is_refused_at_once() {
+    const EARLY_MAX: u64 = 1024;
+    let mut stage = Stage::new();
+    stage.command(Command::Leader(Some(ME), Term(1)));
+    (1..=EARLY_MAX).for_each(|ticket| stage.command(Command::Vacate(Ticket(ticket))));
+    assert_eq!(stage.notices, []);
+    stage.command(Command::Vacate(Ticket(0)));
+    stage.poll(1, None, Vec::new(), Vec::new());
+    let refused = [Notice::Vacant(Ticket(0), Err(Refusal::Busy)), Notice::Elsewhere(SESSION, Refusal::Busy)];
+    assert_eq!(stage.notices, refused);
+    stage.notices.clear();
+    stage.command(Command::Lead(Term(1), stage.farm.ledger().groups().clone()));
+    let vacant: Vec<_> = (1..=EARLY_MAX).map(|ticket| Notice::Vacant(Ticket(ticket), Ok(()))).collect();
+    assert_eq!(stage.notices, vacant, "nothing is held");
+}

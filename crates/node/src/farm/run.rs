@@ -326,7 +326,10 @@ impl Driver {
             Told::Leader(leader) => self.command(Command::Leader(leader)),
             Told::Lead(term) => self.on_lead(term),
             Told::Snapshot(index, gave_way) => self.snapshot(index, gave_way),
-            Told::Clock(server, shows_ms) => self.command(Command::Clock(server, shows_ms)),
+            Told::Clock(server, shows_ms, weight) => {
+                self.command(Command::Clock(server, shows_ms));
+                drop(weight);
+            }
             Told::Restored(index, bytes) => self.restore(index, &bytes),
         }
     }

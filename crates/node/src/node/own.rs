@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use primus_core::ServerId;
 use primus_core::load::{Load, Score, Usage};
 use primus_core::machine::Input;
 use primus_server::control::Command;
@@ -11,11 +12,14 @@ use primus_server::words::Words;
 use tokio::time::Instant;
 
 use super::Running;
+use crate::budget::Budget;
 use crate::companion::wall_clock_us;
 use crate::farm::Told;
 
 /// How often the leader hears what a server's clock shows. The leader reads its own whenever it tells the time.
 const CLOCK_EVERY: Duration = Duration::from_secs(4);
+/// How many words about the clocks of all servers may wait for the farm: a peer says them as often as it likes.
+const CLOCKS_MAX: u32 = 64;
 
 /// What this server says of itself.
 pub(super) struct Own {
@@ -29,20 +33,27 @@ pub(super) struct Own {
     room: Room,
     /// When it was told what the clock shows.
     pub(super) clock_told: Instant,
+    /// How many words about clocks may still wait for the farm.
+    clocks: Budget,
 }
 
 impl Own {
     /// Nothing was measured yet.
     pub(super) fn new() -> Self {
-        let clock_told = Instant::now();
         Self {
             usage: Usage::Unknown,
             tasks: 0,
             overridden: None,
             is_full: false,
             room: Room::default(),
-            clock_told,
+            clock_told: Instant::now(),
+            clocks: Budget::new(CLOCKS_MAX),
         }
+    }
+
+    /// What the farm is told of a clock. It is said again and again, so what has no room is lost.
+    fn clock(&self, server: ServerId, shows_ms: u64) -> Option<Told> {
+        self.clocks.take(1).map(|weight| Told::Clock(server, shows_ms, weight))
     }
 }
 
@@ -64,10 +75,14 @@ impl Running {
     pub(super) fn tell_clock(&mut self) {
         self.own.clock_told = Instant::now();
         let shows_ms = wall_clock_us() / 1000;
-        self.tell_farm(Told::Clock(self.config.plan.id, shows_ms));
+        self.pass_clock_on(self.config.plan.id, shows_ms);
         if let Some(leader) = self.shown.state.leader.filter(|leader| *leader != self.config.plan.id) {
             self.links.send(leader, Words::Clock(shows_ms));
         }
+    }
+
+    pub(super) fn pass_clock_on(&mut self, server: ServerId, shows_ms: u64) {
+        self.own.clock(server, shows_ms).into_iter().for_each(|told| self.tell_farm(told));
     }
 
     /// A server whose disk is full says so at once, because the leader must know whether a majority can write. It takes
@@ -92,5 +107,19 @@ impl Running {
             self.own.room = room;
             self.step(Input::Command(Command::Room(room)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_peer_that_says_again_and_again_what_its_clock_shows_fills_no_queue() {
+        let own = Own::new();
+        let mut waiting: Vec<Told> = (0..10 * CLOCKS_MAX).filter_map(|_| own.clock(ServerId(2), 7)).collect();
+        assert_eq!(waiting.len(), CLOCKS_MAX as usize);
+        waiting.pop();
+        assert!(own.clock(ServerId(2), 8).is_some(), "there is room again");
     }
 }

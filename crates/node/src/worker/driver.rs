@@ -13,7 +13,7 @@ use primus_core::load::Usage;
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
 use primus_server::worker::{Command, FarmAddress, Happening, Message, Notice, Peer, Record, Timer, Worker, Write};
 use primus_wire::work::{self, FromWorker, ToWorker};
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 use tokio::time::Instant;
 
 use super::abroad::Opened;
@@ -53,7 +53,7 @@ pub(super) struct Driver {
     /// What was said to servers in this turn.
     said: BTreeMap<Peer, BytesMut>,
     prepare: mpsc::UnboundedSender<Prepared>,
-    happenings: mpsc::UnboundedSender<Happening>,
+    happenings: broadcast::Sender<Happening>,
 }
 
 /// What arrives.
@@ -62,7 +62,7 @@ impl Driver {
         worker: Worker,
         setting: Setting,
         home: Session,
-        (prepare, happenings): (mpsc::UnboundedSender<Prepared>, mpsc::UnboundedSender<Happening>),
+        (prepare, happenings): (mpsc::UnboundedSender<Prepared>, broadcast::Sender<Happening>),
     ) -> Self {
         Self {
             worker,

@@ -27,7 +27,7 @@ use primus_server::Plan;
 use primus_server::plan::Neighbour;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{broadcast, oneshot};
 
 /// How long anything may take before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -87,7 +87,7 @@ pub(crate) struct Farm {
     dir: PathBuf,
     addresses: BTreeMap<ServerId, SocketAddr>,
     servers: BTreeMap<u64, Server>,
-    workers: BTreeMap<String, (Process, mpsc::UnboundedReceiver<Happening>)>,
+    workers: BTreeMap<String, (Process, broadcast::Receiver<Happening>)>,
     /// Workers whose names others have by now.
     unwatched: Vec<Process>,
     pub(crate) snapshot_every: u64,
@@ -206,7 +206,7 @@ impl Farm {
             weights: Weights::DEFAULT,
             beside: None,
         };
-        let ((tell, happenings), planted) = (mpsc::unbounded_channel(), self.planted);
+        let ((tell, happenings), planted) = (worker::happenings(), self.planted);
         let process = Process::start(move || async move {
             worker::run_with(planted, config, Kinds::default(), tell).await.expect("it goes on");
         });
@@ -247,7 +247,7 @@ impl Farm {
     pub(crate) async fn happening(&mut self, name: &str) -> Happening {
         let (_, happenings) = self.workers.get_mut(name).expect("it was started");
         let next = tokio::time::timeout(PATIENCE, happenings.recv()).await;
-        next.expect("something happens in time").expect("it lives")
+        next.expect("something happens in time").expect("it lives, and nothing was missed")
     }
 
     /// What has happened to a worker, as far as nobody has looked yet.

@@ -17,7 +17,7 @@ use primus_node::load::{Meter, Source};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 pub(super) use self::asking::Asker;
@@ -120,7 +120,10 @@ impl Lead {
             tokio::select! {
                 turned = self.session.turn() => turned?,
                 report = next_report(&mut self.guarded) => self.on_report(report).await?,
-                Some(load) = loads.recv() => self.session.tell(Command::Score(load.score)),
+                Ok(()) = loads.changed() => {
+                    let Load { score, .. } = *loads.borrow_and_update();
+                    self.session.tell(Command::Score(score));
+                }
                 () = heard(terminate) => self.on_signal(15).await,
                 () = heard(interrupt) => self.on_signal(2).await,
                 () = heard(hangup) => self.on_signal(1).await,
@@ -356,9 +359,9 @@ async fn heard(signal: &mut Signal) {
     _ = signal.recv().await;
 }
 
-/// How loaded this host is, now and then.
-fn measured() -> mpsc::UnboundedReceiver<Load> {
-    let (tell, loads) = mpsc::unbounded_channel();
+/// How loaded this host is, as last measured.
+fn measured() -> watch::Receiver<Load> {
+    let (tell, loads) = watch::channel(Load::default());
     if let Ok(meter) = Meter::open(&Source::System) {
         meter.watch(move |usage| tell.send(Weights::DEFAULT.load(usage, 0)).is_ok());
     }

@@ -19,7 +19,8 @@ use rustix::process::{Signal, geteuid};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 
 use super::Verdict;
 use super::diagnostics::{Diary, Level, Note};
@@ -65,7 +66,7 @@ pub(super) async fn work(settings: WorkerSettings, diary: Diary) -> Result<(), F
     let (name, dir) = (settings.name.clone(), settings.dir.display().to_string());
     warn_of_tasks(&settings, diary);
     let config = config(settings)?;
-    let (tell, happenings) = mpsc::unbounded_channel();
+    let (tell, happenings) = worker::happenings();
     // A task of its own, because it wakes often.
     let running = tokio::spawn(worker::run(config, Kinds::default(), tell));
     tokio::spawn(write_down(name, happenings, diary));
@@ -179,9 +180,24 @@ fn ask_for_servers(args: &WorkerArgs) -> Result<(String, BTreeMap<ServerId, Sock
 }
 
 /// What happens to it, a line each on stderr.
-async fn write_down(worker: String, mut happenings: mpsc::UnboundedReceiver<Happening>, diary: Diary) {
-    while let Some(happening) = happenings.recv().await {
-        diary.add(note(&worker, &happening));
+async fn write_down(worker: String, mut happenings: broadcast::Receiver<Happening>, diary: Diary) {
+    loop {
+        match happenings.recv().await {
+            Ok(happening) => diary.add(note(&worker, &happening)),
+            Err(RecvError::Lagged(count)) => diary.add(missed(&worker, count)),
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// So much happened faster than it could be written down.
+fn missed(worker: &str, count: u64) -> Note {
+    Note {
+        time: SystemTime::now(),
+        level: Level::Warn,
+        who: ("worker", worker.into()),
+        words: format!("{count} more lines are left out: more happened than could be written down"),
+        facts: json!({ "kind": "left_out", "count": count }),
     }
 }
 
