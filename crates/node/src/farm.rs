@@ -90,7 +90,7 @@ pub(crate) enum Told {
     /// The log can be cut here: write the whole state down, with those who gave way.
     Snapshot(u64, GaveWay),
     /// The whole state, up to this place in the log, came from elsewhere.
-    Restored(u64, Bytes),
+    Restored(u64, Bytes, Weight),
     /// The clock of this server shows this time, in milliseconds since 1970.
     Clock(ServerId, u64, Weight),
 }

@@ -26,7 +26,7 @@ fn a_failover_is_measured_and_leaves_nothing_behind() {
         assert_eq!((&bench["servers"], bench["runs"].as_array().map(Vec::len)), (&servers.into(), Some(2)));
         let always = ["median_ms", "p90_ms", "max_ms", "silence_ms", "round_trip_ms"];
         assert!(figures.iter().chain(&always).all(|figure| bench[figure].as_f64() > Some(0.0)), "{bench}");
-        assert_eq!(bench.as_object().map(serde_json::Map::len), Some(11 + figures.len()), "{bench}");
+        assert_eq!(bench.as_object().map(serde_json::Map::len), Some(12 + figures.len()), "{bench}");
         let terms = bench["terms"].as_array().expect("one for each run");
         assert!(terms.len() == 2 && terms.iter().all(|terms| terms.as_u64() > Some(0)), "{bench}");
         assert!(delay.is_empty() || bench["round_trip_ms"].as_f64() >= Some(50.0), "{bench}");

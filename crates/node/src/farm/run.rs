@@ -330,7 +330,10 @@ impl Driver {
                 self.command(Command::Clock(server, shows_ms));
                 drop(weight);
             }
-            Told::Restored(index, bytes) => self.restore(index, &bytes),
+            Told::Restored(index, bytes, weight) => {
+                self.restore(index, &bytes);
+                drop(weight);
+            }
         }
     }
 

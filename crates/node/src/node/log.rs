@@ -123,7 +123,8 @@ impl Running {
     }
 
     pub(super) fn restore(&mut self, snapshot: &Snapshot) {
-        self.tell_farm(Told::Restored(snapshot.index, snapshot.data.clone()));
+        let weight = self.log.unapplied.add(snapshot.data.len());
+        self.tell_farm(Told::Restored(snapshot.index, snapshot.data.clone(), weight));
         (self.shown.state.applied, self.log.told) = (snapshot.index, snapshot.index);
         self.log.term = Term(snapshot.term);
         self.log.is_within_batch = false;

@@ -78,9 +78,9 @@ async fn a_lender_that_counts_only_what_is_agreed_on_is_found() {
 const KEYS: usize = 4000;
 const TIMES: u64 = 20;
 
-/// Writes this value to all keys, and waits until that is acknowledged.
-async fn put_all(handle: &Handle, value: u64) {
-    let (keys, value): (Vec<String>, _) = ((0..KEYS).map(|key| format!("key{key}")).collect(), value.to_string());
+/// Writes this value to so many keys, and waits until that is acknowledged.
+async fn put(handle: &Handle, keys: usize, value: u64) {
+    let (keys, value): (Vec<String>, _) = ((0..keys).map(|key| format!("key{key}")).collect(), value.to_string());
     let (reply, answer) = oneshot::channel();
     handle.change(keys.iter().map(|key| vec![Change::Put(key, value.as_bytes())]), true, reply);
     answer.await.expect("it lives").expect("it is taken");
@@ -95,11 +95,16 @@ async fn is_read_as_acknowledged(planted: Planted) -> bool {
     let handle = farm.handle_of(1).clone();
     let hold = busy(&handle.farm).await;
     for value in 1..=TIMES {
-        put_all(&handle, value).await;
+        put(&handle, KEYS, value).await;
     }
-    drop(hold);
-    let read = handle.farm.get("key0".to_owned()).await.expect("it leads");
-    read.is_some_and(|(value, _)| *value == *TIMES.to_string().as_bytes())
+    // What is written after the read was asked for is acknowledged after that was confirmed: by then the farm has the question.
+    let let_go = async {
+        put(&handle, 1, TIMES + 1).await;
+        drop(hold);
+    };
+    let (read, ()) = tokio::join!(biased; handle.farm.get("key0".to_owned()), let_go);
+    let value = read.expect("it leads").map(|(value, _)| String::from_utf8_lossy(&value).parse());
+    value.is_some_and(|value: Result<u64, _>| value.expect("it is a number") >= TIMES)
 }
 
 #[tokio::test]
