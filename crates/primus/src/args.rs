@@ -22,9 +22,9 @@ use crate::output::failure::Failure;
 
 pub(crate) use bench::{
     BeatArgs, Bench, BenchArgs, BenchFailoverArgs, BenchGroupsArgs, BenchHandoverArgs, BenchIdleArgs,
-    BenchLeadArgs, BenchLendingArgs, BenchLogArgs, BenchQueueArgs, BenchRescueArgs, BenchRingArgs,
-    BenchSimulateArgs, BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault, HoldArgs, LeadFault,
-    LeadVictim, Manner, RescueFault, TaskKind,
+    BenchLeadArgs, BenchLendingArgs, BenchLogArgs, BenchPressureArgs, BenchQueueArgs, BenchRescueArgs,
+    BenchRingArgs, BenchSimulateArgs, BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault,
+    GuardArgs, HoldArgs, LeadFault, LeadVictim, Manner, PressureLoad, RescueFault, TaskKind,
 };
 pub(crate) use cluster::{
     Chaos, ChaosArgs, ElectArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs,

@@ -117,6 +117,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
             Bench::Ring(args) => bench::real_ring(args, cli.output),
             Bench::Lead(args) => bench::lead(args, cli.output),
             Bench::Groups(args) => bench::groups(args, cli.output),
+            Bench::Pressure(args) => bench::pressure(args, cli.output),
+            Bench::Guard(args) => bench::guard(args),
             Bench::Hold(args) => bench::hold(args),
             Bench::Burn(args) => bench::burn(args),
             Bench::Beat(args) => bench::beat(args),

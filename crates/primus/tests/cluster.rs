@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::place::{Farm, Place, Ran};
 use common::{eventually, is_running};
@@ -89,6 +89,67 @@ fn what_keeps_processors_busy_ends_with_its_bench() {
     bench.wait().unwrap();
     eventually("them to end", || (!burners.iter().any(|pid| is_running(*pid))).then_some(()));
     eventually("the farm to end", || (place.known().is_empty() && place.left().is_empty()).then_some(()));
+}
+
+#[test]
+fn what_others_notice_under_pressure_is_measured_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let loads = ["lists-and-cancels", "bulk", "workers", "followers", "slow"];
+    let sizes = "--seconds 1 --beside 1 --keys 3000 --tasks 1000 --clients 7";
+    let bench = place.json(&format!("bench pressure --load {} {sizes}", loads.join(",")));
+    assert_eq!((&bench["bench"], bench["runs"].as_array().map(Vec::len)), (&"pressure".into(), Some(loads.len())));
+    assert!(["median_ms", "p90_ms", "max_ms"].iter().all(|figure| bench[figure].as_f64() > Some(0.0)), "{bench}");
+    let rows = bench["loads"].as_array().expect("a row for each load");
+    for (row, load) in rows.iter().zip(loads) {
+        assert_eq!(row["load"], load, "{row}");
+        assert!(row["done"].as_u64() > Some(0) && row["leader_changes"].is_u64(), "{row}");
+        let others = &row["others"];
+        assert!(others["count"].as_u64() > Some(0) && others["failed"].is_u64(), "{row}");
+        assert!(others["slowest_ms"].as_f64() >= others["median_ms"].as_f64(), "{row}");
+        assert!(row["longest_turn_ms"].as_f64() > Some(0.0), "{row}");
+        let memory = row["memory"].as_array().expect("one for each server");
+        assert!(memory.len() == 3 && memory.iter().all(|of| of["before_mib"].as_f64() > Some(1.0)), "{row}");
+        assert_eq!(row["met"] == true, row["missed"].as_array().is_some_and(Vec::is_empty), "{row}");
+    }
+    for line in ["--load fire", "--seconds 0", "--keys 0", "--tasks 4000001", "--clients 2", "-o mermaid"] {
+        assert_eq!(place.primus(&format!("bench pressure {line}")).code, Some(2), "{line}");
+    }
+    assert!(place.known().is_empty() && place.left().is_empty(), "{:?}", place.left());
+}
+
+#[test]
+fn under_pressure_the_end_of_a_guarded_command_is_noticed() {
+    let place = Place::new();
+    let words = "bench pressure --load followers --clients 3 --seconds 3 --beside 0 -o json";
+    let mut bench = place.command(&words.split(' ').collect::<Vec<_>>());
+    let bench = bench.stdout(Stdio::piped()).spawn().unwrap();
+    let command = eventually("the guarded command", || guarded(&place));
+    assert!(Command::new("kill").args(["-9", &command.to_string()]).status().unwrap().success());
+    let ran = bench.wait_with_output().unwrap();
+    let said: Value = serde_json::from_slice(&ran.stdout).expect("stdout is JSON");
+    let row = &said["loads"][0];
+    assert_eq!((&row["guarded_ended"], &row["met"]), (&true.into(), &false.into()), "{said}");
+    assert!(row["missed"].to_string().contains("the guarded command ended"), "{said}");
+}
+
+#[test]
+fn what_a_farm_is_pressed_with_ends_with_its_bench() {
+    let place = Place::new();
+    let words = "bench pressure --load slow --clients 30 --seconds 300";
+    let mut bench = place.command(&words.split(' ').collect::<Vec<_>>()).stdout(Stdio::null()).spawn().unwrap();
+    let command = eventually("the guarded command", || guarded(&place));
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    eventually("the guarded command to end", || (!is_running(command)).then_some(()));
+    eventually("the farm to end", || (place.known().is_empty() && place.left().is_empty()).then_some(()));
+    let guard = format!("guard\0--parent\0{}", bench.id());
+    assert_eq!(processes(&guard), Vec::<u64>::new());
+}
+
+/// The command that a bench of this place guards.
+fn guarded(place: &Place) -> Option<u64> {
+    let here = fs::canonicalize(&place.dir).ok();
+    processes("sleep\x001000000").into_iter().find(|pid| fs::read_link(format!("/proc/{pid}/cwd")).ok() == here)
 }
 
 /// All processes whose command line says this.

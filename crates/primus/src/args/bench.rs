@@ -56,6 +56,9 @@ pub(crate) enum Bench {
     /// What many groups with several candidates cost, and how soon a dead holder is replaced
     #[command(after_help = guide::bench::GROUPS)]
     Groups(BenchGroupsArgs),
+    /// What others notice while a farm is asked for far more than usual, and the memory that it takes
+    #[command(after_help = guide::bench::PRESSURE)]
+    Pressure(BenchPressureArgs),
     /// Be a candidate for many groups
     #[command(hide = true, after_help = guide::bench::HOLD)]
     Hold(HoldArgs),
@@ -65,6 +68,59 @@ pub(crate) enum Bench {
     /// Write down every millisecond that this is alive
     #[command(hide = true, after_help = guide::bench::BEAT)]
     Beat(BeatArgs),
+    /// Guard a command that does nothing
+    #[command(hide = true, after_help = guide::bench::GUARD)]
+    Guard(GuardArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BenchPressureArgs {
+    /// Which load, or several with commas [default: all, one after the other]
+    #[arg(long = "load", value_enum, value_delimiter = ',', value_name = "LOAD")]
+    pub(crate) loads: Vec<PressureLoad>,
+    /// How long each load lasts [default: 10]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seconds: Option<String>,
+    /// How many processes keep processors busy beside it, as compilers do [default: 2]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) beside: Option<String>,
+    /// How many keys the register has that is listed [default: 1000000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) keys: Option<String>,
+    /// How many tasks the job has that is cancelled [default: 4000000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) tasks: Option<String>,
+    /// How many bodies, workers, followers or slow bodies there are [default: 250, 24, 6144, 900]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) clients: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum PressureLoad {
+    /// Two clients list a large register, page by page, again and again
+    Lists,
+    /// A job of millions of tasks is submitted and cancelled, again and again
+    Cancels,
+    /// Both at once
+    ListsAndCancels,
+    /// Bodies of lines, as long as they may be, at once
+    Bulk,
+    /// Workers that say as much as they may, and more
+    Workers,
+    /// Followers of events, who come back when they are sent away
+    Followers,
+    /// Bodies that arrive byte by byte
+    Slow,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct GuardArgs {
+    /// End when this process ends
+    #[arg(long, value_name = "PID")]
+    pub(crate) parent: i32,
+    /// The farm that grants the lease
+    #[arg(long, value_name = "NAME")]
+    pub(crate) farm: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

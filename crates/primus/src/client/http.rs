@@ -102,7 +102,7 @@ impl<'a> Request<'a> {
 }
 
 /// The secret, as a field of the head, if the server there has one that we know.
-fn authorization(address: &str) -> String {
+pub(crate) fn authorization(address: &str) -> String {
     tokens::of(address).map(|token| format!("authorization: {}\r\n", token.credentials())).unwrap_or_default()
 }
 

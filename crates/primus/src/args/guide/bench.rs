@@ -142,6 +142,24 @@ pub(in crate::args) const HOLD: &str = "\
 Examples:
   primus bench hold --help";
 
+pub(in crate::args) const PRESSURE: &str = "\
+For each load it starts a farm of its own with three servers and two workers, and a guarded command (primus lead --group). Beside
+the load it asks every server again and again, over a new connection each time: a put, a get, the leader, the jobs. A row tells
+how often the leader changed, whether the guarded command ended, how slow those other answers were and how many failed, the
+longest turn of a control loop, and how much memory each server took above what it had before the load.
+The last column tells whether the aims are met: no other leader, the guarded command runs on, every other request is answered;
+for lists and cancels each within 200 ms; for the others at most 256 MiB above.
+All loads together take about two minutes. Figures are only worth something in a release build: cargo build --release.
+
+Examples:
+  primus bench pressure
+  primus bench pressure --load lists,cancels --seconds 25
+  primus bench pressure --load followers --clients 600 --beside 0 -o json";
+
+pub(in crate::args) const GUARD: &str = "\
+Examples:
+  primus bench guard --help";
+
 pub(in crate::args) const BEAT: &str = "\
 Examples:
   primus bench beat --file beats";

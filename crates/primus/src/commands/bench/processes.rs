@@ -24,19 +24,38 @@ pub(super) fn cpu_ms(pid: u32) -> Option<f64> {
 
 /// The memory that a process has now, in MB.
 pub(super) fn resident_mb(pid: u32) -> Option<f64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: f64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kib * 1024.0 / 1_000_000.0)
+    Some(status_kib(pid, "VmRSS:")? * 1024.0 / 1_000_000.0)
 }
 
-/// Processes that keep all processors busy until this value goes, or this process ends.
+/// The same in MiB; from now on the most that it has is counted anew.
+pub(super) fn count_anew(pid: u32) -> Option<f64> {
+    // What the kernel's manual calls resetting the peak resident set size.
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").ok()?;
+    Some(status_kib(pid, "VmRSS:")? / 1024.0)
+}
+
+/// The most memory that it has had since then, in MiB.
+pub(super) fn peak_mib(pid: u32) -> Option<f64> {
+    Some(status_kib(pid, "VmHWM:")? / 1024.0)
+}
+
+fn status_kib(pid: u32, field: &str) -> Option<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    line.trim().strip_suffix(" kB")?.trim().parse().ok()
+}
+
+/// Processes that keep processors busy until this value goes, or this process ends.
 #[derive(Debug)]
 pub(super) struct Burners(Vec<Child>);
 
 impl Burners {
-    pub(super) fn start() -> Result<Self, Failure> {
-        let count = thread::available_parallelism().map_or(1, usize::from);
+    /// One for each processor.
+    pub(super) fn for_all() -> Result<Self, Failure> {
+        Self::start(thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    pub(super) fn start(count: usize) -> Result<Self, Failure> {
         let mut burners = Self(Vec::new());
         for _ in 0..count {
             let burner = burner().map_err(|error| {

@@ -61,7 +61,7 @@ fn measure(servers: u64, watching: Duration, busy: bool) -> Result<Figures, Fail
     let farm = OwnFarm::start("bench", servers)?;
     let first = farm.settled()?;
     let before = Seen::now(&farm)?;
-    let burners = if busy { Some(Burners::start()?) } else { None };
+    let burners = if busy { Some(Burners::for_all()?) } else { None };
     let started = Instant::now();
     thread::sleep(watching);
     let seconds = rounded(started.elapsed().as_secs_f64());
