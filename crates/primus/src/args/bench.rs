@@ -259,6 +259,9 @@ pub(crate) struct BenchIdleArgs {
     /// How many servers [default: 5]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) servers: Option<String>,
+    /// How many workers, which have nothing to do either [default: 0]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) workers: Option<String>,
     /// For how many seconds to measure the processor [default: 10]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) runs: Option<String>,
@@ -310,6 +313,9 @@ pub(crate) struct BenchTasksArgs {
     /// How many slots each of them has [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) slots: Option<String>,
+    /// How many processes xargs runs at once, with which it is compared [default: as many as all slots]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) xargs: Option<String>,
     /// How often to measure [default: 3, 50 if there are few tasks, fewer if they take too long]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) runs: Option<String>,

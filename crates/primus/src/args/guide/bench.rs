@@ -48,11 +48,12 @@ Examples:
 
 pub(in crate::args) const IDLE: &str = "\
 It starts farms of its own and leaves them alone. A run is one second, its figure the processor time that all servers
-took in it together: 10 ms are 1 % of one processor. Messages are counted for 3, 5, 9 and 25 servers.
+took in it together: 10 ms are 1 % of one processor. Messages are counted for 3, 5, 9 and 25 servers without workers.
 Figures are only worth something in a release build: cargo build --release.
 
 Examples:
   primus bench idle
+  primus bench idle --servers 3 --workers 300
   primus bench idle --servers 5 -o json";
 
 pub(in crate::args) const LOG: &str = "\
@@ -81,7 +82,8 @@ Examples:
   primus bench tasks
   primus bench tasks --kind true --workers 1 --slots 2 -o json
   primus bench tasks --kind true -n 1
-  primus bench tasks --kind noop -n 100000";
+  primus bench tasks --kind noop -n 100000
+  primus bench tasks --workers 300 -n 20000 --xargs 2";
 
 pub(in crate::args) const RESCUE: &str = "\
 It starts a farm of its own with two workers. A worker that has a task is killed or frozen, and the task must begin on the

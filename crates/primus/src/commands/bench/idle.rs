@@ -9,13 +9,14 @@ use super::processes::{cpu_ms, resident_mb};
 use super::{Spread, debug_remark};
 use crate::args::{BenchIdleArgs, Format};
 use crate::commands::own_farm::{OwnFarm, metric};
-use crate::commands::{Verdict, nothing_to_draw, show};
+use crate::commands::{Verdict, chaos, nothing_to_draw, show};
 use crate::output::failure::Failure;
 use crate::output::json::rounded;
 use crate::settings::number;
 
 const SERVERS: u64 = 5;
 const SERVERS_MAX: u64 = 25;
+const WORKERS_MAX: u64 = 1000;
 const RUNS: u64 = 10;
 const RUNS_MAX: u64 = 100_000;
 /// How many servers each farm has whose messages are counted.
@@ -24,11 +25,15 @@ const COUNTING: Duration = Duration::from_secs(3);
 /// What a start leaves behind must be over: loads are measured for the first time, memory is given back.
 const CALM: Duration = Duration::from_millis(1500);
 
+/// How long it may take until all workers are there.
+const WAITING_TIME: Duration = Duration::from_secs(60);
+
 /// The figures, as scripts see them.
 #[derive(Serialize)]
 struct Figures {
     bench: &'static str,
     servers: u64,
+    workers: u64,
     /// Milliseconds of processor time of all servers in each second.
     #[serde(flatten)]
     cpu: Spread,
@@ -51,17 +56,18 @@ struct Messages {
 /// Measures and prints.
 pub(in crate::commands) fn idle(args: &BenchIdleArgs, format: Format) -> Result<Verdict, Failure> {
     let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 1, SERVERS_MAX))?;
+    let workers = args.workers.as_deref().map_or(Ok(0), |text| number("--workers", text, 0, WORKERS_MAX))?;
     let runs = args.runs.as_deref().map_or(Ok(RUNS), |text| number("--runs", text, 1, RUNS_MAX))?;
     if format == Format::Mermaid {
         return Err(nothing_to_draw("a bench"));
     }
-    let figures = measure(servers, runs).map_err(Failure::into_bench)?;
+    let figures = measure(servers, workers, runs).map_err(Failure::into_bench)?;
     show(format, || text(&figures), &figures)?;
     Ok(Verdict::Held)
 }
 
-fn measure(servers: u64, runs: u64) -> Result<Figures, Failure> {
-    let farm = settled(servers)?;
+fn measure(servers: u64, workers: u64, runs: u64) -> Result<Figures, Failure> {
+    let farm = settled(servers, workers)?;
     let started = Instant::now();
     let first = cpu_of(&farm)?;
     let mut before = first;
@@ -77,18 +83,24 @@ fn measure(servers: u64, runs: u64) -> Result<Figures, Failure> {
     drop(farm);
     let messages = SIZES.into_iter().map(messages).collect::<Result<_, _>>()?;
     let cpu = Spread::of(milliseconds);
-    Ok(Figures { bench: "idle", servers, cpu, cpu_percent, resident_mb: rounded(resident_mb), messages })
+    let resident_mb = rounded(resident_mb);
+    Ok(Figures { bench: "idle", servers, workers, cpu, cpu_percent, resident_mb, messages })
 }
 
-fn settled(servers: u64) -> Result<OwnFarm, Failure> {
-    let farm = OwnFarm::start("bench", servers)?;
+fn settled(servers: u64, workers: u64) -> Result<OwnFarm, Failure> {
+    let farm = OwnFarm::start_with_workers("bench", servers, workers, 1)?;
     farm.settled()?;
+    chaos::wait(WAITING_TIME, "all workers to be there", || {
+        let status = farm.ask("/v1/status")?;
+        let there = status["workers"].as_array().map_or(0, Vec::len) as u64;
+        Ok((there == workers).then_some(()))
+    })?;
     thread::sleep(CALM);
     Ok(farm)
 }
 
 fn messages(servers: u64) -> Result<Messages, Failure> {
-    let farm = settled(servers)?;
+    let farm = settled(servers, 0)?;
     let sent = || -> Result<f64, Failure> {
         let counts = farm.servers().iter().map(|server| metric(&server.api, "primus_messages_sent_total"));
         counts.sum::<Option<f64>>().ok_or_else(unknown)
@@ -113,13 +125,13 @@ fn unknown() -> Failure {
 }
 
 fn text(figures: &Figures) -> String {
-    let Figures { servers, cpu_percent, resident_mb, cpu, messages, .. } = figures;
+    let Figures { servers, workers, cpu_percent, resident_mb, cpu, messages, .. } = figures;
     let line = |messages: &Messages| {
         let Messages { servers, per_s, per_s_and_follower } = messages;
         format!("messages     {servers} servers: {per_s:.0} per second, {per_s_and_follower:.1} per follower\n")
     };
     format!(
-        "idle         {servers} servers, {} s
+        "idle         {servers} servers, {workers} workers, {} s
 processor    {cpu_percent:.2} % of one, all servers together
 memory       {resident_mb:.1} MB at most, each
 {}{}",

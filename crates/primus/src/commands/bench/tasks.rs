@@ -12,6 +12,7 @@ use primus_lab::chance::Chance;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::watch::{Watch, Watched};
 use super::{Spread, debug_remark, milliseconds, quantile};
 use crate::args::{BenchTasksArgs, Format, TaskKind};
 use crate::client::http::{self, Request, Session};
@@ -24,9 +25,10 @@ use crate::settings::number;
 const SERVERS: u64 = 3;
 const SERVERS_MAX: u64 = 25;
 const WORKERS: u64 = 2;
-const WORKERS_MAX: u64 = 64;
+const WORKERS_MAX: u64 = 1000;
 const SLOTS: u64 = 1;
 const SLOTS_MAX: u64 = 1024;
+const XARGS_MAX: u64 = WORKERS_MAX * SLOTS_MAX;
 const TASKS_MAX: u64 = 1_000_000;
 const RUNS_MAX: u64 = 10_000;
 /// Unless somebody says how many, no run starts after this; a bench ends within 45 s.
@@ -66,6 +68,8 @@ struct Figures {
     reference: Option<Reference>,
     /// How much of the reference is reached; for makespans, how many times as long it takes.
     ratio: Option<f64>,
+    #[serde(flatten)]
+    watched: Watched,
 }
 
 /// From a submission to the first start that it led to.
@@ -105,6 +109,8 @@ struct Plan {
     servers: u64,
     workers: u64,
     slots: u64,
+    /// How many processes `xargs` runs at once.
+    xargs: u64,
     runs: Option<u64>,
 }
 
@@ -113,12 +119,15 @@ pub(in crate::commands) fn tasks(args: &BenchTasksArgs, format: Format) -> Resul
     let whole = |name, text: &Option<String>, default, most| {
         text.as_deref().map_or(Ok(default), |text| number(name, text, 1, most))
     };
+    let workers = whole("--workers", &args.workers, WORKERS, WORKERS_MAX)?;
+    let slots = whole("--slots", &args.slots, SLOTS, SLOTS_MAX)?;
     let plan = Plan {
         kind: args.kind,
         n: whole("-n", &args.n, args.kind.usual_count(), TASKS_MAX)?,
         servers: whole("--servers", &args.servers, SERVERS, SERVERS_MAX)?,
-        workers: whole("--workers", &args.workers, WORKERS, WORKERS_MAX)?,
-        slots: whole("--slots", &args.slots, SLOTS, SLOTS_MAX)?,
+        workers,
+        slots,
+        xargs: whole("--xargs", &args.xargs, workers * slots, XARGS_MAX)?,
         runs: args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?,
     };
     if format == Format::Mermaid {
@@ -135,14 +144,30 @@ fn measure(plan: Plan) -> Result<Figures, Failure> {
     let api = farm.servers().iter().find(|server| server.id == leader).map(|server| place(&server.api).to_owned());
     let bench = Bench { plan, api: api.unwrap_or_default() };
     bench.warm_up()?;
+    let watch = Watch::begin(&farm)?;
     let (spread, starts, xargs) = bench.runs()?;
     let with_cli = bench.cli_starts(&farm.now()?.name, spread.runs.len())?;
     let tasks_per_s = (plan.n as f64 / spread.median_ms * 1000.0).round();
     let (reference, ratio) = bench.compared(&spread, tasks_per_s, &xargs);
+    let watched = watch.end(&farm)?;
     let Plan { kind, n, servers, workers, slots, .. } = plan;
     let (start, cli_start) = (Start::of(&starts), Start::of(&with_cli));
     let (bench, kind) = ("tasks", kind.name());
-    Ok(Figures { bench, kind, n, servers, workers, slots, spread, tasks_per_s, start, cli_start, reference, ratio })
+    Ok(Figures {
+        bench,
+        kind,
+        n,
+        servers,
+        workers,
+        slots,
+        spread,
+        tasks_per_s,
+        start,
+        cli_start,
+        reference,
+        ratio,
+        watched,
+    })
 }
 
 struct Bench {
@@ -283,7 +308,7 @@ impl Bench {
     fn xargs(&self) -> Result<f64, Failure> {
         let missing = |_| Failure::failed("no_reference", "xargs cannot be run", "install findutils");
         let numbers: String = (1..=self.plan.n).map(|number| format!("{number}\n")).collect();
-        let slots = (self.plan.workers * self.plan.slots).to_string();
+        let slots = self.plan.xargs.to_string();
         let started = Instant::now();
         let mut xargs = Command::new("xargs");
         let mut child =
@@ -306,7 +331,7 @@ impl Bench {
             TaskKind::True if !xargs.is_empty() => {
                 // As many runs of it as there are gaps between ours, so that both saw the same host.
                 let mean = (xargs.iter().sum::<f64>() / xargs.len() as f64).round();
-                let name = format!("xargs -P{slots} -n1 /bin/true");
+                let name = format!("xargs -P{} -n1 /bin/true", self.plan.xargs);
                 let reference = Reference { name, tasks_per_s: Some(mean), makespan_ms: None };
                 (Some(reference), Some(rounded(tasks_per_s / mean)))
             }
@@ -363,7 +388,8 @@ fn refused(answer: &Value) -> Failure {
 }
 
 fn text(figures: &Figures) -> String {
-    let Figures { kind, n, servers, workers, slots, spread, tasks_per_s, reference, ratio, .. } = figures;
+    let Figures { kind, n, servers, workers, slots, spread, tasks_per_s, reference, ratio, watched, .. } = figures;
+    let Watched { leader_changes, longest_turn_ms, .. } = watched;
     let compared = reference.as_ref().zip(*ratio).map(|(reference, ratio)| {
         let figure = match (reference.tasks_per_s, reference.makespan_ms) {
             (Some(per_s), _) => format!("{per_s} tasks/s"),
@@ -380,9 +406,12 @@ fn text(figures: &Figures) -> String {
     format!(
         "tasks        {n} of kind {kind}, {servers} servers, {workers} workers, {slots} slots each
 per second   {tasks_per_s}
-{}{start}{with_cli}{}{}",
+{}{start}{with_cli}{}leader       changed {leader_changes} times
+longest turn {longest_turn_ms:.1} ms of a control loop
+{}{}",
         compared.unwrap_or_default(),
         spread.text(),
+        watched.text(),
         debug_remark(),
     )
 }

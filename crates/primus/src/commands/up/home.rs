@@ -16,7 +16,7 @@ const NAME: &str = "local";
 const SERVERS: u64 = 3;
 const SERVERS_MAX: u64 = 25;
 const WORKERS: u64 = 2;
-const WORKERS_MAX: u64 = 100;
+const WORKERS_MAX: u64 = 1000;
 const SLOTS: u64 = 1;
 const SLOTS_MAX: u64 = 4096;
 /// What the folder remembers. It is also what two farms in one folder fight about.
