@@ -1,7 +1,9 @@
 //! `primus server`: one server of a cluster, until its process ends.
 
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use primus_node::load::Meter;
 use primus_node::node::{self, Config, EndError};
 use primus_node::store::{Identity, OpenError, Opened, Store};
 use primus_node::{umask, watched};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{
     Resource, Rlimit, Signal, geteuid, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
 };
@@ -73,6 +76,7 @@ impl Prepared {
             Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
         })?;
         raise_file_limit();
+        make_room_for_files();
         let identity = Identity { cluster: settings.farm.clone(), server: settings.id };
         let opened = Store::open(&settings.dir, &identity).map_err(|error| not_opened(&error, &settings.dir))?;
         let links = bind(settings.address, "address").await?;
@@ -104,11 +108,20 @@ impl Prepared {
     }
 }
 
+/// How many files there is room for from the start: more than all connections that a server may have.
+const FILES: RawFd = 8000;
+
 /// Connections are files, and by default a process may have few: strangers must not use up those that peers need.
 pub(super) fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     // Where it may not be raised, the server works with what it has.
     _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// The system makes room for more files step by step, and every step stops the thread that opens one until all processors know
+/// of it: for tens of milliseconds on a busy host. So the room is there before anybody waits for it.
+fn make_room_for_files() {
+    _ = File::open("/dev/null").map(|file| fcntl_dupfd_cloexec(&file, FILES));
 }
 
 fn single_threaded() -> Runtime {
