@@ -1,8 +1,15 @@
-//! How large a number of a peer may be: terms, rounds, and places in a log.
+//! How large a number of a peer may be: terms, rounds, and places in a log; and how long a list.
 //!
 //! Such a number only grows, by one at a time, and everybody follows the greatest. So whoever names one near the end of
 //! the numbers stops everybody for good, and no sum with it can be trusted. Machines refuse what nobody can have reached:
 //! a million terms a second, for a hundred thousand years, come to less than [`NUMBER_MAX`].
+
+#[cfg(feature = "serde")]
+use alloc::vec::Vec;
+#[cfg(feature = "serde")]
+use core::fmt;
+#[cfg(feature = "serde")]
+use core::marker::PhantomData;
 
 /// No term, round or place in a log is greater.
 pub const NUMBER_MAX: u64 = 1 << 62;
@@ -17,6 +24,42 @@ pub const ABSURD: &str = "a number that nobody can have reached";
 #[must_use]
 pub const fn is_credible(number: u64, own: u64) -> bool {
     number <= NUMBER_MAX && number.saturating_sub(own) <= LEAP_MAX
+}
+
+/// Reads a list of a peer that must not be longer: a short item takes many times its length in memory.
+///
+/// # Errors
+/// If it is longer, or none.
+#[cfg(feature = "serde")]
+pub fn at_most<'de, const MAX: usize, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: serde::Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    deserializer.deserialize_seq(Few::<MAX, T>(PhantomData))
+}
+
+#[cfg(feature = "serde")]
+struct Few<const MAX: usize, T>(PhantomData<T>);
+
+#[cfg(feature = "serde")]
+impl<'de, const MAX: usize, T: serde::Deserialize<'de>> serde::de::Visitor<'de> for Few<MAX, T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {MAX} items")
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(item) = items.next_element()? {
+            if all.len() == MAX {
+                return Err(serde::de::Error::invalid_length(MAX + 1, &self));
+            }
+            all.push(item);
+        }
+        Ok(all)
+    }
 }
 
 #[cfg(test)]

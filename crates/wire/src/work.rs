@@ -161,6 +161,8 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, NotUnderstood> {
 
 #[cfg(test)]
 mod tests {
+    use primus_core::farm::HELD_MAX;
+    use primus_core::ledger::{Attempt, JobId, TaskId};
     use proptest::prelude::*;
 
     use super::*;
@@ -174,6 +176,21 @@ mod tests {
             assert_eq!(reader.take(&mut buffer), Ok(Some(word)));
         }
         assert_eq!(reader.take::<FromWorker>(&mut buffer), Ok(None));
+    }
+
+    #[test]
+    fn a_list_of_a_worker_is_read_up_to_its_bound() {
+        let held =
+            Held { task: TaskId { job: JobId(1), index: 1 }, attempt: Attempt { term: Term(1), sequence: 1 } };
+        let read = |count| {
+            let mut buffer = BytesMut::new();
+            put(&mut buffer, &FromWorker::Farm(Message::GaveBack(vec![held; count])));
+            Reader::default().take::<FromWorker>(&mut buffer)
+        };
+        assert!(
+            matches!(read(HELD_MAX), Ok(Some(FromWorker::Farm(Message::GaveBack(all)))) if all.len() == HELD_MAX)
+        );
+        assert_eq!(read(HELD_MAX + 1), Err(NotUnderstood::Message));
     }
 
     #[test]

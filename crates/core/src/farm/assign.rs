@@ -48,12 +48,16 @@ pub struct Candidate {
 /// A host with this score gets nothing as long as another one has a free slot.
 pub const OVERLOADED: Score = Score::from_hundredths(9_500);
 
+/// However many slots a worker has, it has no more in advance: it tells of all of them in one word ([`super::HELD_MAX`]).
+const AHEAD_MAX: u32 = 1 << 15;
+
 /// How many slots' worth of tasks a worker may have in advance: as much as keeps it busy for `ahead_us`, at least one task and at
 /// most `ahead_max` for each slot. `task_us` is how long its tasks take, once one has ended.
 #[must_use]
 pub fn ahead(slots: u32, task_us: Option<u64>, ahead_us: u64, ahead_max: u32) -> u32 {
     let per_slot = task_us.map_or(1, |task_us| ahead_us / task_us.max(1));
-    u32::try_from(per_slot).unwrap_or(u32::MAX).clamp(1, ahead_max) * slots
+    let per_slot = u32::try_from(per_slot).unwrap_or(u32::MAX).clamp(1, ahead_max);
+    per_slot.saturating_mul(slots).min(AHEAD_MAX.max(slots))
 }
 
 impl Candidate {

@@ -17,11 +17,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+#[cfg(feature = "serde")]
+use crate::bounds::at_most;
 use crate::ledger::{Held, LoanId, Report, Work};
 use crate::load::Load;
 
 /// No worker has more slots: a configuration names no more, and a worker that claims more counts as having this many.
 pub const SLOTS_MAX: u16 = 4096;
+
+/// No worker tells of more attempts in one word: it holds as many as it has slots, and some in advance.
+pub const HELD_MAX: usize = 1 << 16;
+/// No worker tells of more results in one word.
+pub const ENDED_MAX: usize = 1000;
 
 /// What a leader and a worker say to each other. What comes from a leader carries its term; a worker obeys the newest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,9 +37,9 @@ pub enum Message {
     /// Worker: I am here, and this is what I have.
     Hello(Hello),
     /// Worker: these attempts have ended; I keep the results until they are recorded.
-    Ended(Vec<Report>),
+    Ended(#[cfg_attr(feature = "serde", serde(deserialize_with = "at_most::<ENDED_MAX, _, _>"))] Vec<Report>),
     /// Worker: I shall not come to an end with these. Most of them I had not even begun with.
-    GaveBack(Vec<Held>),
+    GaveBack(#[cfg_attr(feature = "serde", serde(deserialize_with = "at_most::<HELD_MAX, _, _>"))] Vec<Held>),
     /// Worker: I am alive, and this loaded.
     Beat(Load),
     /// Leader of this term: I do not know you; say hello.
@@ -66,8 +73,10 @@ pub struct Hello {
     /// Under which loan it has come, if it is another farm's.
     pub loan: Option<LoanId>,
     /// What it runs, or will run.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "at_most::<HELD_MAX, _, _>"))]
     pub held: Vec<Held>,
     /// What has ended and is not known to be recorded.
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "at_most::<ENDED_MAX, _, _>"))]
     pub ended: Vec<Report>,
 }
 

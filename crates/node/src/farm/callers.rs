@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
-use super::shares::Share;
+use super::shares::{Share, taken_by};
 use crate::cuts::Line;
 use crate::outgoing::{self, All, Leaving, Outgoing, WRITE_TIME};
 
@@ -35,6 +35,8 @@ const WORDS_MAX: usize = 64;
 /// No word of a worker is longer before the foreman has welcomed it, and none is longer then.
 const FIRST_WORD_LEN_MAX: usize = 1 << 20;
 const WORD_LEN_MAX: usize = 16 << 20;
+/// Why a link is closed on which more was said than all may say together.
+const UNREAD: &str = "too much is unread";
 /// How long a worker may take to bring a word to its end.
 const WORD_TIME: Duration = Duration::from_secs(30);
 /// How long a name is kept for the worker that had it, and how many names are.
@@ -250,14 +252,21 @@ impl Ear {
             if self.is_known.load(Ordering::Relaxed) {
                 reader.allow(WORD_LEN_MAX);
             }
+            let unread = |reader: &Reader, arrived: &BytesMut| reader.len() + arrived.len();
+            let mut before = unread(&reader, &arrived);
             while let Some(word) = reader.take(&mut arrived).map_err(io::Error::other)? {
-                let weight = self.unread.another();
-                let weight = std::mem::replace(&mut self.unread, weight);
+                let len = before - unread(&reader, &arrived);
+                before -= len;
+                self.unread.resize(before);
+                let mut weight = self.unread.another();
+                if !weight.resize(taken_by(len)) {
+                    return Err(io::Error::other(UNREAD));
+                }
                 let event = CallerEvent::Word(self.id, word, weight);
                 self.events.send(event).await.map_err(io::Error::other)?;
             }
             if !self.unread.resize(reader.len() + arrived.len()) {
-                return Err(io::Error::other("too much is unread"));
+                return Err(io::Error::other(UNREAD));
             }
             let read = match reader.is_empty() && arrived.is_empty() {
                 true => reading.read_buf(&mut arrived).await,

@@ -1,5 +1,5 @@
 //! How much of what workers send may be in memory at once, all links together: words that are not whole yet, and words that
-//! the farm has not come to. A word of a mebibyte can take several in memory, so the limit is low.
+//! the farm has not come to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,6 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) const UNREAD_LEN_MAX: usize = 64 << 20;
 /// What a link may hold without being counted: honest words are seldom longer, and nobody can keep others from saying one.
 const UNCOUNTED_LEN: usize = 64 << 10;
+
+/// How many times its length a word may take in memory, because short items become long ones...
+const GROWTH: usize = 8;
+/// ...but no more than this is gained, because lists have bounds ([`primus_core::farm::HELD_MAX`]).
+const GROWN_MAX: usize = 2 << 20;
+
+/// How much memory a word may take that has been read.
+pub(super) fn taken_by(len: usize) -> usize {
+    len + (GROWTH * len).min(GROWN_MAX)
+}
 
 /// The part of one link, or of one word. It is given back when it is dropped.
 #[derive(Debug, Default)]
@@ -42,6 +52,11 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
+    use primus_core::Term;
+    use primus_core::farm::{ENDED_MAX, HELD_MAX, Message};
+    use primus_core::ledger::{Attempt, Held, JobId, Outcome, Report, Tail, TaskId, Verdict};
+    use primus_wire::work::FromWorker;
+
     use super::*;
 
     #[test]
@@ -56,5 +71,24 @@ mod tests {
         assert!(third.resize(UNREAD_LEN_MAX));
         drop(third);
         assert_eq!(first.all.load(Ordering::Relaxed), 0);
+    }
+
+    /// What a worker can say that grows most when it is read.
+    #[test]
+    fn no_word_takes_more_memory_than_is_counted() {
+        let held =
+            Held { task: TaskId { job: JobId(1), index: 1 }, attempt: Attempt { term: Term(1), sequence: 1 } };
+        for count in [1, 1000, HELD_MAX] {
+            let word = FromWorker::Farm(Message::GaveBack(vec![held; count]));
+            let len = postcard::to_stdvec(&word).expect("it can be written").len();
+            assert!(count * size_of::<Held>() <= taken_by(len), "{count}");
+        }
+        let (worker, verdict) = (String::new(), Verdict::Lost);
+        let (stdout, stderr) = (Tail::default(), Tail::default());
+        let outcome = Outcome { attempt: held.attempt, worker, verdict, started_us: 0, took_us: 0, stdout, stderr };
+        let report = Report { task: held.task, outcome: outcome };
+        let word = FromWorker::Farm(Message::Ended(vec![report; ENDED_MAX]));
+        let len = postcard::to_stdvec(&word).expect("it can be written").len();
+        assert!(ENDED_MAX * size_of::<Report>() <= taken_by(len));
     }
 }
