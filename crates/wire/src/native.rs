@@ -2,6 +2,7 @@
 //! same door, in a similar way, and so do the leaders of other farms; what they say then is in [`crate::work`].
 
 use bytes::{BufMut, Bytes, BytesMut};
+use postcard::ser_flavors::Flavor;
 use primus_core::ServerId;
 use primus_core::ledger::loans::home_of;
 use primus_core::names::{NAME_LEN_MAX, is_name};
@@ -232,8 +233,30 @@ fn other_protocol(protocol: u32) -> String {
 /// # Errors
 /// If it is too long for one.
 pub fn put<T: Serialize>(buffer: &mut BytesMut, message: &T) -> Result<(), FrameError> {
-    let bytes = postcard::to_stdvec(message).unwrap_or_default();
-    frame::put(buffer, |buffer| buffer.put_slice(&bytes))
+    frame::put(buffer, |buffer| {
+        postcard::serialize_with_flavor(message, Appended(buffer)).expect("every message can be written");
+    })
+}
+
+/// Appends to a buffer that is there already: a long message is not copied once more, into memory that is new each time.
+struct Appended<'a>(&'a mut BytesMut);
+
+impl Flavor for Appended<'_> {
+    type Output = ();
+
+    fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
+        self.0.put_slice(data);
+        Ok(())
+    }
+
+    fn try_push(&mut self, data: u8) -> postcard::Result<()> {
+        self.0.put_u8(data);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
 }
 
 /// Takes the next whole message out of what has arrived, if there is one.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -33,8 +34,18 @@ struct Link {
     arrived: BytesMut,
 }
 
+/// Made once, and before the time counts.
+static ENDLESS: LazyLock<Bytes> = LazyLock::new(endless);
+static WHOLE: LazyLock<Bytes> = LazyLock::new(whole);
+
+/// Makes all words that will be said.
+pub(super) fn prepare() {
+    LazyLock::force(&ENDLESS);
+    LazyLock::force(&WHOLE);
+}
+
 /// A piece of a word that goes on.
-pub(super) fn endless() -> Bytes {
+fn endless() -> Bytes {
     let mut piece = BytesMut::new();
     let write = |buffer: &mut BytesMut| {
         buffer.put_u8(GOES_ON);
@@ -45,7 +56,7 @@ pub(super) fn endless() -> Bytes {
 }
 
 /// A word that can be read: the worker gives back what it never had.
-pub(super) fn whole() -> Bytes {
+fn whole() -> Bytes {
     let held = Held { task: TaskId { job: JobId(1), index: 1 }, attempt: Attempt { term: Term(1), sequence: 1 } };
     let mut word = BytesMut::new();
     let given = vec![held; usize::try_from(GIVEN_BACK).unwrap_or(0)];
@@ -55,13 +66,13 @@ pub(super) fn whole() -> Bytes {
 
 /// Calls the leader again and again. One of three says a word without end at once, one when it has been welcomed, and one says
 /// whole words.
-pub(super) fn work(scene: &Scene<'_>, client: usize, endless: &Bytes, whole: &Bytes) {
+pub(super) fn work(scene: &Scene<'_>, client: usize) {
     while scene.goes_on() {
         let said = Link::greet(scene, &format!("fat{client}")).and_then(|mut link| {
             if !client.is_multiple_of(3) {
                 link.introduce(&format!("fat{client}"))?;
             }
-            let (word, times) = if client % 3 == 2 { (whole, usize::MAX) } else { (endless, PIECES) };
+            let (word, times) = if client % 3 == 2 { (&WHOLE, usize::MAX) } else { (&ENDLESS, PIECES) };
             say(scene, &mut link.stream, word, times)
         });
         if let Err(error) = said {

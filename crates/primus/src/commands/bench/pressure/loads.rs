@@ -119,7 +119,11 @@ pub(super) fn prepare(farm: &OwnFarm, plan: &Plan, load: PressureLoad, leader: u
         PressureLoad::Lists | PressureLoad::ListsAndCancels => fill(api, plan.keys),
         // What is written over and over again is there before, so that it is not taken for memory that the load takes.
         PressureLoad::Bulk => import(api, &crowds::values()),
-        PressureLoad::Cancels | PressureLoad::Workers | PressureLoad::Followers | PressureLoad::Slow => Ok(()),
+        PressureLoad::Workers => {
+            fat::prepare();
+            Ok(())
+        }
+        PressureLoad::Cancels | PressureLoad::Followers | PressureLoad::Slow => Ok(()),
     }
 }
 
@@ -152,11 +156,8 @@ pub(super) fn lay<'scope, 'a: 'scope>(load: PressureLoad, scene: &'a Scene<'a>, 
         }
         PressureLoad::Bulk => crowds::lay(scene, scope, Manner::bulk),
         PressureLoad::Workers => {
-            let endless = fat::endless();
-            let whole = fat::whole();
             for client in 0..scene.clients {
-                let (endless, whole) = (endless.clone(), whole.clone());
-                scope.spawn(move || fat::work(scene, client, &endless, &whole));
+                scope.spawn(move || fat::work(scene, client));
             }
         }
         PressureLoad::Followers => crowds::lay(scene, scope, Manner::following),
