@@ -10,8 +10,8 @@ pub(super) const UNREAD_LEN_MAX: usize = 64 << 20;
 const UNCOUNTED_LEN: usize = 64 << 10;
 
 /// How many times its length a word may take in memory, because short items become long ones...
-const GROWTH: usize = 8;
-/// ...but no more than this is gained, because lists have bounds ([`primus_core::farm::HELD_MAX`]).
+const GROWTH: usize = 16;
+/// ...but no more than this is gained, because lists have bounds ([`primus_core::farm::HELD_MAX`], [`primus_core::farm::ENDED_MAX`]).
 const GROWN_MAX: usize = 2 << 20;
 
 /// How much memory a word may take that has been read.
@@ -78,17 +78,18 @@ mod tests {
     fn no_word_takes_more_memory_than_is_counted() {
         let held =
             Held { task: TaskId { job: JobId(1), index: 1 }, attempt: Attempt { term: Term(1), sequence: 1 } };
+        let written = |word: &FromWorker| postcard::to_stdvec(word).expect("it can be written").len();
         for count in [1, 1000, HELD_MAX] {
-            let word = FromWorker::Farm(Message::GaveBack(vec![held; count]));
-            let len = postcard::to_stdvec(&word).expect("it can be written").len();
-            assert!(count * size_of::<Held>() <= taken_by(len), "{count}");
+            let len = written(&FromWorker::Farm(Message::GaveBack(vec![held; count])));
+            assert!(count * size_of::<Held>() <= taken_by(len), "{count} held, {len} bytes");
         }
         let (worker, verdict) = (String::new(), Verdict::Lost);
         let (stdout, stderr) = (Tail::default(), Tail::default());
         let outcome = Outcome { attempt: held.attempt, worker, verdict, started_us: 0, took_us: 0, stdout, stderr };
-        let report = Report { task: held.task, outcome: outcome };
-        let word = FromWorker::Farm(Message::Ended(vec![report; ENDED_MAX]));
-        let len = postcard::to_stdvec(&word).expect("it can be written").len();
-        assert!(ENDED_MAX * size_of::<Report>() <= taken_by(len));
+        let report = Report { task: held.task, outcome };
+        for count in [1, ENDED_MAX] {
+            let len = written(&FromWorker::Farm(Message::Ended(vec![report.clone(); count])));
+            assert!(count * size_of::<Report>() <= taken_by(len), "{count} ended, {len} bytes");
+        }
     }
 }
