@@ -4,12 +4,15 @@
 //! and this thread makes sense of it. What it does, the machine [`primus_server::farm`] decides; `run.rs` is the loop that drives
 //! it, and here is how others talk to it.
 
+mod arrivals;
 mod callers;
+mod carry_out;
 mod news;
 mod outputs;
 mod replies;
 mod run;
 mod shares;
+mod start;
 mod starts;
 
 use std::fmt;
@@ -36,7 +39,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 pub use self::callers::Caller;
-pub(crate) use self::run::start;
+pub(crate) use self::start::start;
 use self::starts::Starts;
 use crate::budget::{Budget, Weight};
 use crate::handle::{Reply, Request, Unable};

@@ -2,66 +2,58 @@
 //!
 //! One thread runs the loop and the links, another one the disk, so that a slow fsync makes nobody late. The loop takes
 //! everything that has arrived before it looks at its timers: after a pause of one's own the leader is not judged silent
-//! before its messages have been read.
+//! before its messages have been read. `start.rs` puts it together, `carry_out.rs` does what the machine wants.
 
+mod arrivals;
+mod carry_out;
 mod changes;
+mod end;
 mod held;
 mod log;
 mod own;
 mod peers;
+mod shown;
+mod start;
 mod turn;
 mod writes;
 mod writing;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use bytes::Bytes;
-use primus_core::ServerId;
-use primus_core::Term;
-use primus_core::load::Load;
-use primus_core::machine::{Input, Machine, Outbox, Output, Token};
-use primus_replica::{Consensus, Role};
-use primus_server::control::{Command, Message, Notice, Reason, Timer};
-use primus_server::farm::Refusal;
+use primus_core::machine::{Input, Outbox};
+use primus_core::{ServerId, Term};
+use primus_server::control::{Command, Timer};
 use primus_server::peers::Sign;
-use primus_server::record::State;
 use primus_server::words::Words;
 use primus_server::{Plan, Server, groups, leases};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
+use self::arrivals::{Arrived, Inputs};
 use self::changes::Changes;
+pub use self::end::EndError;
 use self::log::Log;
 use self::own::Own;
-use self::peers::Acquaintances;
+use self::shown::Shown;
+use self::start::serve;
 use self::turn::{Turn, Turns};
 use self::writes::Writes;
 use self::writing::Writing;
-use crate::budget::Budget;
-use crate::clock;
-use crate::cuts::Cuts;
-use crate::disk;
-use crate::elections::{self, Elections};
+use crate::elections::Elections;
 use crate::entering::Entering;
-use crate::events::{History, Kind};
-use crate::farm::{self, FarmHandle, Told, Wish};
-use crate::handle::{Handle, Leadership, PeerView, Request, UNWRITTEN_LEN_MAX, Unable, View};
+use crate::farm::{Told, Wish};
+use crate::handle::{Handle, Request};
 use crate::leases::Teller;
-use crate::links::{self, LinkEvent, Links, Peer};
-use crate::meters::Meters;
+use crate::links::{LinkEvent, Links, Peer};
 use crate::questions::Questions;
 use crate::reads::{Read, Reads};
-use crate::requests::{Requested, Requests};
-use crate::steps::Steps;
-use crate::store::{Opened, Store, StoreId, WriteError};
-use crate::timers::{Timers, drawn};
-use crate::watched::{Broken, watch};
-
-type ControlWords = <Server as Machine>::Message;
+use crate::store::{Opened, StoreId};
+use crate::timers::Timers;
+use crate::watched::watch;
 
 /// How many inputs are taken before timers are looked at, at most.
 const INPUTS_MAX: usize = 1024;
@@ -79,46 +71,6 @@ pub struct Config {
     pub plan: Plan,
 }
 
-/// Why a server ended by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum EndError {
-    /// Its disk has failed: a server that cannot write must not go on.
-    #[error(transparent)]
-    Disk(#[from] WriteError),
-    /// A part of it has failed.
-    #[error("this server cannot go on, {0}")]
-    Part(#[from] Broken),
-    /// It has less than it acknowledged.
-    #[error(
-        "server {leader} knows that this one has acknowledged {index} entries of the log, and here are {last}: the data \
-         directory is older than it was"
-    )]
-    Forgotten {
-        /// Who leads.
-        leader: ServerId,
-        /// What was acknowledged.
-        index: u64,
-        /// What there is.
-        last: u64,
-    },
-    /// It has taken over a state that it cannot read.
-    #[error(
-        "the state at entry {0} of the log cannot be read: another version of primus, or a stranger, has made it"
-    )]
-    Unreadable(u64),
-}
-
-impl EndError {
-    /// True if starting the server again as it is can only end the same way, or worse.
-    #[must_use]
-    pub const fn is_final(&self) -> bool {
-        match self {
-            Self::Disk(error) => matches!(error, WriteError::Damaged { .. } | WriteError::Failed(_)),
-            Self::Part(_) | Self::Forgotten { .. } | Self::Unreadable(_) => true,
-        }
-    }
-}
-
 /// Runs a server until its process ends. `listener` is bound to its address already; `ready` gets a handle.
 ///
 /// # Errors
@@ -130,51 +82,6 @@ pub async fn run(
     ready: oneshot::Sender<Handle>,
 ) -> Result<(), EndError> {
     watch("control", serve(config, listener, opened, ready)).await?
-}
-
-async fn serve(
-    config: Config,
-    listener: TcpListener,
-    opened: Opened,
-    ready: oneshot::Sender<Handle>,
-) -> Result<(), EndError> {
-    let (requests, received) = Requests::new();
-    let incarnation = incarnation();
-    let (mut running, farm, inputs) =
-        Running::new(config, listener, opened, incarnation, (requests.clone(), received));
-    let (history, steps) = (Arc::clone(&running.shown.history), Arc::clone(&running.shown.steps));
-    let (numbers, meters) = (Arc::default(), Arc::clone(&running.shown.meters));
-    let (view, elected) = (running.shown.view.subscribe(), running.threads.elections.elected());
-    let leadership = running.shown.leadership.subscribe();
-    let (asker, heard) = (running.questions.asker(), running.shown.acquaintances.heard());
-    let (origin, elections) = (incarnation, running.threads.elections.clone());
-    let handle = Handle {
-        requests,
-        origin,
-        numbers,
-        unwritten: Budget::new(UNWRITTEN_LEN_MAX),
-        view,
-        leadership,
-        asker,
-        history,
-        steps,
-        meters,
-        farm,
-        elected,
-        heard,
-        elections,
-    };
-    running.questions.start(handle.clone(), Arc::clone(&running.links));
-    _ = ready.send(handle);
-    running.step(Input::Command(Command::Boot));
-    running.writing.flush();
-    running.run(inputs).await
-}
-
-fn incarnation() -> u64 {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).expect("the system has randomness");
-    u64::from_be_bytes(bytes)
 }
 
 /// The loop's state.
@@ -212,121 +119,7 @@ struct Threads {
     elections: Elections,
 }
 
-/// What others see of this server.
-struct Shown {
-    state: View,
-    view: watch::Sender<View>,
-    leadership: watch::Sender<Leadership>,
-    /// How the peers are, and when each was last heard.
-    acquaintances: Acquaintances,
-    history: Arc<History>,
-    /// The steps of the last elections.
-    steps: Arc<Steps>,
-    meters: Arc<Meters>,
-}
-
-/// Where everything arrives but what the disk has done.
-struct Inputs {
-    links: mpsc::Receiver<LinkEvent<Words>>,
-    wishes: mpsc::UnboundedReceiver<Wish>,
-    requests: mpsc::UnboundedReceiver<Requested>,
-    /// Which other part has failed.
-    failures: mpsc::UnboundedReceiver<Broken>,
-}
-
-impl Inputs {
-    fn try_next(&mut self) -> Option<Arrived> {
-        let link = self.links.try_recv().map(Arrived::Link);
-        let link_or_wish = link.or_else(|_| self.wishes.try_recv().map(Arrived::Wish));
-        link_or_wish.or_else(|_| self.requests.try_recv().map(|(request, _)| Arrived::Request(request))).ok()
-    }
-}
-
-/// What has arrived.
-enum Arrived {
-    Synced(Token),
-    Link(LinkEvent<Words>),
-    Wish(Wish),
-    Request(Request),
-}
-
-impl Arrived {
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Synced(_) => "what the disk has written",
-            Self::Link(LinkEvent::Message(_, words, _)) => words.name(),
-            Self::Link(_) => "a link",
-            Self::Wish(wish) => wish.name(),
-            Self::Request(request) => request.name(),
-        }
-    }
-}
-
 impl Running {
-    fn new(
-        config: Config,
-        listener: TcpListener,
-        opened: Opened,
-        incarnation: u64,
-        (requests, received): (Requests, mpsc::UnboundedReceiver<Requested>),
-    ) -> (Self, FarmHandle, Inputs) {
-        let StoreId(store) = opened.store_id;
-        let identity =
-            links::Identity { cluster: config.cluster.clone(), server: config.plan.id, store, incarnation };
-        let history = Arc::<History>::default();
-        let steps = Arc::new(Steps::new(config.plan.id));
-        let meters = Arc::<Meters>::default();
-        let (cut, cuts) = watch::channel(Cuts::default());
-        let witnesses = (Arc::clone(&history), Arc::clone(&meters));
-        let (failed, failures) = mpsc::unbounded_channel();
-        let (applied, state, end) = match log::restored(&opened.records) {
-            Ok((applied, state)) => (applied, state, None),
-            Err(end) => (0, State::default(), Some(end)),
-        };
-        let ends = (cuts, failed.clone());
-        let farm = farm::start(identity.clone(), &config.plan, (applied, state), ends, requests, witnesses);
-        let known = known(&config.plan, &opened.store);
-        let (links, link_events) = Links::start(identity, listener, known, farm.doors, cut, Arc::clone(&history));
-        let links = Arc::new(links);
-        let told = (Arc::clone(&history), Arc::clone(&steps), Arc::clone(&meters));
-        let elections = elections::start(&config.plan, Arc::clone(&links), told, failed);
-        let questions = Questions::new(&config.plan, &links);
-        let server = config.plan.server(opened.records);
-        let state = first_view(&config.plan, &server, applied);
-        let shown = Shown {
-            view: watch::Sender::new(state.clone()),
-            leadership: watch::Sender::new(state.leadership()),
-            acquaintances: Acquaintances::new(state.peers.keys().copied()),
-            state,
-            history,
-            steps,
-            meters,
-        };
-        let running = Self {
-            log: Log::new(applied, config.plan.snapshot_every),
-            config,
-            started: Instant::now(),
-            server,
-            outbox: Outbox::new(),
-            inputs: None,
-            links,
-            end,
-            writing: Writing::new(disk::start(opened.store, Arc::clone(&shown.meters))),
-            timers: Timers::default(),
-            threads: Threads { farm: farm.told, leases: farm.leases, elections },
-            entering: Entering::default(),
-            turns: Turns::default(),
-            writes: Writes::new(incarnation),
-            reads: Reads::default(),
-            own: Own::new(),
-            changes: Changes::new(),
-            shown,
-            questions,
-        };
-        let inputs = Inputs { links: link_events, wishes: farm.wishes, requests: received, failures };
-        (running, farm.handle, inputs)
-    }
-
     async fn run(&mut self, mut inputs: Inputs) -> Result<(), EndError> {
         loop {
             if let Some(end) = self.end.take() {
@@ -416,31 +209,6 @@ impl Running {
         }
         let unable = self.unable();
         self.writes.parked.take_due(now).into_iter().for_each(|write| _ = write.reply.send(Err(unable)));
-    }
-
-    fn publish(&mut self) {
-        self.look_for_missing();
-        let replica = self.server.replica();
-        let (role, _, _) = replica.view();
-        self.shown.state.role = role;
-        self.shown.state.last = replica.extent().0;
-        self.shown.state.longest_turn = self.turns.longest;
-        if self.shown.state.gave_way != *self.server.gave_way().servers() {
-            self.shown.state.gave_way.clone_from(self.server.gave_way().servers());
-        }
-        for (peer, view) in &mut self.shown.state.peers {
-            view.matched = replica.matched(*peer);
-            view.load = self.server.loads().get(peer).copied();
-            view.round_trip_us = self.server.round_trip_us(*peer);
-        }
-        self.shown.state.silence_us = self.server.silence_us();
-        self.shown.view.send_if_modified(|view| {
-            let is_new = *view != self.shown.state;
-            if is_new {
-                view.clone_from(&self.shown.state);
-            }
-            is_new
-        });
     }
 
     fn on_link(&mut self, event: LinkEvent<Words>) {
@@ -570,133 +338,5 @@ impl Running {
     fn on_read(&mut self, read: Read) {
         let number = self.reads.ask(read);
         self.step(Input::Command(Command::Read(number)));
-    }
-
-    fn send(&self, to: ServerId, message: ControlWords) {
-        self.shown.meters.sent.add(1);
-        self.links.send(to, Words::Control(message));
-    }
-
-    fn on_synced(&mut self, token: Token) {
-        let ready = self.writing.take_ready(token);
-        ready.into_iter().for_each(|(_, to, message)| self.send(to, message));
-        self.step(Input::Persisted(token));
-    }
-
-    fn step(&mut self, input: Input<Server>) {
-        if let Some(inputs) = &mut self.inputs {
-            return inputs.push_back(input);
-        }
-        self.inputs = Some(VecDeque::new());
-        let (mut next, mut outbox) = (Some(input), std::mem::take(&mut self.outbox));
-        while let Some(input) = next {
-            let copy = Steps::copy_of(&self.server, &input);
-            self.server.step(clock::since(self.started), input, &mut outbox);
-            if let Some(input) = copy {
-                self.shown.steps.add(&input, outbox.as_slice());
-            }
-            for output in outbox.drain() {
-                self.carry_out(output);
-            }
-            next = self.inputs.as_mut().and_then(VecDeque::pop_front);
-        }
-        (self.outbox, self.inputs) = (outbox, None);
-    }
-
-    fn carry_out(&mut self, output: Output<Server>) {
-        match output {
-            Output::Send { to, message } => self.send(to, message),
-            Output::SendAfter { token, to, message } => self.writing.wait((token, to, message)),
-            Output::Persist { token, records } => self.writing.add(token, records),
-            Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
-            Output::Cancel(timer) => self.timers.cancel(timer),
-            Output::Notify(notice) => self.on_notice(notice),
-            Output::Ignore(_) => {}
-        }
-    }
-
-    fn on_notice(&mut self, notice: Notice) {
-        match notice {
-            Notice::Leader(leader, term, reason) => self.on_leader(leader, term, reason),
-            Notice::Committed(entries) => self.apply_all(entries),
-            Notice::Readable(number, index) => self.reads.on_readable(number, index, self.applied()),
-            Notice::Unreadable(number) => self.reads.on_unreadable(number, self.leads(), self.unable()),
-            Notice::Restored(snapshot) => self.restore(&snapshot),
-            Notice::Refused(refusal, entries) => self.on_refused(refusal, entries),
-            Notice::NoRoom(refusal, entries) => self.on_no_room(refusal, &entries),
-            Notice::HandOver(to, reason) => self.tell_leases(leases::Command::HandOver(to, reason)),
-            Notice::NotTransferred(obstacle) => {
-                self.tell_leases(leases::Command::Stay);
-                self.end_transfer(Err(Unable::NotTransferred(obstacle)));
-                self.give_up_election(Unable::NotTransferred(obstacle));
-                self.release_parked();
-            }
-            Notice::Confirmed(confirmed) => self.on_confirmed(confirmed),
-            Notice::Strange(peer, what) => self.on_strange(peer, what),
-            Notice::Forgotten { leader, index, last } => {
-                self.end = Some(EndError::Forgotten { leader, index, last });
-            }
-            Notice::Suspected(peer, reason) => {
-                self.see(peer, Sign::Silent);
-                self.shown.state.suspicions += 1;
-                self.shown.history.add(Kind::Suspected { peer: peer.0, reason: reason.name() });
-            }
-            // The steps of elections tell it.
-            Notice::Election(_) => {}
-            Notice::Slower(us) => self.threads.elections.tell(Input::Command(groups::Command::Slower(us))),
-        }
-    }
-
-    fn unable(&self) -> Unable {
-        Refusal::of(self.config.plan.id, self.shown.state.leader).into()
-    }
-}
-
-/// Only a whole state can be too long for a frame.
-impl links::Words for Words {
-    fn unload(&mut self) -> Option<Bytes> {
-        match self {
-            Self::Control(Message::Replica(message)) => {
-                message.snapshot.as_mut().map(|snapshot| std::mem::take(&mut snapshot.data))
-            }
-            _ => None,
-        }
-    }
-
-    fn load(&mut self, cargo: Bytes) {
-        if let Self::Control(Message::Replica(message)) = self
-            && let Some(snapshot) = &mut message.snapshot
-        {
-            snapshot.data = cargo;
-        }
-    }
-}
-
-/// What a server knows of its peers when it starts.
-fn known(plan: &Plan, store: &Store) -> links::Known {
-    let peers = plan.servers.iter().filter(|(id, _)| **id != plan.id).map(|(id, at)| (*id, *at));
-    let stores = store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store));
-    links::Known { peers: peers.collect(), stores: stores.collect() }
-}
-
-/// What a server looks like that has just started.
-fn first_view(plan: &Plan, server: &Server, applied: u64) -> View {
-    let (_, _, term) = server.replica().view();
-    let peers = plan.servers.keys().filter(|peer| **peer != plan.id);
-    View {
-        id: plan.id,
-        role: Role::Follower,
-        leader: None,
-        term,
-        since: SystemTime::now(),
-        reason: Reason::Start,
-        applied,
-        last: server.replica().extent().0,
-        load: Load::default(),
-        peers: peers.map(|peer| (*peer, PeerView::default())).collect(),
-        gave_way: server.gave_way().servers().clone(),
-        suspicions: 0,
-        silence_us: server.silence_us(),
-        longest_turn: Duration::ZERO,
     }
 }

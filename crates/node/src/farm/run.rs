@@ -1,239 +1,69 @@
 //! The loop of the farm's thread: the farm meets the log, workers, other farms, clients and a clock.
 //!
 //! In a turn it takes what has arrived, as far as there is time; then the farm says what that came to: one batch for the log, and
-//! one write for each worker.
+//! one write for each worker. `carry_out.rs` is what becomes of that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use primus_core::bounds::ABSURD;
-use primus_core::farm::{self, foreman};
-use primus_core::ledger::{Entry, Loans, timekeeper};
 use primus_core::loan::Word;
-use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
+use primus_core::machine::{Input, Outbox};
 use primus_core::{ServerId, Term, WorkerId};
-use primus_server::Plan;
-use primus_server::farm::{Command, Farm, Message, Notice, Peer, Rules, Ticket, Timer};
+use primus_server::farm::{Command, Farm, Message, Peer, Ticket, Timer};
 use primus_server::gave_way::GaveWay;
-use primus_server::leases;
-use primus_server::plan::Neighbour;
 use primus_server::record::State;
 use primus_wire::work::{FromWorker, ToWorker};
-use tokio::runtime::Builder;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
+use super::arrivals::{Arrived, Inputs};
 use super::callers::{Caller, CallerEvent, Callers, Met};
 use super::news::News;
 use super::outputs::Outputs;
 use super::replies::{Replies, Waiting};
 use super::starts::Starts;
-use super::{Ask, FarmHandle, Told, UNASKED_LEN_MAX, Wish};
-use crate::budget::{Budget, Weight};
+use super::{Ask, Told, Wish};
 use crate::clock::now;
 use crate::companion::wall_clock_us;
-use crate::cuts::Cuts;
-use crate::events::{History, Kind};
+use crate::events::History;
 use crate::leases::Teller;
-use crate::links::{Doors, Identity};
 use crate::meters::Meters;
 use crate::neighbours::{Envoy, NeighbourEvent, Neighbours};
-use crate::requests::Requests;
-use crate::timers::{Timers, drawn};
-use crate::watched::{Broken, watch};
+use crate::timers::Timers;
 
 /// How many inputs are taken before timers are looked at, at most, and for how long.
 const INPUTS_MAX: usize = 1024;
 const TURN_MAX: Duration = Duration::from_millis(5);
-/// How many workers, and how many servers of other farms, may wait for an answer.
-const CALLERS_MAX: usize = 256;
-const ENVOYS_MAX: usize = 64;
 /// A timer that is this late was kept waiting by a pause of this process, and says nothing about others.
 const LATE: Duration = Duration::from_millis(100);
 
-/// How the control thread talks to the farm.
-pub(crate) struct Ends {
-    pub(crate) handle: FarmHandle,
-    pub(crate) leases: Teller,
-    pub(crate) told: mpsc::UnboundedSender<Told>,
-    pub(crate) doors: Doors,
-    pub(crate) wishes: mpsc::UnboundedReceiver<Wish>,
-}
-
-/// Starts the thread. It ends when nobody tells it anything any more.
-///
-/// # Panics
-/// If the system gives no thread.
-pub(crate) fn start(
-    identity: Identity,
-    plan: &Plan,
-    (index, state): (u64, State),
-    (cuts, failures): (watch::Receiver<Cuts>, mpsc::UnboundedSender<Broken>),
-    requests: Requests,
-    (history, meters): (Arc<History>, Arc<Meters>),
-) -> Ends {
-    let mut farm = Farm::new(identity.server, identity.incarnation, rules(plan));
-    farm.restore(now(), index, state);
-    let (neighbours, of_neighbours) = Neighbours::new(identity.clone(), plan.neighbours.clone(), cuts);
-    let (told_sender, told) = mpsc::unbounded_channel();
-    let (asks_sender, asks) = mpsc::unbounded_channel();
-    let (workers, calls) = mpsc::channel(CALLERS_MAX);
-    let (envoys_sender, envoys) = mpsc::channel(ENVOYS_MAX);
-    let (wishes, wishes_received) = mpsc::unbounded_channel();
-    let (want, wanted) = mpsc::unbounded_channel();
-    let (leases, of_leases) = mpsc::unbounded_channel();
-    let ends = crate::leases::Ends {
-        requests: requests.clone(),
-        wishes: wishes.clone(),
-        farm: want,
-        failures: failures.clone(),
-        meters: Arc::clone(&meters),
-    };
-    crate::leases::start(plan, ends, of_leases);
-    let to_leases = leases.clone();
-    let starts = Arc::<Starts>::default();
-    let handle = FarmHandle {
-        requests,
-        leases: leases.clone(),
-        asks: asks_sender,
-        unasked: Budget::new(UNASKED_LEN_MAX),
-        starts: Arc::clone(&starts),
-    };
-    let running = move || {
-        let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
-        runtime.block_on(async {
-            let (callers, of_workers) = Callers::new();
-            let inputs = Inputs { told, of_workers, calls, of_neighbours, envoys, wanted, asks };
-            let news = News::new(Arc::clone(&history), Arc::clone(&meters));
-            let driver = Driver {
-                id: identity.server,
-                farm,
-                outbox: Outbox::new(),
-                timers: Timers::default(),
-                callers,
-                neighbours,
-                replies: Replies::default(),
-                outputs: Outputs::default(),
-                placements: Vec::new(),
-                starts,
-                news,
-                leases: to_leases,
-                wishes,
-                history,
-                meters,
-            };
-            // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
-            if let Ok(Err(broken)) = tokio::spawn(watch("farm", driver.run(inputs))).await {
-                _ = failures.send(broken);
-            }
-        });
-    };
-    thread::Builder::new().name("farm".to_owned()).spawn(running).expect("the system gives a thread");
-    let doors = Doors { workers, envoys: envoys_sender, neighbours: servers_of_neighbours(plan) };
-    Ends { handle, told: told_sender, leases, doors, wishes: wishes_received }
-}
-
-fn rules(plan: &Plan) -> Rules {
-    Rules {
-        work: foreman::Rules { assignment: plan.assignment, weights: plan.weights, ..foreman::Rules::default() },
-        lending: plan.lending,
-        neighbours: plan.neighbours.iter().map(|neighbour| neighbour.name.clone()).collect(),
-        limits: plan.limits,
-        state_max: plan.state_max,
-        servers: plan.servers.len(),
-        planted: plan.planted,
-    }
-}
-
-fn servers_of_neighbours(plan: &Plan) -> BTreeMap<String, BTreeSet<ServerId>> {
-    let servers = |neighbour: &Neighbour| neighbour.servers.keys().copied().collect();
-    plan.neighbours.iter().map(|neighbour| (neighbour.name.clone(), servers(neighbour))).collect()
-}
-
-/// Where everything arrives.
-struct Inputs {
-    told: mpsc::UnboundedReceiver<Told>,
-    of_workers: mpsc::Receiver<CallerEvent>,
-    calls: mpsc::Receiver<Caller>,
-    of_neighbours: mpsc::Receiver<NeighbourEvent>,
-    envoys: mpsc::Receiver<Envoy>,
-    /// What leases want in the log.
-    wanted: mpsc::UnboundedReceiver<(Term, Vec<Entry>)>,
-    asks: mpsc::UnboundedReceiver<(Ask, Weight)>,
-}
-
-/// One thing that arrived.
-enum Arrived {
-    Wanted(Term, Vec<Entry>),
-    Told(Told),
-    Worker(CallerEvent),
-    Call(Caller),
-    Neighbour(NeighbourEvent),
-    Envoy(Envoy),
-    Ask(Ask),
-}
-
-impl Inputs {
-    /// The next, what must not be late first; nothing when the control thread has ended.
-    async fn next(&mut self) -> Option<Arrived> {
-        tokio::select! {
-            biased;
-            Some((term, entries)) = self.wanted.recv() => Some(Arrived::Wanted(term, entries)),
-            told = self.told.recv() => told.map(Arrived::Told),
-            Some(event) = self.of_workers.recv() => Some(Arrived::Worker(event)),
-            Some(caller) = self.calls.recv() => Some(Arrived::Call(caller)),
-            Some(event) = self.of_neighbours.recv() => Some(Arrived::Neighbour(event)),
-            Some(envoy) = self.envoys.recv() => Some(Arrived::Envoy(envoy)),
-            Some((ask, _)) = self.asks.recv() => Some(Arrived::Ask(ask)),
-        }
-    }
-
-    /// The next of what there is much of, if it is there.
-    fn try_next(&mut self) -> Option<Arrived> {
-        let wanted = self.wanted.try_recv().ok().map(|(term, entries)| Arrived::Wanted(term, entries));
-        let told = wanted.or_else(|| self.told.try_recv().ok().map(Arrived::Told));
-        let worker = told.or_else(|| self.of_workers.try_recv().ok().map(Arrived::Worker));
-        worker.or_else(|| self.asks.try_recv().ok().map(|(ask, _)| Arrived::Ask(ask)))
-    }
-
-    /// One of each that others may have kept waiting.
-    fn try_each(&mut self) -> Vec<Arrived> {
-        let worker = self.of_workers.try_recv().ok().map(Arrived::Worker);
-        let call = self.calls.try_recv().ok().map(Arrived::Call);
-        let neighbour = self.of_neighbours.try_recv().ok().map(Arrived::Neighbour);
-        let envoy = self.envoys.try_recv().ok().map(Arrived::Envoy);
-        let ask = self.asks.try_recv().ok().map(|(ask, _)| Arrived::Ask(ask));
-        [worker, call, neighbour, envoy, ask].into_iter().flatten().collect()
-    }
-}
-
 /// The farm, and everything that carries out what it wants.
-struct Driver {
-    id: ServerId,
-    farm: Farm,
-    outbox: Outbox<Farm>,
-    timers: Timers<Timer>,
-    callers: Callers,
-    neighbours: Neighbours,
-    replies: Replies,
-    outputs: Outputs,
+pub(super) struct Driver {
+    pub(super) id: ServerId,
+    pub(super) farm: Farm,
+    pub(super) outbox: Outbox<Farm>,
+    pub(super) timers: Timers<Timer>,
+    pub(super) callers: Callers,
+    pub(super) neighbours: Neighbours,
+    pub(super) replies: Replies,
+    pub(super) outputs: Outputs,
     /// Where workers are to work: they hear it after what they have to do.
-    placements: Vec<(WorkerId, Word)>,
+    pub(super) placements: Vec<(WorkerId, Word)>,
     /// When attempts were handed out.
-    starts: Arc<Starts>,
-    news: News,
-    leases: Teller,
-    wishes: mpsc::UnboundedSender<Wish>,
-    history: Arc<History>,
-    meters: Arc<Meters>,
+    pub(super) starts: Arc<Starts>,
+    pub(super) news: News,
+    pub(super) leases: Teller,
+    pub(super) wishes: mpsc::UnboundedSender<Wish>,
+    pub(super) history: Arc<History>,
+    pub(super) meters: Arc<Meters>,
 }
 
 impl Driver {
-    async fn run(mut self, mut inputs: Inputs) {
+    pub(super) async fn run(mut self, mut inputs: Inputs) {
         loop {
             let due = self.timers.next().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
@@ -437,99 +267,5 @@ impl Driver {
         self.command(Command::Room(self.meters.disks()));
         let ticket = self.replies.add(waiting);
         self.command(question(ticket));
-    }
-
-    fn command(&mut self, command: Command) {
-        self.step(Input::Command(command));
-    }
-
-    fn step(&mut self, input: Input<Farm>) {
-        self.step_at(now(), input);
-    }
-
-    fn step_at(&mut self, now: Moment, input: Input<Farm>) {
-        let mut outbox = std::mem::take(&mut self.outbox);
-        self.farm.step(now, input, &mut outbox);
-        for output in outbox.drain() {
-            self.carry_out(output);
-        }
-        self.outbox = outbox;
-    }
-
-    fn carry_out(&mut self, output: Output<Farm>) {
-        match output {
-            Output::Send { to: Peer::Worker(to), message } => self.say(to, message),
-            Output::Send { to: Peer::Neighbour(to), message: Message::Loan(message) } => {
-                self.neighbours.say(to, &message);
-            }
-            Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
-            Output::Cancel(timer) => self.timers.cancel(timer),
-            Output::Notify(notice) => self.on_notice(notice),
-            Output::Ignore(ABSURD) => self.history.refused(format!("what a neighbour says: {ABSURD}")),
-            Output::Send { .. } | Output::Ignore(_) => {}
-        }
-    }
-
-    fn say(&mut self, to: WorkerId, message: Message) {
-        match message {
-            Message::Leads(term) => self.callers.say(to, &ToWorker::Leads(term)),
-            Message::Follows => self.callers.say(to, &ToWorker::Follows),
-            Message::Placement(word) => self.placements.push((to, word)),
-            Message::Work(message) => {
-                if let farm::Message::Run(_, assignments) = &message {
-                    let newest = assignments.iter().map(|assignment| assignment.held.attempt).max();
-                    newest.into_iter().for_each(|attempt| self.starts.note(attempt, Instant::now().into_std()));
-                }
-                if matches!(message, farm::Message::Welcome(_)) {
-                    self.callers.welcome(to);
-                }
-                self.callers.add(to, message);
-            }
-            Message::Loan(_) => {}
-        }
-    }
-
-    fn on_notice(&mut self, notice: Notice) {
-        match notice {
-            Notice::Append(term, records) => self.wish(Wish::Enter(term, records)),
-            Notice::Answer(ticket, answer) => self.replies.answer(ticket, answer, &self.farm),
-            Notice::Held(term, groups) => self.tell_leases(leases::Command::Lead(term, groups)),
-            Notice::Leases(term, effects) => self.tell_leases(leases::Command::Applied(term, effects)),
-            Notice::Beside(tasks) => self.wish(Wish::Tasks(tasks)),
-            Notice::Close(worker) => {
-                self.callers.drop_link(worker);
-                self.outputs.on_link_down(worker);
-            }
-            Notice::Lending(true) => {
-                self.neighbours.lead();
-                self.news.count(self.farm.ledger().loans());
-            }
-            Notice::Lending(false) => {
-                self.neighbours.follow();
-                self.news.count(&Loans::default());
-            }
-            Notice::Loans(effects) => {
-                let loans = self.farm.ledger().loans();
-                effects.iter().for_each(|effect| self.news.tell_effect(effect, loans));
-                self.news.count(loans);
-            }
-            Notice::Happened(happening) => self.news.tell_happening(happening, self.farm.ledger().loans()),
-            Notice::Clock(timekeeper::Notice::Off(ServerId(server), ahead_ms)) => {
-                self.history.add(Kind::ClockOff { server, ahead_ms });
-            }
-            Notice::Clock(timekeeper::Notice::Right(ServerId(server))) => {
-                self.history.add(Kind::ClockRight { server });
-            }
-        }
-    }
-
-    fn wish(&self, wish: Wish) {
-        // Control does not listen any more only when the server is about to end.
-        _ = self.wishes.send(wish);
-    }
-
-    fn tell_leases(&self, command: leases::Command) {
-        // As above.
-        _ = self.leases.send((crate::leases::Arrived::Told(command), None));
     }
 }

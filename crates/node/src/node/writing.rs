@@ -6,7 +6,7 @@ use primus_core::ServerId;
 use primus_core::machine::Token;
 use primus_replica::message::Record;
 
-use super::ControlWords;
+use super::carry_out::ControlWords;
 use crate::disk::Disk;
 use crate::store::StoreId;
 

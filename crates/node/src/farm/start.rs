@@ -1,0 +1,138 @@
+//! How the farm's thread is started, and what joins it with the other threads of a server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::thread;
+
+use primus_core::ServerId;
+use primus_core::farm::foreman;
+use primus_core::machine::Outbox;
+use primus_server::Plan;
+use primus_server::farm::{Farm, Rules};
+use primus_server::plan::Neighbour;
+use primus_server::record::State;
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, watch};
+
+use super::arrivals::Inputs;
+use super::callers::Callers;
+use super::news::News;
+use super::outputs::Outputs;
+use super::replies::Replies;
+use super::run::Driver;
+use super::starts::Starts;
+use super::{FarmHandle, Told, UNASKED_LEN_MAX, Wish};
+use crate::budget::Budget;
+use crate::clock::now;
+use crate::cuts::Cuts;
+use crate::events::History;
+use crate::leases::Teller;
+use crate::links::{Doors, Identity};
+use crate::meters::Meters;
+use crate::neighbours::Neighbours;
+use crate::requests::Requests;
+use crate::timers::Timers;
+use crate::watched::{Broken, watch};
+
+/// How many workers, and how many servers of other farms, may wait for an answer.
+const CALLERS_MAX: usize = 256;
+const ENVOYS_MAX: usize = 64;
+
+/// How the control thread talks to the farm.
+pub(crate) struct Ends {
+    pub(crate) handle: FarmHandle,
+    pub(crate) leases: Teller,
+    pub(crate) told: mpsc::UnboundedSender<Told>,
+    pub(crate) doors: Doors,
+    pub(crate) wishes: mpsc::UnboundedReceiver<Wish>,
+}
+
+/// Starts the thread. It ends when nobody tells it anything any more.
+///
+/// # Panics
+/// If the system gives no thread.
+pub(crate) fn start(
+    identity: Identity,
+    plan: &Plan,
+    (index, state): (u64, State),
+    (cuts, failures): (watch::Receiver<Cuts>, mpsc::UnboundedSender<Broken>),
+    requests: Requests,
+    (history, meters): (Arc<History>, Arc<Meters>),
+) -> Ends {
+    let mut farm = Farm::new(identity.server, identity.incarnation, rules(plan));
+    farm.restore(now(), index, state);
+    let (neighbours, of_neighbours) = Neighbours::new(identity.clone(), plan.neighbours.clone(), cuts);
+    let (told_sender, told) = mpsc::unbounded_channel();
+    let (asks_sender, asks) = mpsc::unbounded_channel();
+    let (workers, calls) = mpsc::channel(CALLERS_MAX);
+    let (envoys_sender, envoys) = mpsc::channel(ENVOYS_MAX);
+    let (wishes, wishes_received) = mpsc::unbounded_channel();
+    let (want, wanted) = mpsc::unbounded_channel();
+    let (leases, of_leases) = mpsc::unbounded_channel();
+    let ends = crate::leases::Ends {
+        requests: requests.clone(),
+        wishes: wishes.clone(),
+        farm: want,
+        failures: failures.clone(),
+        meters: Arc::clone(&meters),
+    };
+    crate::leases::start(plan, ends, of_leases);
+    let to_leases = leases.clone();
+    let starts = Arc::<Starts>::default();
+    let handle = FarmHandle {
+        requests,
+        leases: leases.clone(),
+        asks: asks_sender,
+        unasked: Budget::new(UNASKED_LEN_MAX),
+        starts: Arc::clone(&starts),
+    };
+    let running = move || {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
+        runtime.block_on(async {
+            let (callers, of_workers) = Callers::new();
+            let inputs = Inputs { told, of_workers, calls, of_neighbours, envoys, wanted, asks };
+            let news = News::new(Arc::clone(&history), Arc::clone(&meters));
+            let driver = Driver {
+                id: identity.server,
+                farm,
+                outbox: Outbox::new(),
+                timers: Timers::default(),
+                callers,
+                neighbours,
+                replies: Replies::default(),
+                outputs: Outputs::default(),
+                placements: Vec::new(),
+                starts,
+                news,
+                leases: to_leases,
+                wishes,
+                history,
+                meters,
+            };
+            // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
+            if let Ok(Err(broken)) = tokio::spawn(watch("farm", driver.run(inputs))).await {
+                _ = failures.send(broken);
+            }
+        });
+    };
+    thread::Builder::new().name("farm".to_owned()).spawn(running).expect("the system gives a thread");
+    let doors = Doors { workers, envoys: envoys_sender, neighbours: servers_of_neighbours(plan) };
+    Ends { handle, told: told_sender, leases, doors, wishes: wishes_received }
+}
+
+fn rules(plan: &Plan) -> Rules {
+    Rules {
+        work: foreman::Rules { assignment: plan.assignment, weights: plan.weights, ..foreman::Rules::default() },
+        lending: plan.lending,
+        neighbours: plan.neighbours.iter().map(|neighbour| neighbour.name.clone()).collect(),
+        limits: plan.limits,
+        state_max: plan.state_max,
+        servers: plan.servers.len(),
+        planted: plan.planted,
+    }
+}
+
+fn servers_of_neighbours(plan: &Plan) -> BTreeMap<String, BTreeSet<ServerId>> {
+    let servers = |neighbour: &Neighbour| neighbour.servers.keys().copied().collect();
+    plan.neighbours.iter().map(|neighbour| (neighbour.name.clone(), servers(neighbour))).collect()
+}

@@ -1,0 +1,180 @@
+//! How a server is started: its threads, its links, and what it looks like before it has done anything.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use primus_core::load::Load;
+use primus_core::machine::{Input, Outbox};
+use primus_replica::{Consensus, Role};
+use primus_server::control::{Command, Reason};
+use primus_server::record::State;
+use primus_server::{Plan, Server};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::arrivals::Inputs;
+use super::changes::Changes;
+use super::log::{self, Log};
+use super::own::Own;
+use super::peers::Acquaintances;
+use super::shown::Shown;
+use super::turn::Turns;
+use super::writes::Writes;
+use super::writing::Writing;
+use super::{Config, EndError, Running, Threads};
+use crate::budget::Budget;
+use crate::cuts::Cuts;
+use crate::entering::Entering;
+use crate::events::History;
+use crate::farm::FarmHandle;
+use crate::handle::{Handle, PeerView, UNWRITTEN_LEN_MAX, View};
+use crate::links::{self, Links};
+use crate::meters::Meters;
+use crate::questions::Questions;
+use crate::reads::Reads;
+use crate::requests::{Requested, Requests};
+use crate::steps::Steps;
+use crate::store::{Opened, Store, StoreId};
+use crate::timers::Timers;
+use crate::{disk, elections, farm};
+
+pub(super) async fn serve(
+    config: Config,
+    listener: TcpListener,
+    opened: Opened,
+    ready: oneshot::Sender<Handle>,
+) -> Result<(), EndError> {
+    let (requests, received) = Requests::new();
+    let incarnation = incarnation();
+    let (mut running, farm, inputs) =
+        Running::new(config, listener, opened, incarnation, (requests.clone(), received));
+    let (history, steps) = (Arc::clone(&running.shown.history), Arc::clone(&running.shown.steps));
+    let (numbers, meters) = (Arc::default(), Arc::clone(&running.shown.meters));
+    let (view, elected) = (running.shown.view.subscribe(), running.threads.elections.elected());
+    let leadership = running.shown.leadership.subscribe();
+    let (asker, heard) = (running.questions.asker(), running.shown.acquaintances.heard());
+    let (origin, elections) = (incarnation, running.threads.elections.clone());
+    let handle = Handle {
+        requests,
+        origin,
+        numbers,
+        unwritten: Budget::new(UNWRITTEN_LEN_MAX),
+        view,
+        leadership,
+        asker,
+        history,
+        steps,
+        meters,
+        farm,
+        elected,
+        heard,
+        elections,
+    };
+    running.questions.start(handle.clone(), Arc::clone(&running.links));
+    _ = ready.send(handle);
+    running.step(Input::Command(Command::Boot));
+    running.writing.flush();
+    running.run(inputs).await
+}
+
+fn incarnation() -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).expect("the system has randomness");
+    u64::from_be_bytes(bytes)
+}
+
+impl Running {
+    fn new(
+        config: Config,
+        listener: TcpListener,
+        opened: Opened,
+        incarnation: u64,
+        (requests, received): (Requests, mpsc::UnboundedReceiver<Requested>),
+    ) -> (Self, FarmHandle, Inputs) {
+        let StoreId(store) = opened.store_id;
+        let identity =
+            links::Identity { cluster: config.cluster.clone(), server: config.plan.id, store, incarnation };
+        let history = Arc::<History>::default();
+        let steps = Arc::new(Steps::new(config.plan.id));
+        let meters = Arc::<Meters>::default();
+        let (cut, cuts) = watch::channel(Cuts::default());
+        let witnesses = (Arc::clone(&history), Arc::clone(&meters));
+        let (failed, failures) = mpsc::unbounded_channel();
+        let (applied, state, end) = match log::restored(&opened.records) {
+            Ok((applied, state)) => (applied, state, None),
+            Err(end) => (0, State::default(), Some(end)),
+        };
+        let ends = (cuts, failed.clone());
+        let farm = farm::start(identity.clone(), &config.plan, (applied, state), ends, requests, witnesses);
+        let known = known(&config.plan, &opened.store);
+        let (links, link_events) = Links::start(identity, listener, known, farm.doors, cut, Arc::clone(&history));
+        let links = Arc::new(links);
+        let told = (Arc::clone(&history), Arc::clone(&steps), Arc::clone(&meters));
+        let elections = elections::start(&config.plan, Arc::clone(&links), told, failed);
+        let questions = Questions::new(&config.plan, &links);
+        let server = config.plan.server(opened.records);
+        let state = first_view(&config.plan, &server, applied);
+        let shown = Shown {
+            view: watch::Sender::new(state.clone()),
+            leadership: watch::Sender::new(state.leadership()),
+            acquaintances: Acquaintances::new(state.peers.keys().copied()),
+            state,
+            history,
+            steps,
+            meters,
+        };
+        let running = Self {
+            log: Log::new(applied, config.plan.snapshot_every),
+            config,
+            started: Instant::now(),
+            server,
+            outbox: Outbox::new(),
+            inputs: None,
+            links,
+            end,
+            writing: Writing::new(disk::start(opened.store, Arc::clone(&shown.meters))),
+            timers: Timers::default(),
+            threads: Threads { farm: farm.told, leases: farm.leases, elections },
+            entering: Entering::default(),
+            turns: Turns::default(),
+            writes: Writes::new(incarnation),
+            reads: Reads::default(),
+            own: Own::new(),
+            changes: Changes::new(),
+            shown,
+            questions,
+        };
+        let inputs = Inputs { links: link_events, wishes: farm.wishes, requests: received, failures };
+        (running, farm.handle, inputs)
+    }
+}
+
+/// What a server knows of its peers when it starts.
+fn known(plan: &Plan, store: &Store) -> links::Known {
+    let peers = plan.servers.iter().filter(|(id, _)| **id != plan.id).map(|(id, at)| (*id, *at));
+    let stores = store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store));
+    links::Known { peers: peers.collect(), stores: stores.collect() }
+}
+
+/// What a server looks like that has just started.
+fn first_view(plan: &Plan, server: &Server, applied: u64) -> View {
+    let (_, _, term) = server.replica().view();
+    let peers = plan.servers.keys().filter(|peer| **peer != plan.id);
+    View {
+        id: plan.id,
+        role: Role::Follower,
+        leader: None,
+        term,
+        since: SystemTime::now(),
+        reason: Reason::Start,
+        applied,
+        last: server.replica().extent().0,
+        load: Load::default(),
+        peers: peers.map(|peer| (*peer, PeerView::default())).collect(),
+        gave_way: server.gave_way().servers().clone(),
+        suspicions: 0,
+        silence_us: server.silence_us(),
+        longest_turn: Duration::ZERO,
+    }
+}
