@@ -22,6 +22,10 @@ const DOUBLINGS_MAX: u32 = 5;
 /// While it waits for something, so many questions at most pass before it says again what it wants: if words overtake each
 /// other between two leaders, the second may have heard only what was wanted once.
 const REPEATED_AFTER: u64 = 8;
+/// Of a lease, in percent: what should be left of it when the next answer comes that is not late.
+const KEPT_PERCENT: u64 = 45;
+/// However little is left, a holder does not ask more often than so many times per lease.
+const WAITS_MAX: u64 = 16;
 /// A question without an answer is given up after this part of a lease, on top of what the answer may wait.
 const PATIENCE_PARTS: u64 = 4;
 
@@ -206,12 +210,24 @@ impl Guard {
         }
     }
 
+    /// How long an answer may wait for something new. A holder asks in time to be told before its time is over, and sooner if
+    /// the last answer was late: the next one may be late, too. Others have more time.
+    fn wait_us(&self) -> u64 {
+        let lease_us = self.rules.lease_us;
+        let ends = self.standings.keys().filter_map(|group| self.until_us(group)).min();
+        match ends {
+            Some(until_us) => {
+                let spare_us = until_us.saturating_sub(self.now_us).saturating_sub(KEPT_PERCENT * lease_us / 100);
+                spare_us.clamp(lease_us / WAITS_MAX, lease_us / 4)
+            }
+            None if self.standings.values().all(|standing| *standing == Standing::Waits) => lease_us / 2,
+            None => lease_us / 4,
+        }
+    }
+
     /// Asks at once, whatever was asked before.
     fn ask(&mut self, out: &mut Outbox<Self>) {
-        let is_holding = |standing: &Standing| !matches!(standing, Standing::Waits);
-        // A holder asks in time to be told before its time is over; others have more time.
-        let parts = if self.standings.values().any(is_holding) { 4 } else { 2 };
-        let wait_us = self.rules.lease_us / parts;
+        let wait_us = self.wait_us();
         self.last_number += 1;
         let is_waiting = self.standings.values().any(|standing| *standing == Standing::Waits);
         let says_all = self.is_stranger || is_waiting && self.last_number.is_multiple_of(REPEATED_AFTER);

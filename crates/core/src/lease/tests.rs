@@ -392,8 +392,12 @@ fn strange_words_change_nothing() {
 
 /// What a guard says when it is told this.
 fn told(guard: &mut Guard, input: Input<Guard>) -> (Option<super::Poll>, Vec<guard::Notice>) {
+    told_at(0, guard, input)
+}
+
+fn told_at(now_us: u64, guard: &mut Guard, input: Input<Guard>) -> (Option<super::Poll>, Vec<guard::Notice>) {
     let mut out = Outbox::new();
-    guard.step(Moment::START, input, &mut out);
+    guard.step(Moment(now_us), input, &mut out);
     let (mut polls, mut notices) = (Vec::new(), Vec::new());
     for output in out.drain() {
         match output {
@@ -410,6 +414,21 @@ fn answer(number: u64, tokens: &[u64]) -> Input<Guard> {
     let promises = tokens.iter().map(promise).collect();
     let answer = super::Answer { number, is_known: true, promises, recalled: Vec::new(), refused: Vec::new() };
     Input::Message { from: Leader, message: Message::Answer(answer) }
+}
+
+#[test]
+fn a_holder_whose_last_answer_was_late_asks_again_sooner() {
+    let mut guard = Guard::new(SessionId(1), guard::Rules { lease_us: LEASE_US, planted: Planted::NONE });
+    let candidacy = Candidacy { group: "cron".into(), rules: ONE, name: "c1".into(), id: 1 };
+    let (poll, _) = told(&mut guard, Input::Command(guard::Command::Want(vec![candidacy])));
+    assert_eq!(poll.unwrap().wait_us, LEASE_US / 2, "it holds nothing");
+    // When each answer comes, and how long the next one may wait.
+    let mut now_us = 0;
+    for (number, (took_us, wait_us)) in (1..).zip([(300, 250), (250, 250), (400, 150), (500, 62), (700, 62)]) {
+        now_us += took_us * 1000;
+        let (poll, _) = told_at(now_us, &mut guard, answer(number, &[2]));
+        assert_eq!(poll.unwrap().wait_us / 1000, wait_us, "after {took_us} ms");
+    }
 }
 
 #[test]
