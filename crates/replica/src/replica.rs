@@ -554,8 +554,10 @@ fn config(settings: &Settings, applied: u64) -> Config {
         // Heartbeats are sent with every tick, by `ping`; the engine's own are the backstop.
         heartbeat_tick: settings.backstop_ticks.div_ceil(4).max(1),
         applied,
-        max_size_per_msg: 512 * 1024,
-        max_inflight_msgs: 256,
+        // Signs of life queue behind records on the same link. With more than 16 MiB on their way to a peer they come so late that leases
+        // run out.
+        max_size_per_msg: 256 * 1024,
+        max_inflight_msgs: 64,
         max_uncommitted_size: 256 << 20,
         check_quorum: true,
         pre_vote: true,
