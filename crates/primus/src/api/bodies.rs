@@ -7,6 +7,8 @@ use axum::body::{Body, BodyDataStream, Bytes, HttpBody};
 use axum::http::Request;
 use bytes::BytesMut;
 use futures_util::StreamExt;
+use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 use super::answers::Problem;
@@ -20,6 +22,11 @@ const GRACE: Duration = Duration::from_secs(5);
 const PACE: u32 = 8 * 1024;
 /// How long a client may be silent between two lines.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// A piece of a body of lines that is longer than this is read in its turn...
+const LONG_PIECE_LEN: usize = 16 * 1024;
+/// ...so many of them, then everything else that waits for the API's thread.
+static TURNS: Semaphore = Semaphore::const_new(4);
 
 /// A whole body, and the room that it takes.
 #[derive(Debug)]
@@ -94,8 +101,19 @@ impl Pieces {
         if is_between {
             self.patience = SILENCE;
         }
-        self.next().await
+        let piece = self.next().await?;
+        if piece.as_ref().is_some_and(|piece| piece.len() > LONG_PIECE_LEN) {
+            turn().await;
+        }
+        Ok(piece)
     }
+}
+
+/// Lets others have the thread first. Hundreds of bodies that arrive at once would keep it for a tenth of a second each time, and a
+/// session that asks for its lease waits for the thread several times.
+async fn turn() {
+    let _turn = TURNS.acquire().await;
+    yield_now().await;
 }
 
 /// How much patience is left after a piece of this length that took so long.
