@@ -125,9 +125,8 @@ impl Running {
             if let Some(end) = self.end.take() {
                 return Err(end);
             }
-            let due =
-                self.timers.next().into_iter().chain(self.writes.parked.due()).chain(self.entering.due()).min();
-            let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+            let due = [self.timers.next(), self.writes.parked.due(), self.entering.due(), self.log.due()];
+            let due = due.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             let first = tokio::select! {
                 biased;
                 Some(broken) = inputs.failures.recv() => return Err(broken.into()),
@@ -148,18 +147,22 @@ impl Running {
     }
 
     fn turn(&mut self, first: Option<Arrived>, inputs: &mut Inputs) -> Result<Duration, EndError> {
-        let mut turn = Turn::begin();
+        let mut turn = self.turns.begin();
         first.into_iter().for_each(|first| _ = self.take(first, &mut turn));
         let all_taken = self.take_more(inputs, &mut turn)?;
-        self.propose_entering();
-        turn.note("proposing records");
-        self.fire_timers(all_taken);
-        turn.note("a timer");
+        if self.propose_entering(turn.last()) {
+            turn.note("proposing records");
+        }
+        if self.fire_timers(turn.last(), all_taken) {
+            turn.note("a timer");
+        }
         self.look_for_room();
-        self.writing.flush();
-        let took = turn.note("giving records to the disk");
+        if self.writing.flush() {
+            turn.note("giving records to the disk");
+        }
         self.publish();
-        self.turns.end(turn).into_iter().for_each(|late| self.shown.history.add(late));
+        let (took, late) = self.turns.end(turn);
+        late.into_iter().for_each(|late| self.shown.history.add(late));
         Ok(took)
     }
 
@@ -190,25 +193,31 @@ impl Running {
         turn.note(name)
     }
 
-    fn propose_entering(&mut self) {
-        let records = self.entering.take(Instant::now());
-        if !records.is_empty() {
+    /// Was there something to propose?
+    fn propose_entering(&mut self, now: Instant) -> bool {
+        let records = self.entering.take(now);
+        let is_some = !records.is_empty();
+        if is_some {
             self.step(Input::Command(Command::Propose(records)));
         }
+        is_some
     }
 
-    /// Nobody is judged silent whose words may not have been read yet.
-    fn fire_timers(&mut self, all_taken: bool) {
-        let now = Instant::now();
+    /// Nobody is judged silent whose words may not have been read yet. Was there anything to do?
+    fn fire_timers(&mut self, now: Instant, all_taken: bool) -> bool {
+        let mut has_fired = false;
         while let Some((_, timer)) = self.timers.take_due(now) {
+            has_fired = true;
             if timer == Timer::Silence && !all_taken {
                 self.timers.set(timer, now + Duration::from_millis(1));
             } else {
                 self.step(Input::Timer(timer));
             }
         }
+        self.pass_on_if_due(now);
         let unable = self.unable();
         self.writes.parked.take_due(now).into_iter().for_each(|write| _ = write.reply.send(Err(unable)));
+        has_fired
     }
 
     fn on_link(&mut self, event: LinkEvent<Words>) {

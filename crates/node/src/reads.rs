@@ -11,13 +11,6 @@ use crate::handle::{Reply, Unable};
 /// How many of them may wait for a new leader to be ready.
 const EARLY_MAX: usize = 1024;
 
-/// How far the log is: here, and what the farm was last told of it.
-#[derive(Clone, Copy)]
-pub(crate) struct Applied {
-    pub(crate) index: u64,
-    pub(crate) told: u64,
-}
-
 /// A question of somebody who wants to look at the farm.
 #[derive(Debug)]
 pub struct Read {
@@ -58,10 +51,9 @@ impl Reads {
     }
 
     /// This much must be known.
-    pub(crate) fn on_readable(&mut self, number: u64, index: u64, applied: Applied) {
+    pub(crate) fn on_readable(&mut self, number: u64, index: u64) {
         if let Some(read) = self.asked.remove(&number) {
             self.late.entry(index).or_default().push(read);
-            self.answer(applied);
         }
     }
 
@@ -80,11 +72,13 @@ impl Reads {
         std::mem::take(&mut self.early)
     }
 
-    /// Answers what can be answered.
-    pub(crate) fn answer(&mut self, applied: Applied) {
-        while let Some(first) = self.late.first_entry().filter(|first| *first.key() <= applied.index) {
-            first.remove().into_iter().for_each(|read| read.answer(Ok(applied.told)));
-        }
+    /// Those that can be answered, because the log is known up to here.
+    pub(crate) fn take_ready(&mut self, applied: u64) -> Option<Vec<Read>> {
+        let first = *self.late.first_key_value()?.0;
+        (first <= applied).then(|| {
+            let rest = self.late.split_off(&(applied + 1));
+            std::mem::replace(&mut self.late, rest).into_values().flatten().collect()
+        })
     }
 
     /// Nobody here can say.

@@ -4,7 +4,7 @@
 //! one record takes several, one behind the other. A leader that is deposed half-way leaves a beginning without an end; the
 //! next beginning takes its place.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use primus_core::ledger::{Batch, Entry, Ledger};
 
 use crate::gave_way::{Fact, GaveWay};
@@ -23,6 +23,8 @@ const LAST: u8 = 4;
 const FACT: u8 = 5;
 /// Origin, number and time.
 const HEAD_LEN: usize = 24;
+/// How long the length of a part is.
+const LENGTH_LEN: usize = 8;
 /// Set in the length of the register: who gave way comes behind it. No register is that long.
 const WITH_GAVE_WAY: u64 = 1 << 63;
 
@@ -219,15 +221,22 @@ fn filed(bytes: &[u8]) -> Option<Filed> {
 /// Never: who gave way can always be written.
 #[must_use]
 pub fn front(register: &[u8], gave_way: &GaveWay) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(8 + register.len());
-    bytes.put_u64(register.len() as u64 | if gave_way.is_empty() { 0 } else { WITH_GAVE_WAY });
-    bytes.put_slice(register);
+    let mut bytes = vec![0; LENGTH_LEN];
+    bytes.extend_from_slice(register);
+    end_front(&mut bytes, gave_way);
+    bytes.into()
+}
+
+/// Behind the place of its length stands the register.
+fn end_front(bytes: &mut Vec<u8>, gave_way: &GaveWay) {
+    let flag = if gave_way.is_empty() { 0 } else { WITH_GAVE_WAY };
+    let length = (bytes.len() - LENGTH_LEN) as u64 | flag;
+    bytes[..LENGTH_LEN].copy_from_slice(&length.to_be_bytes());
     if !gave_way.is_empty() {
         let text = postcard::to_stdvec(gave_way).expect("who gave way can always be written");
         bytes.put_u64(text.len() as u64);
         bytes.put_slice(&text);
     }
-    bytes.freeze()
 }
 
 /// All that is agreed on about a farm at one place of the log.
@@ -246,8 +255,13 @@ impl State {
     /// Never: a ledger can always be written.
     #[must_use]
     pub fn to_bytes(&self, gave_way: &GaveWay) -> Bytes {
-        let front = front(&self.register.to_bytes(), gave_way);
-        let mut bytes = postcard::to_extend(&self.ledger, front.to_vec()).expect("a ledger can always be written");
+        // In one place from the beginning: to copy what is long costs more than to write it.
+        let content_len = self.register.len_bytes() as u64 + self.ledger.len_bytes();
+        let mut bytes = Vec::with_capacity(usize::try_from(content_len).unwrap_or(0) + LENGTH_LEN);
+        bytes.resize(LENGTH_LEN, 0);
+        bytes = postcard::to_extend(&self.register, bytes).expect("a register can always be written");
+        end_front(&mut bytes, gave_way);
+        bytes = postcard::to_extend(&self.ledger, bytes).expect("a ledger can always be written");
         // It is kept for a long time.
         bytes.shrink_to_fit();
         bytes.into()
@@ -289,8 +303,8 @@ fn parts(state: &Bytes) -> Option<(Bytes, Option<Bytes>, Bytes)> {
 }
 
 fn cut_length(bytes: &Bytes) -> Option<(u64, Bytes)> {
-    let length = bytes.first_chunk::<8>()?;
-    Some((u64::from_be_bytes(*length), bytes.slice(8..)))
+    let length = bytes.first_chunk::<LENGTH_LEN>()?;
+    Some((u64::from_be_bytes(*length), bytes.slice(LENGTH_LEN..)))
 }
 
 fn cut(bytes: &Bytes, length: u64) -> Option<(Bytes, Bytes)> {

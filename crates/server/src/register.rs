@@ -145,12 +145,6 @@ impl Register {
         Page { values, is_last: true }
     }
 
-    /// The whole register, for a snapshot.
-    #[must_use]
-    pub fn to_bytes(&self) -> Bytes {
-        postcard::to_stdvec(self).expect("a register can always be written").into()
-    }
-
     /// A register from a snapshot.
     #[must_use]
     pub fn from_bytes(data: &[u8]) -> Option<Self> {
@@ -233,6 +227,10 @@ mod tests {
         Proposal { origin: 1, number: 2, changes }.to_bytes()
     }
 
+    fn to_bytes(register: &Register) -> Vec<u8> {
+        postcard::to_stdvec(register).unwrap()
+    }
+
     #[test]
     fn what_is_put_can_be_got_and_listed() {
         let mut register = Register::default();
@@ -290,7 +288,7 @@ mod tests {
     fn a_snapshot_gives_the_same_register() {
         let mut register = Register::default();
         register.apply(1, &put("a", "x"));
-        assert_eq!(Register::from_bytes(&register.to_bytes()), Some(register));
+        assert_eq!(Register::from_bytes(&to_bytes(&register)), Some(register));
     }
 
     /// A register of one map, as versions before had it.
@@ -317,10 +315,10 @@ mod tests {
         let lens = register.keys.lens();
         assert!(lens.len() > 4 && lens.iter().all(|len| (1..=LEAF_LEN_MAX).contains(len)));
         assert!(register.keys.iter().eq(plain.iter().map(|(key, set)| (key.as_str(), set))));
-        assert_eq!(register.to_bytes(), postcard::to_stdvec(&plain).unwrap());
+        assert_eq!(to_bytes(&register), postcard::to_stdvec(&plain).unwrap());
         let bytes: usize = plain.iter().map(|(key, (value, _))| key.len() + value.len() + KEY_COST).sum();
         assert_eq!((register.len_bytes(), register.keys.len()), (bytes, plain.len()));
-        let again = Register::from_bytes(&register.to_bytes()).unwrap();
+        let again = Register::from_bytes(&to_bytes(&register)).unwrap();
         assert_eq!((&again, again.len_bytes()), (&register, bytes));
         for (prefix, after) in [("", None), ("k1", None), ("k1", Some("k1500")), ("k", Some("k0257")), ("x", None)]
         {

@@ -70,7 +70,10 @@ impl Running {
         match notice {
             Notice::Leader(leader, term, reason) => self.on_leader(leader, term, reason),
             Notice::Committed(entries) => self.apply_all(entries),
-            Notice::Readable(number, index) => self.reads.on_readable(number, index, self.applied()),
+            Notice::Readable(number, index) => {
+                self.reads.on_readable(number, index);
+                self.answer_reads();
+            }
             Notice::Unreadable(number) => self.reads.on_unreadable(number, self.leads(), self.unable()),
             Notice::Restored(snapshot) => self.restore(&snapshot),
             Notice::Refused(refusal, entries) => self.on_refused(refusal, entries),

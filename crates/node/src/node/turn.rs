@@ -16,18 +16,22 @@ const LATE: Duration = Duration::from_millis(50);
 /// How often that is told at most.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
+/// The system is asked for how long the thread has had a processor before a turn if so many turns came since the last time, or
+/// turns of this length: to ask costs as much as a short turn.
+const ASKED_EVERY: u32 = 16;
+const ASKED_AFTER: Duration = Duration::from_millis(2);
+
 /// A turn under way.
 pub(super) struct Turn {
     began: Instant,
-    worked: Duration,
     last: Instant,
     slowest: (Duration, &'static str),
 }
 
 impl Turn {
-    pub(super) fn begin() -> Self {
+    fn begin() -> Self {
         let began = Instant::now();
-        Self { began, worked: worked(), last: began, slowest: (Duration::ZERO, "nothing") }
+        Self { began, last: began, slowest: (Duration::ZERO, "nothing") }
     }
 
     /// This has just been done. Says for how long the turn has lasted.
@@ -39,6 +43,11 @@ impl Turn {
         }
         now - self.began
     }
+
+    /// When something was last done.
+    pub(super) const fn last(&self) -> Instant {
+        self.last
+    }
 }
 
 /// For how long this thread has had a processor.
@@ -47,23 +56,40 @@ fn worked() -> Duration {
 }
 
 /// All turns.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Turns {
     pub(super) longest: Duration,
     told: Option<Instant>,
     left_out: u64,
+    /// For how long the thread has had a processor, and how many turns, of which length, came since that was asked.
+    worked: Duration,
+    since: (u32, Duration),
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { longest: Duration::ZERO, told: None, left_out: 0, worked: worked(), since: (0, Duration::ZERO) }
+    }
 }
 
 impl Turns {
-    /// A turn is over. Says what to tell, if it was late.
-    pub(super) fn end(&mut self, mut turn: Turn) -> Option<Kind> {
+    pub(super) fn begin(&mut self) -> Turn {
+        if self.since.0 >= ASKED_EVERY || self.since.1 >= ASKED_AFTER {
+            (self.worked, self.since) = (worked(), (0, Duration::ZERO));
+        }
+        Turn::begin()
+    }
+
+    /// A turn is over. Says how long it took, and what to tell if it was late.
+    pub(super) fn end(&mut self, mut turn: Turn) -> (Duration, Option<Kind>) {
         let took = turn.note("telling others");
         self.longest = self.longest.max(took);
+        self.since = (self.since.0 + 1, self.since.1 + took);
         if took <= LATE {
-            return None;
+            return (took, None);
         }
-        let worked = worked().saturating_sub(turn.worked);
-        self.late(took, worked, turn.slowest.1, turn.last)
+        let worked = worked().saturating_sub(self.worked).min(took);
+        (took, self.late(took, worked, turn.slowest.1, turn.last))
     }
 
     fn late(&mut self, took: Duration, worked: Duration, slowest: &'static str, now: Instant) -> Option<Kind> {
@@ -102,11 +128,25 @@ mod tests {
     #[test]
     fn the_first_thing_of_a_turn_counts() {
         let mut turns = Turns::default();
-        let mut turn = Turn::begin();
+        let mut turn = turns.begin();
         while turn.note("a loop") <= LATE {}
         assert_eq!((turn.note("a word") > LATE, turn.slowest.1.is_empty()), (true, false));
-        assert!(matches!(turns.end(turn), Some(Kind::LateTurn { .. })));
+        assert!(matches!(turns.end(turn), (_, Some(Kind::LateTurn { .. }))));
         assert!(turns.longest > LATE);
-        assert_eq!(turns.end(Turn::begin()), None);
+        let turn = turns.begin();
+        assert_eq!(turns.end(turn).1, None);
+    }
+
+    #[test]
+    fn what_turns_before_a_late_one_worked_is_not_its_own() {
+        let mut turns = Turns::default();
+        let mut busy = turns.begin();
+        while busy.note("a loop") <= LATE {}
+        assert!(turns.end(busy).1.is_some());
+        turns.told = None;
+        let mut late = turns.begin();
+        std::thread::sleep(LATE + ms(10));
+        late.note("a pause");
+        assert!(matches!(turns.end(late), (_, Some(Kind::LateTurn { cause: "the host", .. }))));
     }
 }

@@ -49,11 +49,11 @@ impl Writing {
         }
     }
 
-    /// Hands everything of this turn to the disk at once.
-    pub(super) fn flush(&mut self) {
-        if let Some(token) = self.token.take() {
-            self.disk.write(token, std::mem::take(&mut self.records));
-        }
+    /// Hands everything of this turn to the disk at once. Was there anything?
+    pub(super) fn flush(&mut self) -> bool {
+        let token = self.token.take();
+        token.into_iter().for_each(|token| self.disk.write(token, std::mem::take(&mut self.records)));
+        token.is_some()
     }
 
     /// What waits already need not wait twice: a full disk keeps everything waiting for long.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// How many keys a leaf holds at most.
 pub(super) const LEAF_LEN_MAX: usize = 256;
 
-/// Keys that follow each other, with their values; never empty.
-type Leaf<V> = Vec<(Box<str>, V)>;
+/// Keys that follow each other, with their values; never empty. A copy of a leaf shares the keys.
+type Leaf<V> = Vec<(Arc<str>, V)>;
 
 /// The map.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ impl<V: Clone> Leaves<V> {
         leaf.insert(place, (key.into(), value));
         if leaf.len() > LEAF_LEN_MAX {
             let rest = leaf.split_off(LEAF_LEN_MAX / 2);
-            let first = rest.first().map_or_else(|| key.into(), |(key, _)| Arc::from(&**key));
+            let first = rest.first().map_or_else(|| key.into(), |(key, _)| Arc::clone(key));
             self.leaves.insert(number + 1, (first, Arc::new(rest)));
         }
     }
