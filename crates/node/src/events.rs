@@ -328,11 +328,16 @@ impl Refusals {
 }
 
 impl History {
-    /// Adds what has just happened.
+    /// Adds what has just happened, and announces it.
     pub fn add(&self, kind: Kind) {
-        // Several threads add: whoever holds this gives the next number, and announces it.
+        self.keep(kind);
+        self.announce();
+    }
+
+    /// Adds what has just happened. It is announced later.
+    pub(crate) fn keep(&self, kind: Kind) {
         let mut events = self.events.lock().expect("nobody panics while holding this");
-        let index = *self.newest.borrow() + 1;
+        let index = events.back().map_or(0, |event| event.index) + 1;
         let is_refusal = |event: &Event| matches!(event.kind, Kind::LinkRefused { .. });
         if matches!(kind, Kind::LinkRefused { .. })
             && events.iter().filter(|event| is_refusal(event)).count() >= REFUSALS_MAX
@@ -344,7 +349,17 @@ impl History {
             events.pop_front();
         }
         events.push_back(Event { index, time: SystemTime::now(), kind });
-        self.newest.send_replace(index);
+    }
+
+    /// Announces what has been added. Whoever hears that can read it: nobody holds the events then.
+    pub(crate) fn announce(&self) {
+        let index =
+            self.events.lock().expect("nobody panics while holding this").back().map_or(0, |event| event.index);
+        self.newest.send_if_modified(|newest| {
+            let is_new = index > *newest;
+            *newest = index.max(*newest);
+            is_new
+        });
     }
 
     /// Tells that somebody was refused, unless the last one was just now: then it is only counted. All refusals of a server

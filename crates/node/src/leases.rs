@@ -12,12 +12,12 @@ use primus_core::lease::{Answer, Message, Poll};
 use primus_core::ledger::Entry;
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::planted::Planted;
-use primus_core::{SessionId, Term};
+use primus_core::{ServerId, SessionId, Term};
 use primus_server::Plan;
 use primus_server::farm::Ticket;
 use primus_server::leases::{Command, Leases, Notice};
 use tokio::runtime::Builder;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::budget::Weight;
@@ -39,6 +39,8 @@ pub(crate) type Look = Box<dyn FnOnce(Result<&Lessor, Unable>) + Send>;
 
 /// What arrives.
 pub(crate) enum Arrived {
+    /// Another server leads, or this one, or nobody: who does is told beside all this, so that only the newest counts.
+    Leader,
     /// What control or the farm says.
     Told(Command),
     Poll(SessionId, Poll, Reply<Answer>),
@@ -66,7 +68,7 @@ pub(crate) struct Ends {
 ///
 /// # Panics
 /// If the system gives no thread.
-pub(crate) fn start(plan: &Plan, ends: Ends, arrived: Hearer) {
+pub(crate) fn start(plan: &Plan, ends: Ends, arrived: Hearer, leader: watch::Receiver<(Option<ServerId>, Term)>) {
     let rules = lessor::Rules { lease_us: plan.lease_us, planted: Planted::NONE };
     let leases = Leases::new(plan.id, rules);
     let running = move || {
@@ -77,6 +79,7 @@ pub(crate) fn start(plan: &Plan, ends: Ends, arrived: Hearer) {
             let driver = Driver {
                 leases,
                 outbox: Outbox::new(),
+                leader,
                 timers: Timers::default(),
                 last_ticket: 0,
                 vacating: BTreeMap::new(),
@@ -97,6 +100,7 @@ pub(crate) fn start(plan: &Plan, ends: Ends, arrived: Hearer) {
 struct Driver {
     leases: Leases,
     outbox: Outbox<Leases>,
+    leader: watch::Receiver<(Option<ServerId>, Term)>,
     timers: Timers<Tick>,
     last_ticket: u64,
     vacating: BTreeMap<Ticket, Reply<()>>,
@@ -136,11 +140,9 @@ impl Driver {
     }
 
     fn take(&mut self, arrived: Arrived) {
+        self.look_for_leader();
         match arrived {
-            Arrived::Told(command @ Command::Leader(..)) => {
-                self.command(command);
-                self.refuse_polls();
-            }
+            Arrived::Leader => {}
             Arrived::Told(command) => self.command(command),
             Arrived::Poll(from, poll, reply) => {
                 self.polls.insert(from, (poll.number, reply));
@@ -152,6 +154,14 @@ impl Driver {
                 self.command(Command::Vacate(Ticket(self.last_ticket)));
             }
             Arrived::Look(look) => look(self.leases.lessor().map_err(Unable::from)),
+        }
+    }
+
+    fn look_for_leader(&mut self) {
+        if self.leader.has_changed().unwrap_or(false) {
+            let (leader, term) = *self.leader.borrow_and_update();
+            self.command(Command::Leader(leader, term));
+            self.refuse_polls();
         }
     }
 
@@ -222,6 +232,7 @@ impl Driver {
 impl fmt::Debug for Arrived {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Leader => "leader",
             Self::Told(_) => "told",
             Self::Poll(..) => "poll",
             Self::Vacate(_) => "vacate",

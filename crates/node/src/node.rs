@@ -10,6 +10,7 @@ mod changes;
 mod end;
 mod held;
 mod log;
+mod others;
 mod own;
 mod peers;
 mod shown;
@@ -27,9 +28,9 @@ use primus_core::{ServerId, Term};
 use primus_server::control::{Command, Timer};
 use primus_server::peers::Sign;
 use primus_server::words::Words;
-use primus_server::{Plan, Server, groups, leases};
+use primus_server::{Plan, Server, groups};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
@@ -37,17 +38,16 @@ use self::arrivals::{Arrived, Inputs};
 use self::changes::Changes;
 pub use self::end::EndError;
 use self::log::Log;
+use self::others::Others;
 use self::own::Own;
 use self::shown::Shown;
 use self::start::serve;
 use self::turn::{Turn, Turns};
 use self::writes::Writes;
 use self::writing::Writing;
-use crate::elections::Elections;
 use crate::entering::Entering;
-use crate::farm::{Told, Wish};
+use crate::farm::Wish;
 use crate::handle::{Handle, Request};
-use crate::leases::Teller;
 use crate::links::{LinkEvent, Links, Peer};
 use crate::questions::Questions;
 use crate::reads::{Read, Reads};
@@ -98,7 +98,7 @@ struct Running {
     end: Option<EndError>,
     writing: Writing,
     timers: Timers<Timer>,
-    threads: Threads,
+    others: Others,
     /// What the farm wants to write.
     entering: Entering,
     log: Log,
@@ -112,20 +112,13 @@ struct Running {
     questions: Questions,
 }
 
-/// The other threads of this server, and how they are told what happens.
-struct Threads {
-    farm: mpsc::UnboundedSender<Told>,
-    leases: Teller,
-    elections: Elections,
-}
-
 impl Running {
     async fn run(&mut self, mut inputs: Inputs) -> Result<(), EndError> {
         loop {
             if let Some(end) = self.end.take() {
                 return Err(end);
             }
-            let due = [self.timers.next(), self.writes.parked.due(), self.entering.due(), self.log.due()];
+            let due = [self.timers.next(), self.writes.parked.due(), self.entering.due(), self.others.due()];
             let due = due.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             let first = tokio::select! {
                 biased;
@@ -160,6 +153,7 @@ impl Running {
         if self.writing.flush() {
             turn.note("giving records to the disk");
         }
+        self.others.end_turn(turn.last());
         self.publish();
         let (took, late) = self.turns.end(turn);
         late.into_iter().for_each(|late| self.shown.history.add(late));
@@ -214,7 +208,6 @@ impl Running {
                 self.step(Input::Timer(timer));
             }
         }
-        self.pass_on_if_due(now);
         let unable = self.unable();
         self.writes.parked.take_due(now).into_iter().for_each(|write| _ = write.reply.send(Err(unable)));
         has_fired
@@ -229,19 +222,19 @@ impl Running {
                 self.mark(peer, true);
                 self.see(peer, Sign::LinkUp);
                 self.step(Input::LinkUp(peer));
-                self.threads.elections.tell(Input::LinkUp(peer));
+                self.others.elections.tell(Input::LinkUp(peer));
             }
             LinkEvent::Down(peer) => {
                 self.mark(peer, false);
                 self.see(peer, Sign::LinkDown);
                 self.step(Input::LinkDown(peer));
-                self.threads.elections.tell(Input::LinkDown(peer));
+                self.others.elections.tell(Input::LinkDown(peer));
             }
             LinkEvent::Gone(peer) => {
                 self.mark(peer, false);
                 self.see(peer, Sign::Gone);
                 self.step(Input::Command(Command::Gone(peer)));
-                self.threads.elections.tell(Input::Command(groups::Command::Gone(peer)));
+                self.others.elections.tell(Input::Command(groups::Command::Gone(peer)));
             }
             LinkEvent::Barred(peer, reason) => self.see(peer, Sign::Refused(reason)),
         }
@@ -260,7 +253,7 @@ impl Running {
                 }
                 self.step(Input::Message { from, message });
             }
-            Words::Groups(message) => self.threads.elections.tell(Input::Message { from, message }),
+            Words::Groups(message) => self.others.elections.tell(Input::Message { from, message }),
             Words::Question(number, body) => self.questions.on_question(from, number, body),
             Words::Answer(number, body) => self.questions.on_answer(from, number, body),
             Words::Clock(shows_ms) => self.pass_clock_on(from, shows_ms),
@@ -337,11 +330,6 @@ impl Running {
 
     fn leads_in(&self, term: Term) -> bool {
         self.leads() && self.shown.state.term == term
-    }
-
-    fn tell_leases(&self, command: leases::Command) {
-        // If that thread has failed, this server is about to end.
-        _ = self.threads.leases.send((crate::leases::Arrived::Told(command), None));
     }
 
     fn on_read(&mut self, read: Read) {

@@ -35,6 +35,6 @@ mod workers;
 pub(crate) use answers::text_of;
 pub(crate) use doors::Doors;
 pub(crate) use proxy::{HERE, PROOF, Proxy};
-pub(crate) use routes::{Context, Places};
+pub(crate) use routes::{Knowledge, Places};
 pub(crate) use serve::serve;
 pub(crate) use sessions::{AnswerBody, QuestionBody};

@@ -126,6 +126,7 @@ impl Leases {
             }
             Command::Lead(..) | Command::Applied(..) => out.ignore("what the farm said in an older term"),
             Command::Confirmed(question) => self.tell(now, lessor::Command::Confirmed(question), out),
+            Command::HandOver(..) if self.leader != Some(self.id) => out.ignore("what a leader is told"),
             Command::HandOver(to, reason) => {
                 // It may be said again and again.
                 if self.handover.replace((to, reason)).is_none() {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread;
 
-use primus_core::ServerId;
 use primus_core::farm::foreman;
 use primus_core::machine::Outbox;
+use primus_core::{ServerId, Term};
 use primus_server::Plan;
 use primus_server::farm::{Farm, Rules};
 use primus_server::plan::Neighbour;
@@ -42,6 +42,8 @@ const ENVOYS_MAX: usize = 64;
 pub(crate) struct Ends {
     pub(crate) handle: FarmHandle,
     pub(crate) leases: Teller,
+    /// Who leads, for leases.
+    pub(crate) leader: watch::Sender<(Option<ServerId>, Term)>,
     pub(crate) told: mpsc::UnboundedSender<Told>,
     pub(crate) doors: Doors,
     pub(crate) wishes: mpsc::UnboundedReceiver<Wish>,
@@ -69,6 +71,7 @@ pub(crate) fn start(
     let (wishes, wishes_received) = mpsc::unbounded_channel();
     let (want, wanted) = mpsc::unbounded_channel();
     let (leases, of_leases) = mpsc::unbounded_channel();
+    let (leader, leader_of_leases) = watch::channel((None, Term(0)));
     let ends = crate::leases::Ends {
         requests: requests.clone(),
         wishes: wishes.clone(),
@@ -76,7 +79,7 @@ pub(crate) fn start(
         failures: failures.clone(),
         meters: Arc::clone(&meters),
     };
-    crate::leases::start(plan, ends, of_leases);
+    crate::leases::start(plan, ends, of_leases, leader_of_leases);
     let to_leases = leases.clone();
     let starts = Arc::<Starts>::default();
     let handle = FarmHandle {
@@ -117,7 +120,7 @@ pub(crate) fn start(
     };
     thread::Builder::new().name("farm".to_owned()).spawn(running).expect("the system gives a thread");
     let doors = Doors { workers, envoys: envoys_sender, neighbours: servers_of_neighbours(plan) };
-    Ends { handle, told: told_sender, leases, doors, wishes: wishes_received }
+    Ends { handle, leases, leader, told: told_sender, doors, wishes: wishes_received }
 }
 
 fn rules(plan: &Plan) -> Rules {

@@ -78,9 +78,9 @@ impl Running {
             Notice::Restored(snapshot) => self.restore(&snapshot),
             Notice::Refused(refusal, entries) => self.on_refused(refusal, entries),
             Notice::NoRoom(refusal, entries) => self.on_no_room(refusal, &entries),
-            Notice::HandOver(to, reason) => self.tell_leases(leases::Command::HandOver(to, reason)),
+            Notice::HandOver(to, reason) => self.others.tell_leases(leases::Command::HandOver(to, reason)),
             Notice::NotTransferred(obstacle) => {
-                self.tell_leases(leases::Command::Stay);
+                self.others.tell_leases(leases::Command::Stay);
                 self.end_transfer(Err(Unable::NotTransferred(obstacle)));
                 self.give_up_election(Unable::NotTransferred(obstacle));
                 self.release_parked();
@@ -97,7 +97,7 @@ impl Running {
             }
             // The steps of elections tell it.
             Notice::Election(_) => {}
-            Notice::Slower(us) => self.threads.elections.tell(Input::Command(groups::Command::Slower(us))),
+            Notice::Slower(us) => self.others.elections.tell(Input::Command(groups::Command::Slower(us))),
         }
     }
 

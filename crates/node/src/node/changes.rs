@@ -5,12 +5,10 @@ use std::time::{Duration, SystemTime};
 use primus_core::machine::Input;
 use primus_core::{ServerId, Term};
 use primus_server::control::{Command, Reason};
-use primus_server::leases;
 use tokio::time::Instant;
 
 use super::{Running, held};
 use crate::events::{Kind, milliseconds};
-use crate::farm::Told;
 use crate::handle::{Reply, Unable};
 
 /// Who led last, and who waits for another server to lead.
@@ -59,12 +57,11 @@ impl Running {
         self.tell_history(leader, term, reason);
         (self.shown.state.leader, self.shown.state.term, self.shown.state.reason) = (leader, term, reason);
         self.shown.state.since = SystemTime::now();
-        self.shown.leadership.send_replace(self.shown.state.leadership());
         // A new leader has to be told.
         self.own.is_full = false;
         self.entering.clear();
-        self.tell_leases(leases::Command::Leader(leader, term));
-        self.tell_farm(Told::Leader(leader));
+        let is_mine = was_leading || self.leads();
+        self.others.tell_leader(leader, term, is_mine);
         self.tell_clock();
         self.log.accession = Some(term).filter(|term| self.leads_in(*term));
         self.accede();
@@ -84,17 +81,18 @@ impl Running {
     pub(super) fn tell_history(&mut self, leader: Option<ServerId>, term: Term, reason: Reason) {
         let (term, reason) = (term.0, reason.name());
         let previous = self.changes.last_leader.map(|id| id.0);
+        self.shown.has_events = true;
         match leader {
             Some(leader) => {
                 let took = self.changes.leaderless.take().map_or(Duration::ZERO, |since| since.elapsed());
                 let took_ms = milliseconds(took);
                 self.shown.meters.changes.add(reason);
-                self.shown.history.add(Kind::LeaderChanged { leader: leader.0, previous, term, reason, took_ms });
+                self.shown.history.keep(Kind::LeaderChanged { leader: leader.0, previous, term, reason, took_ms });
                 self.changes.last_leader = Some(leader);
             }
             None => {
                 self.changes.leaderless = Some(Instant::now());
-                self.shown.history.add(Kind::LeaderLost { previous, term, reason });
+                self.shown.history.keep(Kind::LeaderLost { previous, term, reason });
             }
         }
     }

@@ -1,27 +1,15 @@
 //! What is agreed on, as far as control has to do with it: it passes everything on to the farm, and says when the log is cut.
-//!
-//! To wake the farm's thread costs as much as a write does, on every server. So records of keys are passed on together, at the latest
-//! after a moment: what has to see them comes after them. Tasks wait for nothing.
-
-use std::time::Duration;
 
 use bytes::Bytes;
 use primus_core::Term;
 use primus_replica::message::{Entry, Record, Snapshot};
 use primus_server::record::{Content, State};
-use tokio::time::Instant;
 
 use super::{EndError, Running};
-use crate::budget::Budget;
-use crate::farm::{Told, UNAPPLIED_LEN_MAX};
+use crate::farm::Told;
 
 /// When the log has grown by this many bytes, it is cut, however few entries that are.
 const GROWN_MAX: usize = 64 << 20;
-/// So many records go to the farm in one word, and so many bytes: memory that comes back from another thread in larger pieces is dear.
-const TOLD_MAX: usize = 1000;
-const TOLD_LEN_MAX: usize = 1 << 20;
-/// How long records of keys wait for more of them.
-const UNSAID_TIME: Duration = Duration::from_millis(20);
 
 /// What is known of the log here.
 pub(super) struct Log {
@@ -32,34 +20,9 @@ pub(super) struct Log {
     pub(super) is_within_batch: bool,
     /// The place in the log of what the farm was last told, or is told next.
     told: u64,
-    unsaid: Unsaid,
-    /// How much of that it may still have to apply.
-    pub(super) unapplied: Budget,
     pub(super) snapshot_at: u64,
     /// How many bytes the log has grown since.
     pub(super) grown: usize,
-}
-
-/// What the farm is told next.
-#[derive(Default)]
-struct Unsaid {
-    records: Vec<(u64, Bytes)>,
-    len: usize,
-    /// Among them is what must not wait.
-    is_urgent: bool,
-    until: Option<Instant>,
-}
-
-impl Unsaid {
-    fn add(&mut self, index: u64, record: Bytes, is_urgent: bool) {
-        self.len += record.len();
-        self.records.push((index, record));
-        self.is_urgent |= is_urgent;
-    }
-
-    fn is_full(&self) -> bool {
-        self.records.len() >= TOLD_MAX || self.len > TOLD_LEN_MAX
-    }
 }
 
 impl Log {
@@ -70,16 +33,9 @@ impl Log {
             term: Term(0),
             is_within_batch: false,
             told: applied,
-            unsaid: Unsaid::default(),
-            unapplied: Budget::new(UNAPPLIED_LEN_MAX),
             snapshot_at: applied + snapshot_every,
             grown: 0,
         }
-    }
-
-    /// When the farm is to be told of what waits.
-    pub(super) const fn due(&self) -> Option<Instant> {
-        self.unsaid.until
     }
 }
 
@@ -87,7 +43,7 @@ impl Running {
     /// A new leader has applied everything that was agreed on before once it has applied an entry of its own term.
     pub(super) fn accede(&mut self) {
         if let Some(term) = self.log.accession.take_if(|term| *term == self.log.term) {
-            self.tell_farm(Told::Lead(term));
+            self.others.tell_farm(Told::Lead(term));
             self.reads.take_early().into_iter().for_each(|read| self.on_read(read));
         }
     }
@@ -95,23 +51,13 @@ impl Running {
     /// Those who read learn how far the farm must be; so it is told by then.
     pub(super) fn answer_reads(&mut self) {
         let Some(ready) = self.reads.take_ready(self.shown.state.applied) else { return };
-        self.pass_on();
+        self.others.hurry();
         ready.into_iter().for_each(|read| read.answer(Ok(self.log.told)));
     }
 
     /// These are agreed on.
     pub(super) fn apply_all(&mut self, entries: Vec<Entry>) {
-        for entry in entries {
-            self.apply(entry);
-            if self.log.unsaid.is_full() {
-                self.pass_on();
-            }
-        }
-        if self.log.unsaid.is_urgent {
-            self.pass_on();
-        } else if !self.log.unsaid.records.is_empty() {
-            self.log.unsaid.until.get_or_insert_with(|| Instant::now() + UNSAID_TIME);
-        }
+        entries.into_iter().for_each(|entry| self.apply(entry));
     }
 
     fn apply(&mut self, entry: Entry) {
@@ -124,11 +70,11 @@ impl Running {
         match Content::of(&entry.data) {
             Content::Register(proposal) => {
                 self.answer_write(index, proposal);
-                self.pass_on_later(index, entry.data, false);
+                self.pass_on(index, entry.data, false);
             }
             Content::Ledger { goes_on } => {
                 self.log.is_within_batch = goes_on;
-                self.pass_on_later(index, entry.data, true);
+                self.pass_on(index, entry.data, true);
             }
             Content::Fact | Content::Nothing => {}
         }
@@ -138,40 +84,18 @@ impl Running {
         if is_due && !self.log.is_within_batch {
             // The next one not before this one is done.
             (self.log.snapshot_at, self.log.grown) = (u64::MAX, 0);
-            self.tell_farm(Told::Snapshot(index, self.server.gave_way().clone()));
+            self.others.tell_farm(Told::Snapshot(index, self.server.gave_way().clone()));
         }
     }
 
-    fn pass_on_later(&mut self, index: u64, record: Bytes, is_urgent: bool) {
-        self.log.unsaid.add(index, record, is_urgent);
+    fn pass_on(&mut self, index: u64, record: Bytes, is_urgent: bool) {
+        self.others.pass_on(index, record, is_urgent);
         self.log.told = index;
     }
 
-    /// What records mean is for the farm to say.
-    fn pass_on(&mut self) {
-        let Unsaid { records, len, .. } = std::mem::take(&mut self.log.unsaid);
-        if !records.is_empty() {
-            let weight = self.log.unapplied.add(len);
-            // If the farm's thread has failed, this server is about to end.
-            _ = self.threads.farm.send(Told::Committed(records, weight));
-        }
-    }
-
-    pub(super) fn pass_on_if_due(&mut self, now: Instant) {
-        if self.log.due().is_some_and(|due| due <= now) {
-            self.pass_on();
-        }
-    }
-
-    /// In the order of the log.
-    pub(super) fn tell_farm(&mut self, told: Told) {
-        self.pass_on();
-        _ = self.threads.farm.send(told);
-    }
-
     pub(super) fn restore(&mut self, snapshot: &Snapshot) {
-        let weight = self.log.unapplied.add(snapshot.data.len());
-        self.tell_farm(Told::Restored(snapshot.index, snapshot.data.clone(), weight));
+        let weight = self.others.weigh(snapshot.data.len());
+        self.others.tell_farm(Told::Restored(snapshot.index, snapshot.data.clone(), weight));
         (self.shown.state.applied, self.log.told) = (snapshot.index, snapshot.index);
         self.log.term = Term(snapshot.term);
         self.log.is_within_batch = false;

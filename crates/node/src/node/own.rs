@@ -65,7 +65,7 @@ impl Running {
         self.own.is_full = self.shown.meters.disk_full.get();
         self.shown.state.load = Load { score, is_disk_full: self.own.is_full, ..load };
         self.step(Input::Command(Command::Load(self.shown.state.load)));
-        self.threads.elections.tell(Input::Command(groups::Command::Score(score)));
+        self.others.elections.tell(Input::Command(groups::Command::Score(score)));
         if self.own.clock_told.elapsed() >= CLOCK_EVERY {
             self.tell_clock();
         }
@@ -82,7 +82,7 @@ impl Running {
     }
 
     pub(super) fn pass_clock_on(&mut self, server: ServerId, shows_ms: u64) {
-        self.own.clock(server, shows_ms).into_iter().for_each(|told| self.tell_farm(told));
+        self.own.clock(server, shows_ms).into_iter().for_each(|told| self.others.tell_farm_soon(told));
     }
 
     /// A server whose disk is full says so at once, because the leader must know whether a majority can write. It takes
@@ -101,7 +101,7 @@ impl Running {
         let room = Room {
             disks: meters.disks(),
             full_at: meters.state_full.get().then_some(self.config.plan.state_max),
-            is_behind: self.log.unapplied.is_spent(),
+            is_behind: self.others.is_farm_behind(),
         };
         if self.own.room != room {
             self.own.room = room;

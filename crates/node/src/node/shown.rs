@@ -20,6 +20,8 @@ pub(super) struct Shown {
     /// How the peers are, and when each was last heard.
     pub(super) acquaintances: Acquaintances,
     pub(super) history: Arc<History>,
+    /// Has this turn added events that are not announced?
+    pub(super) has_events: bool,
     /// The steps of the last elections.
     pub(super) steps: Arc<Steps>,
     pub(super) meters: Arc<Meters>,
@@ -42,6 +44,13 @@ impl Running {
             view.round_trip_us = self.server.round_trip_us(*peer);
         }
         self.shown.state.silence_us = self.server.silence_us();
+        if std::mem::take(&mut self.shown.has_events) {
+            self.shown.history.announce();
+        }
+        self.shown.leadership.send_if_modified(|leadership| {
+            let now = self.shown.state.leadership();
+            std::mem::replace(leadership, now) != now
+        });
         self.shown.view.send_if_modified(|view| {
             let is_new = *view != self.shown.state;
             if is_new {

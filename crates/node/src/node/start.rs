@@ -16,13 +16,14 @@ use tokio::time::Instant;
 use super::arrivals::Inputs;
 use super::changes::Changes;
 use super::log::{self, Log};
+use super::others::Others;
 use super::own::Own;
 use super::peers::Acquaintances;
 use super::shown::Shown;
 use super::turn::Turns;
 use super::writes::Writes;
 use super::writing::Writing;
-use super::{Config, EndError, Running, Threads};
+use super::{Config, EndError, Running};
 use crate::budget::Budget;
 use crate::cuts::Cuts;
 use crate::entering::Entering;
@@ -51,10 +52,10 @@ pub(super) async fn serve(
         Running::new(config, listener, opened, incarnation, (requests.clone(), received));
     let (history, steps) = (Arc::clone(&running.shown.history), Arc::clone(&running.shown.steps));
     let (numbers, meters) = (Arc::default(), Arc::clone(&running.shown.meters));
-    let (view, elected) = (running.shown.view.subscribe(), running.threads.elections.elected());
+    let (view, elected) = (running.shown.view.subscribe(), running.others.elections.elected());
     let leadership = running.shown.leadership.subscribe();
     let (asker, heard) = (running.questions.asker(), running.shown.acquaintances.heard());
-    let (origin, elections) = (incarnation, running.threads.elections.clone());
+    let (origin, elections) = (incarnation, running.others.elections.clone());
     let handle = Handle {
         requests,
         origin,
@@ -121,6 +122,7 @@ impl Running {
             acquaintances: Acquaintances::new(state.peers.keys().copied()),
             state,
             history,
+            has_events: false,
             steps,
             meters,
         };
@@ -135,7 +137,7 @@ impl Running {
             end,
             writing: Writing::new(disk::start(opened.store, Arc::clone(&shown.meters))),
             timers: Timers::default(),
-            threads: Threads { farm: farm.told, leases: farm.leases, elections },
+            others: Others::new(farm.told, (farm.leases, farm.leader), elections),
             entering: Entering::default(),
             turns: Turns::default(),
             writes: Writes::new(incarnation),

@@ -4,12 +4,12 @@
 //! history itself, which has a limit; a follower that is slower than the history misses what is no longer kept.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt, stream};
-use primus_node::handle::Handle;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -33,7 +33,7 @@ pub(super) async fn events(State(context): State<Context>, mut asked: Asked) -> 
     if follow && limit < usize::MAX {
         return Err(Problem::usage("a limit and following contradict each other", "say follow=false, too"));
     }
-    let Handle { history, steps: taken, .. } = context.handle;
+    let (history, taken) = (Arc::clone(&context.handle.history), Arc::clone(&context.handle.steps));
     let newest = if steps { taken.newest() } else { history.newest() };
     let since = move |index: u64| match steps {
         true => slice(taken.after(index).iter().map(|step| (step.index, taken.object(step)))),

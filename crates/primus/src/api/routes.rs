@@ -51,9 +51,12 @@ pub(super) const ASKING_AGAIN: Duration = Duration::from_millis(2);
 /// How long many jobs in one body may take that are passed on.
 const BULK_TIME: Duration = Duration::from_secs(3600);
 
+/// Every handler of every request gets a copy, so that is a pointer.
+pub(crate) type Context = Arc<Knowledge>;
+
 /// What handlers need to know.
-#[derive(Debug, Clone)]
-pub(crate) struct Context {
+#[derive(Debug)]
+pub(crate) struct Knowledge {
     pub(crate) farm: String,
     pub(crate) servers: Arc<BTreeMap<ServerId, Places>>,
     pub(crate) handle: Handle,
@@ -81,16 +84,16 @@ pub(crate) struct Places {
     pub(crate) api: SocketAddr,
 }
 
-impl Context {
+impl Knowledge {
     /// Everything that a server of this farm serves, behind its doors.
-    pub(crate) fn router(self, doors: Arc<Doors>) -> Router {
+    pub(crate) fn router(self: Context, doors: Arc<Doors>) -> Router {
         let Table { rows, router } = own_routes();
         let tasks = task_routes();
         let index = [Row::index()].into_iter().chain(rows).chain(tasks.rows).collect::<Vec<_>>();
         let index = json!({ "items": index, "next": null });
         router
             .route(Row::INDEX, get(async move || Json(index.clone())))
-            .merge(tasks.router.layer(from_fn_with_state(self.clone(), at_the_leader)))
+            .merge(tasks.router.layer(from_fn_with_state(Arc::clone(&self), at_the_leader)))
             .fallback(|| async { Problem::not_found("there is nothing at this path", SEE_ROUTES) })
             .layer(from_fn(refuse_long_bodies))
             .layer(map_response(in_one_body))
@@ -325,7 +328,7 @@ async fn hand_over(context: &Context, to: Option<ServerId>, reason: Reason) -> R
     let mut view = context.handle.view.clone();
     let me = view.borrow().id;
     if to == Some(me) && view.borrow().leader == Some(me) {
-        return leader(State(context.clone())).await.into_response();
+        return leader(State(Arc::clone(context))).await.into_response();
     }
     if view.borrow().leader != Some(me) {
         return Problem::from(Unable::NoLeader).into_response();
@@ -340,7 +343,7 @@ async fn hand_over(context: &Context, to: Option<ServerId>, reason: Reason) -> R
     }
     let changed = view.wait_for(|view| view.leader.is_some_and(|leader| leader != me));
     if tokio::time::timeout(TRANSFER_TIME, changed).await.is_ok() {
-        return leader(State(context.clone())).await.into_response();
+        return leader(State(Arc::clone(context))).await.into_response();
     }
     let message = "no other server has begun to lead";
     Problem::unavailable("not_transferred", message, "see /v1/status").into_response()

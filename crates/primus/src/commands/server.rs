@@ -164,7 +164,7 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
     let happenings = (Arc::clone(&handle.history), Arc::clone(&handle.steps));
     let places = settings.servers.values().copied();
     let doors = Arc::new(api::Doors::new(settings.api, places, &settings.names, settings.token));
-    let context = api::Context {
+    let knowledge = api::Knowledge {
         farm: settings.farm,
         servers: Arc::new(settings.servers),
         handle,
@@ -185,7 +185,7 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
             single_threaded().block_on(async {
                 let web = TcpListener::from_std(web).expect("a listener stays one");
                 tokio::spawn(diagnostics::write_down(settings.id.0, happenings, diary));
-                api::serve(web, context.router(Arc::clone(&doors)), doors).await;
+                api::serve(web, Arc::new(knowledge).router(Arc::clone(&doors)), doors).await;
             });
         })
         .expect("the system gives a thread");
