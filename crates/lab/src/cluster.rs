@@ -9,6 +9,7 @@
 
 pub mod checks;
 mod disk;
+mod farm;
 mod faults;
 mod host;
 mod run;
@@ -43,6 +44,8 @@ pub struct Cluster {
     pub slow: Option<Slow>,
     /// Whether the leader is killed once, and nothing else goes wrong but for the faults above.
     pub kill: bool,
+    /// Whether each server has its farm beside control, and clients submit jobs.
+    pub whole: bool,
     /// A known bug, to see whether it is found.
     pub planted: Planted,
 }
@@ -117,6 +120,10 @@ pub struct Report {
     pub reads: u64,
     /// How often a server got the whole state from the leader.
     pub restored: u64,
+    /// How many jobs were acknowledged by farms.
+    pub submitted: u64,
+    /// How many clients looked at farms.
+    pub looks: u64,
     /// What the leader's death came to, if it was killed on purpose.
     pub failover: Option<Failover>,
     /// When a server last began to lead.
@@ -141,10 +148,16 @@ pub struct Messages {
 }
 
 impl Cluster {
+    /// The same with whole servers: a farm beside each control.
+    #[must_use]
+    pub fn whole(servers: u64, faults: Kinds) -> Self {
+        Self { whole: true, ..Self::new(servers, faults) }
+    }
+
     /// A cluster with clients and these faults.
     #[must_use]
     pub const fn new(servers: u64, faults: Kinds) -> Self {
-        Self { servers, faults, noise: None, slow: None, kill: false, planted: Planted::NONE }
+        Self { servers, faults, noise: None, slow: None, kill: false, whole: false, planted: Planted::NONE }
     }
 
     /// Makes the run of this seed.

@@ -124,3 +124,8 @@ fn a_worker_that_follows_a_late_call_is_found() {
 fn a_worker_that_begins_tasks_while_it_goes_is_found() {
     must_find(Bug::RoomClosedTooLate);
 }
+
+#[test]
+fn a_lender_that_counts_only_what_is_agreed_on_is_found() {
+    must_find(Bug::LendsUnpledged);
+}

@@ -88,3 +88,21 @@ fn an_append_of_an_old_term_that_is_accepted_is_found() {
     let kinds = [Kind::Lateness, Kind::Pauses, Kind::Partitions, Kind::Disks, Kind::Commands];
     must_find_in_cluster(Bug::OldTermAppend, 5, kinds);
 }
+
+/// A bug in whole servers, under all faults.
+fn must_find_in_servers(bug: Bug) {
+    bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
+        let violation = Cluster { planted, ..Cluster::whole(3, Kinds::All) }.run(seed, &mut ()).violation?;
+        Some(format!("{}: {}", violation.property.name(), violation.what))
+    });
+}
+
+#[test]
+fn proposals_in_another_order_are_found() {
+    must_find_in_servers(Bug::ProposalsReordered);
+}
+
+#[test]
+fn a_look_before_what_it_must_see_is_applied_is_found() {
+    must_find_in_servers(Bug::LookBeforeApplied);
+}

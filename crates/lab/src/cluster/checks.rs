@@ -12,6 +12,7 @@ mod gave_way;
 mod leader_completeness;
 mod liveness;
 mod log_matching;
+mod order;
 mod state_machine_safety;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use primus_core::ServerId;
 use primus_core::Term;
+use primus_core::ledger::JobId;
 use primus_replica::log::Log;
 use primus_replica::message::{Entry, Snapshot};
 use primus_server::Reason;
@@ -41,6 +43,8 @@ pub enum Property {
     StateMachineSafety,
     /// What was acknowledged is never lost, and every later read sees it.
     Durability,
+    /// What a client asks a farm for one after the other takes place one after the other.
+    Order,
     /// Leadership is not handed back to a server that gave way.
     GaveWay,
     /// When the faults have ended, somebody leads and everybody gets what is written.
@@ -68,7 +72,10 @@ pub(super) struct Checks {
     commits_stay: commits_stay::Watch,
     durability: durability::Watch,
     few_terms: few_terms::Watch,
+    order: order::Watch,
     committed: Vec<Committed>,
+    /// What farms wrote down, by place in the log.
+    states: BTreeMap<u64, u64>,
     violation: Option<Violation>,
 }
 
@@ -151,7 +158,10 @@ impl Checks {
     /// A server takes over a whole state.
     pub(super) fn on_restore(&mut self, id: ServerId, snapshot: &Snapshot) {
         self.commits_stay.on_restore(id, snapshot.index);
-        self.note(Property::StateMachineSafety, state_machine_safety::on_restore(id, snapshot, &self.committed));
+        self.note(
+            Property::StateMachineSafety,
+            state_machine_safety::on_restore(id, snapshot, &self.committed, &self.states),
+        );
         self.note(Property::GaveWay, gave_way::on_restore(id, snapshot, &self.committed));
     }
 
@@ -160,6 +170,29 @@ impl Checks {
     pub(super) fn on_handover(&mut self, to: ServerId, reason: Reason, leads_because: Reason, applied: u64) {
         let judgement = gave_way::on_handover(to, reason, leads_because, applied, &self.committed);
         self.note(Property::GaveWay, judgement);
+    }
+
+    /// A farm writes its state down, with everything up to here.
+    pub(super) fn on_state(&mut self, id: ServerId, index: u64, data: &Bytes) {
+        let judgement = state_machine_safety::on_state(id, index, data, &mut self.states);
+        self.note(Property::StateMachineSafety, judgement);
+    }
+
+    /// The digest of everything that was applied up to here.
+    pub(super) fn digest_at(&self, index: u64) -> u64 {
+        let place = usize::try_from(index).ok().and_then(|index| index.checked_sub(1));
+        place.and_then(|place| self.committed.get(place)).map_or(0, |entry| entry.digest)
+    }
+
+    /// A client submitted two jobs, one right after the other, and both have a number.
+    pub(super) fn on_both(&mut self, first: JobId, second: JobId) {
+        let judgement = self.order.on_both(first, second);
+        self.note(Property::Order, judgement);
+    }
+
+    /// A client looks at a farm, and misses something that was acknowledged before it asked, or nothing.
+    pub(super) fn on_look(&mut self, id: ServerId, missing: Option<&str>) {
+        self.note(Property::Durability, durability::on_look(id, missing));
     }
 
     /// A client is told that its write, at this place, will last.
@@ -201,6 +234,7 @@ impl Checks {
             Property::Liveness => violated.is_none_or(|violated| violated == Property::Liveness),
             Property::Assertions => violated == Some(Property::Assertions),
             Property::FewTerms => self.few_terms.applies(),
+            Property::Order => self.order.applies() || violated == Some(Property::Order),
             _ => true,
         };
         let all = Property::ALL.into_iter().filter(applies);
@@ -211,13 +245,14 @@ impl Checks {
 
 impl Property {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::ElectionSafety,
         Self::LogMatching,
         Self::LeaderCompleteness,
         Self::CommitsStay,
         Self::StateMachineSafety,
         Self::Durability,
+        Self::Order,
         Self::GaveWay,
         Self::Liveness,
         Self::Assertions,
@@ -234,6 +269,7 @@ impl Property {
             Self::CommitsStay => "commits_stay",
             Self::StateMachineSafety => "state_machine_safety",
             Self::Durability => "durability",
+            Self::Order => "order",
             Self::GaveWay => "gave_way",
             Self::Liveness => "liveness",
             Self::Assertions => "assertions",

@@ -15,6 +15,7 @@ use primus_server::record;
 
 use super::Words;
 use super::disk::Disk;
+use super::farm::FarmHost;
 use super::run::Event;
 
 /// One host.
@@ -34,6 +35,8 @@ pub(super) struct Host {
     /// What waits while the process stands still.
     pub(super) backlog: Option<Vec<Event>>,
     pub(super) owner: Owner,
+    /// The farm beside it, in runs of whole servers.
+    pub(super) farm: Option<FarmHost>,
 }
 
 /// Whoever uses the log: it applies entries to a state, and takes snapshots of it.
@@ -75,22 +78,28 @@ impl Host {
         self.timers.clear();
         self.waiting.clear();
         self.owner = Owner::default();
+        self.farm = None;
     }
 }
 
 impl Owner {
     /// An owner with the state of this snapshot.
-    pub(super) fn new(snapshot: Option<&Snapshot>, snapshot_every: u64) -> Self {
+    pub(super) fn new(
+        snapshot: Option<&Snapshot>,
+        digest_at: impl FnOnce(u64) -> u64,
+        snapshot_every: u64,
+    ) -> Self {
         let mut owner = Self { snapshot_every, snapshot_at: snapshot_every, ..Self::default() };
         if let Some(snapshot) = snapshot {
-            owner.restore(snapshot);
+            owner.restore(snapshot, digest_at(snapshot.index));
         }
         owner
     }
 
-    pub(super) fn restore(&mut self, snapshot: &Snapshot) {
+    /// A state came as a whole; this is the digest of what was applied up to there.
+    pub(super) fn restore(&mut self, snapshot: &Snapshot, digest: u64) {
         self.applied = snapshot.index;
-        self.digest = digest_of(snapshot);
+        self.digest = digest;
         self.snapshot_at = snapshot.index + self.snapshot_every;
     }
 

@@ -3,6 +3,8 @@
 //! It drives the servers as a real one drives its own: outputs are carried out in order, an owner that wants a snapshot
 //! says so while it applies, messages that promise something wait for the disk.
 
+mod farms;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,10 +18,13 @@ use primus_core::planted::Bug;
 use primus_core::rank::RankBy;
 use primus_replica::Consensus;
 use primus_replica::message::{Entry, Kind, Record};
+use primus_replica::replica::Refusal;
 use primus_server::control::{Command, Message, Notice, Reason, Timer};
-use primus_server::{self as server, Server};
+use primus_server::{self as server, Server, farm};
 
+use self::farms::Callers;
 use super::checks::{Checks, State, is_healed};
+use super::farm::FarmHost;
 use super::faults::{self, Plan, Stroke};
 use super::host::{Host, Owner};
 use super::{Cluster, Failover, Messages, Report, Words};
@@ -60,6 +65,9 @@ pub(super) struct Run<'a, O> {
     next_number: u64,
     cut: BTreeSet<(ServerId, ServerId)>,
     clients: Clients,
+    callers: Callers,
+    /// What control has just refused.
+    refused: Option<(Refusal, Vec<Bytes>)>,
     checks: Checks,
     /// In which term each host leads.
     leading: Vec<Option<Term>>,
@@ -103,6 +111,21 @@ pub(super) enum Event {
     Dial {
         at: ServerId,
         peer: ServerId,
+    },
+    /// A farm has a turn.
+    Farm {
+        at: ServerId,
+        incarnation: u32,
+    },
+    FarmTimer {
+        at: ServerId,
+        timer: farm::Timer,
+        number: u64,
+    },
+    /// Control hears what its farm wants.
+    Wishes {
+        at: ServerId,
+        incarnation: u32,
     },
     Clients,
     Happening(Happening),
@@ -157,6 +180,8 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             next_number: 0,
             cut: BTreeSet::new(),
             clients: Clients::default(),
+            callers: Callers::default(),
+            refused: None,
             checks: Checks::default(),
             leaders: Leaders::default(),
             messages: Messages::default(),
@@ -173,6 +198,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     pub(super) fn finish(mut self) -> Report {
         self.begin();
         while !self.checks.is_violated() && !self.is_over() && self.next_event() {}
+        self.check_farms();
         let states = self.states();
         self.checks.on_end(&states, self.clients.wanted);
         let (violation, properties) = self.checks.verdict();
@@ -187,6 +213,8 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             acknowledged: self.clients.acknowledged,
             reads: self.clients.answered,
             restored: self.restored,
+            submitted: self.callers.submitted,
+            looks: self.callers.looked,
             failover: self.failover,
             last_change_us: self.last_change_us,
             healed_us: self.healed_us,
@@ -245,6 +273,9 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             Event::Synced { at, incarnation } => self.on_synced(at, incarnation),
             Event::Look { at, peer, incarnation } => self.on_look(at, peer, incarnation),
             Event::Dial { at, peer } => self.on_dial(at, peer),
+            Event::Farm { at, incarnation } => self.on_farm(at, incarnation),
+            Event::FarmTimer { at, timer, number } => self.on_farm_timer(at, timer, number),
+            Event::Wishes { at, incarnation } => self.on_wishes(at, incarnation),
             Event::Clients => self.on_clients(),
             Event::Happening(happening) => self.on_happening(happening),
             Event::Stroke(stroke, until_us) => self.on_stroke(stroke, until_us),
@@ -329,7 +360,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     /// Messages first, then timers: a pause of one's own is nobody else's silence.
     fn resume(&mut self, id: ServerId) {
         let Some(mut backlog) = self.host(id).backlog.take() else { return };
-        backlog.sort_by_key(|event| matches!(event, Event::Timer { .. }));
+        backlog.sort_by_key(|event| matches!(event, Event::Timer { .. } | Event::FarmTimer { .. }));
         backlog.into_iter().for_each(|event| self.queue.push(self.now_us, event));
     }
 
@@ -354,11 +385,13 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         };
         let log = process.replica().log();
         self.checks.on_start(id, log, log.snapshot());
+        let owner = Owner::new(log.snapshot(), |index| self.checks.digest_at(index), self.pattern.snapshot_every);
         let host = &mut self.hosts[place(id)];
-        host.owner = Owner::new(log.snapshot(), self.pattern.snapshot_every);
+        host.owner = owner;
         host.incarnation += 1;
         host.started_us = self.now_us;
         host.process = Some(process);
+        self.start_farm(id);
         self.step(id, Input::Command(Command::Boot));
         let dial = self.travelled(DIAL, 4);
         for peer in self.peers(id) {
@@ -422,6 +455,7 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         let words = Bytes::copy_from_slice(&self.clients.written.to_be_bytes());
         self.host(leader).owner.writes.insert(words.clone());
         self.step(leader, Input::Command(Command::Propose(vec![words])));
+        self.ask_farm(leader);
     }
 
     fn deliver(&mut self, from: ServerId, to: ServerId, message: Words) {
@@ -587,9 +621,14 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             Notice::Restored(snapshot) => {
                 self.restored += 1;
                 self.checks.on_restore(id, &snapshot);
-                self.host(id).owner.restore(&snapshot);
+                let digest = self.checks.digest_at(snapshot.index);
+                self.host(id).owner.restore(&snapshot, digest);
+                self.tell_farm(id, |farm| farm.on_restored(&snapshot));
+                self.let_look(id);
             }
             Notice::Readable(number, index) => {
+                self.host(id).farm.iter_mut().for_each(|farm| farm.on_readable(number, index));
+                self.let_look(id);
                 if let Some(since) = self.host(id).owner.reads.remove(&number) {
                     self.clients.answered += 1;
                     self.checks.on_read(id, since, index);
@@ -598,10 +637,12 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             Notice::Unreadable(number) => _ = self.host(id).owner.reads.remove(&number),
             // Clients of a deposed leader never learn what became of their writes.
             Notice::Leader(leader, ..) if leader != Some(id) => {
+                self.tell_farm(id, |farm| farm.on_leader(leader, None));
                 self.host(id).owner.writes.clear();
                 self.host(id).owner.reads.clear();
             }
-            Notice::Leader(_, _, reason) => {
+            Notice::Leader(leader, term, reason) => {
+                self.tell_farm(id, |farm| farm.on_leader(leader, Some(term)));
                 self.leads_because[place(id)] = reason;
                 if reason == Reason::Load {
                     self.handovers_us.push(self.now_us);
@@ -611,8 +652,9 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
             Notice::Confirmed(confirmed) if confirmed.leader == id => {
                 self.leads_because[place(id)] = Reason::Elected;
             }
-            Notice::Refused(_, all) => {
+            Notice::Refused(refusal, all) => {
                 all.iter().for_each(|words| _ = self.host(id).owner.writes.remove(words));
+                self.refused = Some((refusal, all));
             }
             _ => {}
         }
@@ -629,10 +671,19 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
         if is_new {
             self.check_leaders();
         }
+        self.tell_committed(id, entry);
+        self.take_snapshot(id, entry.index);
+    }
+
+    /// A snapshot, if it is time for one: the farm's, or the owner's where there is no farm.
+    fn take_snapshot(&mut self, id: ServerId, index: u64) {
         let host = &mut self.hosts[place(id)];
-        let gave_way = host.process.as_ref().map(Server::gave_way);
-        if let Some(state) = gave_way.and_then(|gave_way| host.owner.snapshot(gave_way)) {
-            self.step(id, Input::Command(Command::Compact(entry.index, state)));
+        let may_cut = host.farm.as_ref().is_none_or(FarmHost::is_between_batches);
+        let Some(gave_way) = host.process.as_ref().map(Server::gave_way).filter(|_| may_cut) else { return };
+        let Some(state) = host.owner.snapshot(gave_way) else { return };
+        let gave_way = gave_way.clone();
+        if self.tell_farm(id, |farm| farm.tell_snapshot(gave_way)).is_none() {
+            self.step(id, Input::Command(Command::Compact(index, state)));
         }
     }
 
@@ -666,6 +717,9 @@ impl Event {
             | Self::Synced { at, .. }
             | Self::Look { at, .. }
             | Self::Dial { at, .. }
+            | Self::Farm { at, .. }
+            | Self::FarmTimer { at, .. }
+            | Self::Wishes { at, .. }
             | Self::Command(at, _) => Some(*at),
             Self::Clients | Self::Happening(_) | Self::Stroke(..) => None,
         }

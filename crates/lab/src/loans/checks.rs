@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use primus_core::ledger::{Batch, Effect, Ending, Held, Ledger, Lent, LoanId, Why};
 use primus_core::loan::Allegiance;
+use primus_core::loan::office::Rules;
 
 use super::Faults;
 use super::host::{FarmId, Member, WorkerHost};
@@ -28,7 +29,8 @@ use crate::node::NodeId;
 pub enum Property {
     /// A worker takes tasks of one farm at a time, of the one that it works for.
     Allegiance,
-    /// Every worker is at home, lent, or gone: counted once, by its owner; and nobody has borrowed what was not lent.
+    /// Every worker is at home, lent, or gone: counted once, by its owner; nobody has borrowed what was not lent, and nobody has lent
+    /// more than it may.
     Conservation,
     /// A lender takes a worker for its own again only when it is back, and one that is away is lent.
     Homecoming,
@@ -120,11 +122,11 @@ pub(super) struct Checks {
 type Judgement = Result<(), String>;
 
 impl Checks {
-    pub(super) fn new(farms: usize, stay_us: u64, faults: Faults) -> Self {
+    pub(super) fn new(farms: usize, rules: &Rules, faults: Faults) -> Self {
         Self {
             farms: (0..farms).map(|_| farm::checks::Checks::default()).collect(),
-            conservation: conservation::Watch::default(),
-            stay: stay::Watch::new(stay_us, faults),
+            conservation: conservation::Watch::new(rules.lent_max),
+            stay: stay::Watch::new(rules.stay_ms * 1000, faults),
             dead: BTreeSet::new(),
             overdue: BTreeSet::new(),
             borrowed_since_us: BTreeMap::new(),

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use primus_core::ledger::{Entry, Held, Lend, Why};
+use primus_core::ledger::{Entry, Held};
+use primus_core::loan::office::LendOrder;
 use primus_core::loan::{self, office};
 use primus_core::machine::{Delay, Token};
 use primus_server::worker::Timer;
@@ -125,7 +126,7 @@ impl<'a, O: Audience> Run<'a, O> {
             acts,
             network,
             rules,
-            checks: Checks::new(loans.farms, rules.stay_ms * 1000, loans.faults),
+            checks: Checks::new(loans.farms, &rules, loans.faults),
             quiet_since_us: None,
             flooded: None,
             leaders: 0,
@@ -311,20 +312,32 @@ impl<'a, O: Audience> Run<'a, O> {
 
     /// An operator lends somebody who is there, or wants somebody back.
     fn on_act(&mut self, farm: FarmId, act: Act) {
-        let truth = self.checks.truth(farm);
-        let entry = match act {
-            Act::Lend => {
-                let others: Vec<FarmId> = (0..self.farms.len()).filter(|other| *other != farm).collect();
-                let own = truth.workers().keys().rfind(|worker| !worker.contains('@')).cloned();
-                let to = self.farms[self.chance.pick(&others)].name.to_owned();
-                own.map(|worker| Entry::Lend(Lend { worker, to, for_ms: OPERATOR_LOAN_MS, why: Why::Operator }))
+        match act {
+            Act::Lend => self.order_loans(farm),
+            Act::Recall => {
+                if let Some(loan) = self.checks.truth(farm).loans().lent().keys().next().copied() {
+                    self.checks.on_recall_by_operator(farm, loan);
+                    self.farms[farm].wishes.push(Entry::Recall(loan));
+                }
             }
-            Act::Recall => truth.loans().lent().keys().next().map(|loan| Entry::Recall(*loan)),
-        };
-        if let Some(Entry::Recall(loan)) = entry {
-            self.checks.on_recall_by_operator(farm, loan);
         }
-        self.farms[farm].wishes.extend(entry);
+    }
+
+    /// Whoever leads is told to lend one worker, and another one right after that. Whether somebody goes, the office decides.
+    fn order_loans(&mut self, farm: FarmId) {
+        let others: Vec<FarmId> = (0..self.farms.len()).filter(|other| *other != farm).collect();
+        let to = self.farms[self.chance.pick(&others)].name.to_owned();
+        let order = LendOrder { to, count: 1, for_ms: OPERATOR_LOAN_MS };
+        let leads = |id: &&NodeId| self.servers[id].leads.is_some() && !self.frozen.contains_key(id);
+        let Some(leader) = self.farms[farm].server_ids.iter().find(leads).copied() else { return };
+        for _ in 0..2 {
+            let now_ms = self.servers[&leader].clock.now_ms(self.now_us);
+            let Some(process) = self.server(leader).process.as_mut() else { return };
+            let situation = process.foreman.situation(now_ms).unwrap_or_default();
+            if let Ok(entries) = process.office.lend(&order, &situation) {
+                self.propose(leader, entries);
+            }
+        }
     }
 
     pub(super) fn observe(&mut self, happening: &Happening) {

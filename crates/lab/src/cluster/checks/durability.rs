@@ -37,3 +37,11 @@ pub(super) fn on_read(id: ServerId, since: u64, index: u64) -> Judgement {
     }
     Err(format!("server {id} let a client read at {index} what was acknowledged up to {since}"))
 }
+
+/// A client looks at a farm, and misses something that was acknowledged before it asked, or nothing.
+pub(super) fn on_look(id: ServerId, missing: Option<&str>) -> Judgement {
+    match missing {
+        None => Ok(()),
+        Some(what) => Err(format!("the farm of server {id} did not show {what} that was acknowledged before")),
+    }
+}

@@ -9,14 +9,23 @@ use super::super::host::FarmId;
 use super::{Judgement, LoanName};
 
 /// All loans that were ever made: who, and to which farm.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Watch {
     made: BTreeMap<LoanName, (String, String)>,
+    lent_max: u32,
 }
 
 impl Watch {
+    /// No farm may lend more than so many.
+    pub(super) const fn new(lent_max: u32) -> Self {
+        Self { made: BTreeMap::new(), lent_max }
+    }
+
     pub(super) fn on_effect(&mut self, farm: FarmId, names: &[&str], effect: &Effect, truth: &Ledger) -> Judgement {
         match effect {
+            Effect::Lent(_) if truth.loans().lent().len() > self.lent_max as usize => {
+                Err(format!("farm {farm} has lent more than {} at once", self.lent_max))
+            }
             Effect::Lent(loan) => {
                 let lent = truth.loans().lent().get(loan);
                 let made = lent.map(|lent| (lent.worker.clone(), lent.to.clone())).unwrap_or_default();
