@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::budget::{Budget, Weight};
@@ -43,6 +43,13 @@ const STRANGERS_MAX: usize = 256;
 const HELLO_LEN_MAX: u64 = 4096;
 const HELLO_TIME: Duration = Duration::from_secs(2);
 const DIAL_TIME: Duration = Duration::from_secs(1);
+/// A dial that arrives in the moment in which a port is closed is thrown away by the system, which tries again only after a second.
+/// So one that takes much longer than dials to this peer do is followed by another one: that is taken, or refused.
+const DIALS_MAX: usize = 6;
+const DIAL_PATIENCE_MIN: Duration = Duration::from_millis(2);
+const DIAL_PATIENCE_MAX: Duration = Duration::from_millis(500);
+/// As long as nobody knows how far away a peer is.
+const DIAL_PATIENCE: Duration = Duration::from_millis(50);
 const WRITE_TIME: Duration = Duration::from_secs(5);
 /// A link on which nothing arrives for this long, though something was sent, is dialled anew.
 const UNHEARD_TIME: Duration = Duration::from_secs(1);
@@ -183,6 +190,7 @@ impl<T: Words> Links<T> {
                     queue,
                     shared: Arc::clone(&shared),
                     known: None,
+                    patience: DIAL_PATIENCE,
                     cargo: VecDeque::new(),
                 }
                 .run(),
@@ -284,6 +292,8 @@ struct Dialler<T> {
     shared: Arc<Shared<T>>,
     /// The peer's process as far as we know: dead, or this one.
     known: Option<Result<u64, Dead>>,
+    /// How long a dial may take before another one follows.
+    patience: Duration,
     /// What is too long for a frame, on its way in pieces.
     cargo: VecDeque<(Bytes, T)>,
 }
@@ -322,7 +332,7 @@ impl<T: Words> Dialler<T> {
     }
 
     async fn dial(&mut self) -> io::Result<TcpStream> {
-        let connected = timeout(DIAL_TIME, TcpStream::connect(self.address)).await?;
+        let connected = timeout(DIAL_TIME, self.connect()).await?;
         self.shared.travel(self.peer, 2).await;
         let mut stream = connected?;
         tend(&stream, UNHEARD_TIME)?;
@@ -345,6 +355,23 @@ impl<T: Words> Dialler<T> {
             }
         }
         Ok(stream)
+    }
+
+    async fn connect(&mut self) -> io::Result<TcpStream> {
+        let (mut dials, began, mut patience) = (JoinSet::new(), Instant::now(), self.patience);
+        loop {
+            dials.spawn(TcpStream::connect(self.address));
+            let connected = tokio::select! {
+                Some(connected) = dials.join_next() => connected,
+                () = sleep(patience), if dials.len() < DIALS_MAX => {
+                    patience *= 2;
+                    continue;
+                }
+            };
+            let stream = connected.map_err(io::Error::other)??;
+            self.patience = (began.elapsed() * 4).clamp(DIAL_PATIENCE_MIN, DIAL_PATIENCE_MAX);
+            return Ok(stream);
+        }
     }
 
     /// Trying again soon would only fill the history.

@@ -92,3 +92,23 @@ async fn what_is_said_to_a_peer_that_is_not_there_is_lost_beyond_the_bound() {
         }
     }
 }
+
+/// The system throws dials away, and tells nobody, while a port is being closed, and while too many wait there already.
+#[tokio::test]
+async fn a_dial_that_the_system_throws_away_is_followed_by_another_one() {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
+    let busy = socket.listen(1).expect("it can listen");
+    let there = busy.local_addr().expect("it is bound");
+    // One more than it said may wait.
+    let _waiting = [TcpStream::connect(there).await, TcpStream::connect(there).await];
+    let (first, _) = listener().await;
+    let (_links, mut events) = start(1, first, there);
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    drop(busy);
+    // One dial alone would last until it is given up.
+    let event = timeout(DIAL_TIME * 9 / 10, events.recv()).await;
+    assert!(matches!(event, Ok(Some(LinkEvent::Gone(ServerId(2))))));
+}

@@ -108,6 +108,7 @@ const fn meaning(property: Property) -> &'static str {
         Property::CommitsStay => "what was committed stayed on a majority, and nobody overwrote it",
         Property::StateMachineSafety => "all applied the same entry at the same place",
         Property::Durability => "nothing that was acknowledged got lost, and every later read saw it",
+        Property::Order => "what clients asked a farm for took place in their order",
         Property::GaveWay => "leadership was not handed back to a server that gave way",
         Property::Liveness => "after the faults one leads, and everybody got what was written",
         Property::Assertions => "no server broke an assertion of its own",
