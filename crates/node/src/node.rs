@@ -27,6 +27,7 @@ use primus_core::machine::{Input, Outbox};
 use primus_core::{ServerId, Term};
 use primus_server::control::{Command, Timer};
 use primus_server::peers::Sign;
+use primus_server::relay::Relay;
 use primus_server::words::Words;
 use primus_server::{Plan, Server, groups};
 use tokio::net::TcpListener;
@@ -37,7 +38,6 @@ use tokio::time::{Instant, sleep_until};
 use self::arrivals::{Arrived, Inputs};
 use self::changes::Changes;
 pub use self::end::EndError;
-use self::log::Log;
 use self::others::Others;
 use self::own::Own;
 use self::shown::Shown;
@@ -101,7 +101,7 @@ struct Running {
     others: Others,
     /// What the farm wants to write.
     entering: Entering,
-    log: Log,
+    relay: Relay,
     turns: Turns,
     writes: Writes,
     reads: Reads,
@@ -319,7 +319,7 @@ impl Running {
             }
             Wish::Compact(index, state) => {
                 self.step(Input::Command(Command::Compact(index, state)));
-                self.log.snapshot_at = index + self.config.plan.snapshot_every;
+                self.relay.on_cut(index);
             }
         }
     }

@@ -16,6 +16,7 @@ pub mod peers;
 pub mod plan;
 pub mod record;
 pub mod register;
+pub mod relay;
 pub mod room;
 pub mod told;
 pub mod transfer;

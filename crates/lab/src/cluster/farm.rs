@@ -16,6 +16,7 @@ use primus_replica::message::{Entry, Snapshot};
 use primus_server::farm::{Answer, Command, Farm, Notice, Rules, Ticket, Timer};
 use primus_server::gave_way::GaveWay;
 use primus_server::record::{Content, State};
+use primus_server::relay::Relay;
 
 use crate::chance::Chance;
 
@@ -41,7 +42,8 @@ pub(super) struct FarmHost {
     late: BTreeMap<u64, Vec<Known>>,
     /// Those that wait for the farm.
     looks: BTreeMap<Ticket, Known>,
-    log: Log,
+    /// What control passes on, by its own rules.
+    relay: Relay,
 }
 
 /// What clients have been told: the newest job, and the newest key.
@@ -49,17 +51,6 @@ pub(super) struct FarmHost {
 pub(super) struct Known {
     pub(super) job: JobId,
     pub(super) key: u64,
-}
-
-/// What control knows of the log, and what it has told.
-#[derive(Debug, Default)]
-struct Log {
-    /// The term in which this server leads, until it has applied its own first entry of that term.
-    accession: Option<Term>,
-    term: Term,
-    is_within_batch: bool,
-    applied: u64,
-    told: u64,
 }
 
 /// What control tells the farm, in the order of the log.
@@ -100,7 +91,7 @@ impl FarmHost {
         id: ServerId,
         incarnation: u32,
         (servers, planted): (usize, Planted),
-        snapshot: Option<&Snapshot>,
+        (snapshot, snapshot_every): (Option<&Snapshot>, u64),
     ) -> Self {
         let rules = Rules {
             work: foreman::Rules::default(),
@@ -124,10 +115,9 @@ impl FarmHost {
             reads: BTreeMap::new(),
             late: BTreeMap::new(),
             looks: BTreeMap::new(),
-            log: Log::default(),
+            relay: Relay::new(snapshot.map_or(0, |snapshot| snapshot.index), snapshot_every),
         };
         if let Some(snapshot) = snapshot {
-            host.log = Log { applied: snapshot.index, told: snapshot.index, ..Log::default() };
             host.restore(snapshot.index, &snapshot.data);
         }
         host
@@ -154,7 +144,7 @@ impl FarmHost {
     pub(super) fn on_leader(&mut self, leader: Option<ServerId>, leads_in: Option<Term>) {
         self.wishes.retain(|wish| matches!(wish, Wish::Compact(..)));
         self.told.push_back(Told::Leader(leader));
-        self.log.accession = leads_in;
+        self.relay.on_leader(leads_in);
         if leads_in.is_none() {
             self.reads.clear();
             self.keys.clear();
@@ -163,9 +153,7 @@ impl FarmHost {
     }
 
     fn accede(&mut self) {
-        if let Some(term) = self.log.accession.take_if(|term| *term == self.log.term) {
-            self.told.push_back(Told::Lead(term));
-        }
+        self.told.extend(self.relay.accede().map(Told::Lead));
     }
 
     /// A client writes this key, and hears of it when the log says so.
@@ -175,35 +163,27 @@ impl FarmHost {
 
     /// An entry is agreed on. Says which key was written, if a client waits for it.
     pub(super) fn on_committed(&mut self, entry: &Entry) -> Option<u64> {
-        let (index, term) = (entry.index, Term(entry.term));
-        self.log.applied = index;
-        self.log.is_within_batch &= self.log.term == term;
-        self.log.term = term;
-        let content = Content::of(&entry.data);
-        if let Content::Ledger { goes_on } = content {
-            self.log.is_within_batch = goes_on;
-        }
-        if matches!(content, Content::Register(_) | Content::Ledger { .. }) {
-            self.log.told = index;
-            self.told.push_back(Told::Committed(index, entry.data.clone()));
+        if matches!(self.relay.on_committed(entry), Content::Register(_) | Content::Ledger { .. }) {
+            self.told.push_back(Told::Committed(entry.index, entry.data.clone()));
         }
         self.accede();
         self.keys.remove(&entry.data)
     }
 
-    /// May the log be cut here?
-    pub(super) const fn is_between_batches(&self) -> bool {
-        !self.log.is_within_batch
+    /// The farm writes its state down, if it is time for that.
+    pub(super) fn cut(&mut self, gave_way: &GaveWay) {
+        if self.relay.take_cut() {
+            self.told.push_back(Told::Snapshot(self.relay.applied(), gave_way.clone()));
+        }
     }
 
-    pub(super) fn tell_snapshot(&mut self, gave_way: GaveWay) {
-        self.told.push_back(Told::Snapshot(self.log.applied, gave_way));
+    pub(super) const fn on_cut(&mut self, index: u64) {
+        self.relay.on_cut(index);
     }
 
     pub(super) fn on_restored(&mut self, snapshot: &Snapshot) {
         self.told.push_back(Told::Restored(snapshot.index, snapshot.data.clone()));
-        let (applied, term) = (snapshot.index, Term(snapshot.term));
-        self.log = Log { applied, told: applied, term, is_within_batch: false, ..self.log };
+        self.relay.on_restored(snapshot);
     }
 
     /// Somebody wants to look, and must see what is known.
@@ -218,13 +198,13 @@ impl FarmHost {
 
     /// Those who read know how far the farm must be once control has applied that much.
     pub(super) fn take_ready(&mut self) -> Vec<Known> {
-        let rest = self.late.split_off(&(self.log.applied + 1));
+        let rest = self.late.split_off(&(self.relay.applied() + 1));
         std::mem::replace(&mut self.late, rest).into_values().flatten().collect()
     }
 
     pub(super) fn look(&mut self, ticket: Ticket, known: Known) {
         self.looks.insert(ticket, known);
-        self.asked.push_back(Command::Look(ticket, self.log.told));
+        self.asked.push_back(Command::Look(ticket, self.relay.told()));
     }
 
     pub(super) fn ask(&mut self, question: Command) {

@@ -24,7 +24,6 @@ use primus_server::{self as server, Server, farm};
 
 use self::farms::Callers;
 use super::checks::{Checks, State, is_healed};
-use super::farm::FarmHost;
 use super::faults::{self, Plan, Stroke};
 use super::host::{Host, Owner};
 use super::{Cluster, Failover, Messages, Report, Words};
@@ -678,11 +677,10 @@ impl<'a, O: Observer<Server>> Run<'a, O> {
     /// A snapshot, if it is time for one: the farm's, or the owner's where there is no farm.
     fn take_snapshot(&mut self, id: ServerId, index: u64) {
         let host = &mut self.hosts[place(id)];
-        let may_cut = host.farm.as_ref().is_none_or(FarmHost::is_between_batches);
-        let Some(gave_way) = host.process.as_ref().map(Server::gave_way).filter(|_| may_cut) else { return };
-        let Some(state) = host.owner.snapshot(gave_way) else { return };
-        let gave_way = gave_way.clone();
-        if self.tell_farm(id, |farm| farm.tell_snapshot(gave_way)).is_none() {
+        let Some(gave_way) = host.process.as_ref().map(Server::gave_way) else { return };
+        if let Some(farm) = &mut host.farm {
+            farm.cut(gave_way);
+        } else if let Some(state) = host.owner.snapshot(gave_way) {
             self.step(id, Input::Command(Command::Compact(index, state)));
         }
     }

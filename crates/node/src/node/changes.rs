@@ -63,7 +63,7 @@ impl Running {
         let is_mine = was_leading || self.leads();
         self.others.tell_leader(leader, term, is_mine);
         self.tell_clock();
-        self.log.accession = Some(term).filter(|term| self.leads_in(*term));
+        self.relay.on_leader(Some(term).filter(|term| self.leads_in(*term)));
         self.accede();
         if let Some(leader) = leader {
             self.end_transfer(Ok(()));

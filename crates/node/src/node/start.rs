@@ -8,6 +8,7 @@ use primus_core::machine::{Input, Outbox};
 use primus_replica::{Consensus, Role};
 use primus_server::control::{Command, Reason};
 use primus_server::record::State;
+use primus_server::relay::Relay;
 use primus_server::{Plan, Server};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 
 use super::arrivals::Inputs;
 use super::changes::Changes;
-use super::log::{self, Log};
+use super::log;
 use super::others::Others;
 use super::own::Own;
 use super::peers::Acquaintances;
@@ -127,7 +128,7 @@ impl Running {
             meters,
         };
         let running = Self {
-            log: Log::new(applied, config.plan.snapshot_every),
+            relay: Relay::new(applied, config.plan.snapshot_every),
             config,
             started: Instant::now(),
             server,

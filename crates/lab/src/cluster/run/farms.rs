@@ -63,9 +63,11 @@ impl<O: Observer<Server>> Run<'_, O> {
             return;
         }
         let (servers, planted) = (self.ids.len(), self.cluster.planted);
+        let snapshot_every = self.pattern.snapshot_every;
         let host = self.host(id);
         let snapshot = host.process.as_ref().and_then(|server| server.replica().log().snapshot().cloned());
-        host.farm = Some(FarmHost::new(id, host.incarnation, (servers, planted), snapshot.as_ref()));
+        host.farm =
+            Some(FarmHost::new(id, host.incarnation, (servers, planted), (snapshot.as_ref(), snapshot_every)));
     }
 
     /// Lets control tell the farm something; then the farm has a turn before long.
@@ -211,6 +213,7 @@ impl<O: Observer<Server>> Run<'_, O> {
                 Wish::Append(..) => {}
                 Wish::Compact(index, state) => {
                     self.checks.on_state(at, index, &state);
+                    self.host(at).farm.iter_mut().for_each(|farm| farm.on_cut(index));
                     self.step(at, Input::Command(Command::Compact(index, state)));
                 }
             }
