@@ -351,7 +351,7 @@ impl History {
         events.push_back(Event { index, time: SystemTime::now(), kind });
     }
 
-    /// Announces what has been added. Whoever hears that can read it: nobody holds the events then.
+    /// Announces what has been added. The lock is free by then, so a thread that this wakes can read at once.
     pub(crate) fn announce(&self) {
         let index =
             self.events.lock().expect("nobody panics while holding this").back().map_or(0, |event| event.index);

@@ -39,7 +39,7 @@ pub(crate) type Look = Box<dyn FnOnce(Result<&Lessor, Unable>) + Send>;
 
 /// What arrives.
 pub(crate) enum Arrived {
-    /// Another server leads, or this one, or nobody: who does is told beside all this, so that only the newest counts.
+    /// The leader changed. Who leads is in a channel of its own, in which only the newest counts.
     Leader,
     /// What control or the farm says.
     Told(Command),

@@ -48,7 +48,7 @@ const DIAL_TIME: Duration = Duration::from_secs(1);
 const DIALS_MAX: usize = 6;
 const DIAL_PATIENCE_MIN: Duration = Duration::from_millis(2);
 const DIAL_PATIENCE_MAX: Duration = Duration::from_millis(500);
-/// As long as nobody knows how far away a peer is.
+/// The same before the first dial to a peer has been taken.
 const DIAL_PATIENCE: Duration = Duration::from_millis(50);
 const WRITE_TIME: Duration = Duration::from_secs(5);
 /// A link on which nothing arrives for this long, though something was sent, is dialled anew.

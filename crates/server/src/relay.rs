@@ -36,7 +36,7 @@ impl Relay {
         Self { accession: None, term, is_within_batch: false, applied, told, snapshot_every, snapshot_at, grown: 0 }
     }
 
-    /// Another server leads from now on, or nobody, or this one in this term.
+    /// The leader changed. If this server leads from now on, it leads in this term.
     pub const fn on_leader(&mut self, leads_in: Option<Term>) {
         self.accession = leads_in;
     }

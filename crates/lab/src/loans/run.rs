@@ -323,7 +323,7 @@ impl<'a, O: Audience> Run<'a, O> {
         }
     }
 
-    /// Whoever leads is told to lend one worker, and another one right after that. Whether somebody goes, the office decides.
+    /// The leader is told to lend one worker, and another one right after that. The office decides whether a worker goes.
     fn order_loans(&mut self, farm: FarmId) {
         let others: Vec<FarmId> = (0..self.farms.len()).filter(|other| *other != farm).collect();
         let to = self.farms[self.chance.pick(&others)].name.to_owned();

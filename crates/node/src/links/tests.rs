@@ -93,7 +93,7 @@ async fn what_is_said_to_a_peer_that_is_not_there_is_lost_beyond_the_bound() {
     }
 }
 
-/// The system throws dials away, and tells nobody, while a port is being closed, and while too many wait there already.
+/// The system throws dials away without a word while a port is being closed, and while too many wait there already.
 #[tokio::test]
 async fn a_dial_that_the_system_throws_away_is_followed_by_another_one() {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");

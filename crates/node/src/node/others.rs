@@ -1,7 +1,7 @@
 //! The other threads of this server, and what they are told at the end of a turn.
 //!
 //! To wake a thread takes a processor as long as a short turn does. So peers and disk come first: what a turn has for them is on its
-//! way before anybody here hears of it. And what nobody waits for (records of keys, who leads elsewhere) wakes nobody: it is told with
+//! way before another thread hears of it. And what can wait (records of keys, who leads elsewhere) wakes no thread: it is told with
 //! what comes next, at the latest after a moment.
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::leases::{Arrived, Teller};
 /// So many records go to the farm in one word, and so many bytes: memory that comes back from another thread in larger pieces is dear.
 const RECORDS_MAX: usize = 1000;
 const RECORDS_LEN_MAX: usize = 1 << 20;
-/// How long the farm need not hear what nobody waits for.
+/// How long the farm can go without hearing what can wait.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// The other threads.
@@ -80,7 +80,7 @@ impl Others {
         self.hurry();
     }
 
-    /// The same for what nobody waits for.
+    /// The same for what can wait.
     pub(super) fn tell_farm_soon(&mut self, told: Told) {
         self.close_records();
         self.for_farm.push(told);

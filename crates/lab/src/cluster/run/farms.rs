@@ -126,7 +126,7 @@ impl<O: Observer<Server>> Run<'_, O> {
         }
     }
 
-    /// Control acknowledges it when it is agreed on; whoever looks after that must see it.
+    /// Control acknowledges it when it is agreed on. A client that looks after that must see it.
     fn write_key(&mut self, leader: ServerId) {
         self.callers.last_key += 1;
         let number = self.callers.last_key;
