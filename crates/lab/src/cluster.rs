@@ -1,35 +1,69 @@
-//! Runs of whole clusters: the control machine of every server, election and Raft engine included, with disks that are
-//! slow and lose what they have not synced, links that are cut, and processes that crash, restart and stand still.
+//! Runs of one cluster of whole servers: control on the real engine, farm and leases beside it, with clients that write keys, read,
+//! look, and submit jobs in order. Nobody runs the jobs: workers are in [`crate::farm`].
 //!
-//! While a run goes on, its safety is checked with every step ([`checks`], one property per file). When the faults have
-//! ended, the servers must agree on a leader, and what clients ask for then must reach everybody.
-//!
-//! `run` drives the servers, `host` is a server's process and `disk` its disk, `faults` says what goes wrong. Not
-//! here: elections without a quorum ([`crate::simulate`]), and real processes.
+//! When the faults have ended, the servers must agree on a leader, and what clients ask for then must reach everybody.
 
-pub mod checks;
-mod disk;
-mod farm;
-mod faults;
-mod host;
-mod run;
-
-use std::collections::BTreeMap;
-
-use primus_core::ServerId;
 use primus_core::election::Algorithm;
+use primus_core::load::{Load, Score};
+use primus_core::machine::Delay;
 use primus_core::planted::Planted;
-use primus_server::Server;
-use primus_server::any_election;
-use primus_server::control::Message;
+use primus_core::rank::RankBy;
+use primus_server::control::Command;
 
-use crate::faults::Kinds;
-use crate::observer::Observer;
-use crate::outcome::Leaders;
-use checks::{Property, Violation};
-use run::Run;
+use crate::chance::Chance;
+use crate::checks::Report;
+use crate::driver::fault::{Fault, Menu};
+use crate::driver::plan::{ClientsPlan, End, Plan, SYNC};
+use crate::driver::{Audience, Event, Run};
+use crate::faults::{FAULTS_END_US, Kind, Kinds};
+use crate::node::NodeId;
+use crate::simulate::Happening;
 
-type Words = Message<any_election::Message>;
+/// How long messages take.
+pub(crate) const DELAY: Delay = Delay { min_us: 100, max_us: 2_000 };
+/// How long a sync takes on a disk that is busy or worn.
+const SLOW_SYNC: Delay = Delay { min_us: 1_000, max_us: 100_000 };
+const CLIENTS: ClientsPlan = ClientsPlan { every_us: 7_000, pairs_ppm: 250_000 };
+/// Where loads are the matter, clients only see to it that something is written at all.
+const QUIET_CLIENTS: ClientsPlan = ClientsPlan { every_us: 1_000_000, pairs_ppm: 0 };
+/// How long there is something to judge when nothing goes wrong.
+const CALM_END_US: u64 = 300_000;
+/// The same, and when the leader is killed, if that is all that goes wrong: links have been measured by then.
+const SLOW_END_US: u64 = 8_000_000;
+const KILL_US: u64 = 4_000_000;
+/// How long after the faults everybody may take to agree and to have everything.
+const HEALING_US_MAX: u64 = 10_000_000;
+
+/// How often loads change in noise: often, but some last for longer than the dwell time of a handover.
+const NOISE_EVERY_US: usize = 5_000_000;
+/// How long a server stays calm that takes turns: longer than a dwell time, and shorter than a cool-down.
+const TURN_US: usize = 25_000_000;
+/// The load around which loads change, in hundredths of a point.
+const MIDDLE: u64 = 5_000;
+
+/// The leader is one of many, and what happens to it matters most.
+const FAULTS: [Fault; 20] = [
+    Fault::LeaderCrashes,
+    Fault::LeaderCrashes,
+    Fault::ServerCrashes,
+    Fault::ServerCrashes,
+    Fault::FarmCrashes,
+    Fault::LeaderFreezes,
+    Fault::ServerFreezes,
+    Fault::LeaderIsolated,
+    Fault::LeaderUnheard,
+    Fault::LeaderWakesAlone,
+    Fault::Partition,
+    Fault::Partition,
+    Fault::Bridge,
+    Fault::DiskFills,
+    Fault::ClockJumps,
+    Fault::LeaderTransfers,
+    Fault::LeaderResigns,
+    Fault::Election,
+    Fault::LoadChanges,
+    Fault::LoadChanges,
+];
 
 /// A cluster to be tried, with any number of seeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +78,6 @@ pub struct Cluster {
     pub slow: Option<Slow>,
     /// Whether the leader is killed once, and nothing else goes wrong but for the faults above.
     pub kill: bool,
-    /// Whether each server has its farm beside control, and clients submit jobs.
-    pub whole: bool,
     /// A known bug, to see whether it is found.
     pub planted: Planted,
 }
@@ -57,23 +89,6 @@ pub struct Slow {
     pub one_way_us: u64,
     /// By how much longer some take.
     pub jitter_us: u64,
-}
-
-/// What the death of a leader came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failover {
-    /// How the others elected.
-    pub algorithm: Algorithm,
-    /// When it died.
-    pub at_us: u64,
-    /// In which term it led.
-    pub term: u64,
-    /// How many terms began until another one led.
-    pub terms: Option<u64>,
-    /// How long that took.
-    pub led_us: Option<u64>,
-    /// How long it took until a client's write was acknowledged.
-    pub wrote_us: Option<u64>,
 }
 
 /// Loads that change, for long.
@@ -97,97 +112,144 @@ pub enum Pattern {
     Turns,
 }
 
-/// What a run came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// The seed that gives this run again.
-    pub seed: u64,
-    /// What went wrong first, if anything did; the run ended there.
-    pub violation: Option<Violation>,
-    /// The properties that apply, and whether they hold.
-    pub properties: BTreeMap<Property, bool>,
-    /// What every live server takes for the leader.
-    pub table: BTreeMap<ServerId, Option<ServerId>>,
-    /// Leaders during the run. Two at once are two terms: one of them does not know yet that it is deposed.
-    pub leaders: Leaders,
-    /// Messages sent.
-    pub messages: Messages,
-    /// When a server began to lead because its predecessor was too loaded.
-    pub handovers_us: Vec<u64>,
-    /// How many writes were acknowledged.
-    pub acknowledged: u64,
-    /// How many reads were answered.
-    pub reads: u64,
-    /// How often a server got the whole state from the leader.
-    pub restored: u64,
-    /// How many jobs were acknowledged by farms.
-    pub submitted: u64,
-    /// How many clients looked at farms.
-    pub looks: u64,
-    /// What the leader's death came to, if it was killed on purpose.
-    pub failover: Option<Failover>,
-    /// When a server last began to lead.
-    pub last_change_us: u64,
-    /// How long after the last fault everybody agreed and had everything, if that was so.
-    pub healed_us: Option<u64>,
-    /// When it ended.
-    pub virtual_us: u64,
-    /// Steps taken.
-    pub steps: u64,
-}
-
-/// Messages by what they are about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Messages {
-    /// Who should lead.
-    pub election: u64,
-    /// The log: votes, entries, heartbeats, snapshots.
-    pub replica: u64,
-    /// Loads, and announcements of a change.
-    pub other: u64,
-}
-
 impl Cluster {
-    /// The same with whole servers: a farm beside each control.
-    #[must_use]
-    pub fn whole(servers: u64, faults: Kinds) -> Self {
-        Self { whole: true, ..Self::new(servers, faults) }
-    }
-
     /// A cluster with clients and these faults.
     #[must_use]
     pub const fn new(servers: u64, faults: Kinds) -> Self {
-        Self { servers, faults, noise: None, slow: None, kill: false, whole: false, planted: Planted::NONE }
+        Self { servers, faults, noise: None, slow: None, kill: false, planted: Planted::NONE }
     }
 
     /// Makes the run of this seed.
-    pub fn run<O: Observer<Server>>(&self, seed: u64, observer: &mut O) -> Report {
-        Run::new(self, seed, observer).finish()
+    pub fn run<O: Audience>(&self, seed: u64, observer: &mut O) -> Report {
+        let mut chance = Chance::new(seed);
+        let plan = self.plan(&mut chance);
+        Run::new(plan, chance, seed, observer).finish()
+    }
+
+    fn plan(&self, chance: &mut Chance) -> Plan {
+        let mut plan = Plan::new(self.servers, &["farm"]);
+        plan.server.algorithm = chance.pick(&[Algorithm::Bully, Algorithm::Bully, Algorithm::Ring]);
+        plan.server.rank = chance.pick(&[RankBy::Id, RankBy::Load]);
+        plan.server.snapshot_every = chance.pick(&[8, 40, 1_000]);
+        plan.server.planted = self.planted;
+        (plan.start_us, plan.clients) = (100_000, Some(CLIENTS));
+        plan.faults_end_us = if self.faults == Kinds::NONE { CALM_END_US } else { FAULTS_END_US };
+        plan.end = End::Healed { within_us: HEALING_US_MAX };
+        plan.disturb(&self.faults, &FAULTS, 5, 2_000_000, chance);
+        self.keep_some_dead(&mut plan, chance);
+        if self.kill {
+            add_kill(&mut plan, chance);
+        }
+        if let Some(noise) = self.noise {
+            add_noise(&mut plan, noise, chance);
+        }
+        if let Some(slow) = self.slow {
+            slow_down(&mut plan, slow);
+        }
+        plan
+    }
+
+    /// Less than half may stay dead.
+    fn keep_some_dead(&self, plan: &mut Plan, chance: &mut Chance) {
+        let kills = self.faults.is_on(Kind::Crashes, chance) && chance.happens(200_000);
+        let mut servers = plan.servers(0);
+        chance.shuffle(&mut servers);
+        let dead = if kills { chance.between(0, (servers.len() as u64 - 1) / 2) } else { 0 };
+        let dead = servers.into_iter().take(usize::try_from(dead).expect("a length fits"));
+        let at_us = plan.faults_end_us + 1;
+        plan.events.extend(dead.map(|id| (at_us, Event::Happening(Happening::Crash(id)))));
     }
 }
 
-impl Report {
-    /// The one server that all take for the leader, itself included.
-    #[must_use]
-    pub fn agreed_leader(&self) -> Option<ServerId> {
-        let leader = (*self.table.values().next()?)?;
-        let agree = self.table.contains_key(&leader) && self.table.values().all(|view| *view == Some(leader));
-        agree.then_some(leader)
+impl Plan {
+    /// Draws what goes wrong: on networks and disks, and with single hosts.
+    pub(crate) fn disturb(
+        &mut self,
+        kinds: &Kinds,
+        faults: &[Fault],
+        budget: u64,
+        span_us_max: u64,
+        chance: &mut Chance,
+    ) {
+        let end_us = self.faults_end_us;
+        self.network = kinds.network(DELAY, end_us, chance);
+        let share_ppm =
+            if kinds.is_on(Kind::Disks, chance) { chance.pick(&[300_000, 700_000, 1_000_000]) } else { 0 };
+        let skew_ppm = if kinds.is_on(Kind::Clocks, chance) { SKEW_PPM_MAX } else { 0 };
+        for server in self.farms.iter_mut().flat_map(|farm| &mut farm.servers) {
+            server.sync = if chance.happens(share_ppm) { SLOW_SYNC } else { SYNC };
+            server.clock.slower_ppm = skewed(skew_ppm, chance);
+        }
+        let menu = Menu { faults, budget, first_us: 0, end_us, span_us_max };
+        self.events.extend(menu.draw(kinds, chance));
     }
 }
 
-impl Messages {
-    fn add(&mut self, message: &Words) {
-        match message {
-            Message::Election(_) => self.election += 1,
-            Message::Replica(_) => self.replica += 1,
-            _ => self.other += 1,
+/// Clocks run wrong by this much at most.
+const SKEW_PPM_MAX: u64 = 50_000;
+
+/// Half of all clocks that are wrong are as wrong as may be: the ends of the range matter most.
+pub(crate) fn skewed(max_ppm: u64, chance: &mut Chance) -> i64 {
+    let drawn = chance.between(0, 2 * max_ppm);
+    let ppm = chance.pick(&[drawn, drawn, 0, 2 * max_ppm]);
+    i64::try_from(ppm).expect("it is small") - i64::try_from(max_ppm).expect("it is small")
+}
+
+/// The leader dies once, and comes back when all is over. By then everybody has measured its load, as real servers do.
+fn add_kill(plan: &mut Plan, chance: &mut Chance) {
+    plan.faults_end_us = plan.faults_end_us.max(SLOW_END_US);
+    plan.is_failover = true;
+    for server in plan.servers(0) {
+        let score = chance.between(0, 10_000);
+        let loads = [1, 2, 3].map(|quarter| (quarter * KILL_US / 4, load(server, score)));
+        plan.events.extend(loads);
+    }
+    plan.events.push((KILL_US, Event::Fault(Fault::LeaderCrashes, plan.faults_end_us)));
+}
+
+/// Links are slow, and so is everything that depends on them.
+fn slow_down(plan: &mut Plan, Slow { one_way_us, jitter_us }: Slow) {
+    plan.faults_end_us = plan.faults_end_us.max(SLOW_END_US);
+    plan.one_way_us = one_way_us;
+    plan.network.delay = Delay { min_us: one_way_us, max_us: one_way_us + jitter_us };
+}
+
+/// Loads that change, and nothing else that matters.
+fn add_noise(plan: &mut Plan, noise: Noise, chance: &mut Chance) {
+    (plan.server.algorithm, plan.server.rank) = (Algorithm::Bully, RankBy::Load);
+    plan.clients = Some(QUIET_CLIENTS);
+    plan.faults_end_us = noise.minutes * 60_000_000;
+    // Messages keep their order, as on a real link: why there will be another leader is said just before it is so.
+    plan.network.delay = Delay { min_us: DELAY.max_us / 2, max_us: DELAY.max_us / 2 };
+    let spread = u64::from(noise.points * 100).min(MIDDLE);
+    let servers = plan.servers(0);
+    match noise.pattern {
+        Pattern::Random => add_random_loads(plan, &servers, spread, chance),
+        Pattern::Turns => add_turns(plan, &servers, spread),
+    }
+}
+
+fn add_random_loads(plan: &mut Plan, servers: &[NodeId], spread: u64, chance: &mut Chance) {
+    for from_us in (0..plan.faults_end_us).step_by(NOISE_EVERY_US) {
+        for server in servers {
+            let hundredths = chance.between(MIDDLE - spread, MIDDLE + spread);
+            plan.events.push((from_us + chance.below(NOISE_EVERY_US as u64), load(*server, hundredths)));
         }
     }
+}
 
-    /// How many were sent in all.
-    #[must_use]
-    pub const fn total(&self) -> u64 {
-        self.election + self.replica + self.other
+fn add_turns(plan: &mut Plan, servers: &[NodeId], spread: u64) {
+    for (turn, from_us) in (0..plan.faults_end_us).step_by(TURN_US).enumerate() {
+        for (place, server) in servers.iter().enumerate() {
+            let is_calm = place == turn % 2;
+            let hundredths = if is_calm { MIDDLE - spread } else { MIDDLE + spread };
+            plan.events.push((from_us, load(*server, hundredths)));
+        }
     }
+}
+
+/// The owner has measured this, in hundredths.
+fn load(server: NodeId, hundredths: u64) -> Event {
+    let score = Score::from_hundredths(u32::try_from(hundredths).expect("it is small"));
+    Event::Command(server, Command::Load(Load { score, ..Load::default() }))
 }

@@ -1,25 +1,50 @@
-//! Runs of whole farms: the foreman of every server and all workers, with leaders and workers that crash, freeze, are cut
-//! off and come back, links that break, and clients that submit, cancel and retry.
-//!
-//! The log is a model, but an honest one (`log.rs`): what a leader proposes is committed in order after a while, a leader that
-//! is deposed may lose what was under way, and goes on for a while without knowing. That real logs keep these promises is
-//! shown in [`crate::cluster`]. While a run goes on, every property in [`checks`] is checked with every step; when the faults
-//! have ended, every task must come to its end.
+//! Runs of one whole farm: servers, workers, and clients that submit, cancel and retry, with leaders and workers that crash, freeze,
+//! are cut off and come back, and links that break. When the faults have ended, every task must come to its end.
 
-pub mod checks;
-mod faults;
-mod hands;
-mod host;
-mod run;
-mod strokes;
-
-use primus_core::farm::foreman::Foreman;
-use primus_core::farm::worker::Worker;
+use primus_core::ledger::{Entry, Fan, JobId, Spec, Target, TaskId, Work};
+use primus_core::machine::Delay;
 use primus_core::planted::Planted;
 
-use crate::observer::Observer;
-use checks::Violation;
-use run::Run;
+use crate::chance::Chance;
+use crate::checks::Report;
+use crate::driver::clock::Clock;
+use crate::driver::fault::Fault;
+use crate::driver::plan::{End, Plan, Tasks};
+use crate::driver::{Audience, Event, Run};
+use crate::faults::Kinds;
+
+/// When the last fault has ended.
+const FAULTS_END_US: u64 = 4_000_000;
+/// How long after the faults every task may take to come to its end.
+const HEALING_US_MAX: u64 = 30_000_000;
+const JOBS_MAX: u64 = 12;
+const ARRAY_MAX: u64 = 12;
+const WISHES_MAX: u64 = 4;
+
+const OF_SERVERS: [Fault; 10] = [
+    Fault::LeaderCrashes,
+    Fault::LeaderCrashes,
+    Fault::ServerCrashes,
+    Fault::FarmCrashes,
+    Fault::LeaderFreezes,
+    Fault::LeaderIsolated,
+    Fault::LeaderIsolated,
+    Fault::LeaderUnheard,
+    Fault::DiskStalls,
+    Fault::LeaderTransfers,
+];
+const OF_WORKERS: [Fault; 10] = [
+    Fault::WorkerCrashes,
+    Fault::WorkerCrashes,
+    Fault::AllCrash,
+    Fault::WorkerFreezes,
+    Fault::WorkerCutOff,
+    Fault::WorkerCutOff,
+    Fault::WorkerCutOff,
+    Fault::WorkerCutOff,
+    Fault::WorkerCutOff,
+    Fault::LinkBreaks,
+];
 
 /// A farm to be tried, with any number of seeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,54 +54,95 @@ pub struct Farm {
     /// How many workers.
     pub workers: u64,
     /// What goes wrong.
-    pub faults: Faults,
+    pub faults: Kinds,
+    /// Do only servers fail, and all workers and their links live?
+    pub only_servers: bool,
     /// A known bug, to see whether it is found.
     pub planted: Planted,
-}
-
-/// What goes wrong in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Faults {
-    /// Nothing.
-    None,
-    /// Servers crash, freeze, are cut off and deposed; the workers and their links live.
-    Leaders,
-    /// Everything, the death of all at once included.
-    All,
-}
-
-/// What a run came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// The seed that gives this run again.
-    pub seed: u64,
-    /// What went wrong first, if anything did; the run ended there.
-    pub violation: Option<Violation>,
-    /// How many tasks were acknowledged.
-    pub tasks: u64,
-    /// How many attempts were started.
-    pub starts: u64,
-    /// How many of them were started while another attempt at the same task ran, or its result was kept somewhere.
-    pub double_starts: u64,
-    /// Tasks that must not start twice, and of which nobody knows how they ended.
-    pub lost: u64,
-    /// How often a server began to lead.
-    pub leaders: u64,
-    /// When it ended.
-    pub virtual_us: u64,
-    /// Steps taken.
-    pub steps: u64,
 }
 
 impl Farm {
     /// A farm with these faults.
     #[must_use]
-    pub const fn new(servers: u64, workers: u64, faults: Faults) -> Self {
-        Self { servers, workers, faults, planted: Planted::NONE }
+    pub const fn new(servers: u64, workers: u64, faults: Kinds) -> Self {
+        Self { servers, workers, faults, only_servers: false, planted: Planted::NONE }
     }
 
     /// Makes the run of this seed.
-    pub fn run<O: Observer<Foreman> + Observer<Worker>>(&self, seed: u64, observer: &mut O) -> Report {
-        Run::new(self, seed, observer).finish()
+    pub fn run<O: Audience>(&self, seed: u64, observer: &mut O) -> Report {
+        let mut chance = Chance::new(seed);
+        let plan = self.plan(&mut chance);
+        Run::new(plan, chance, seed, observer).finish()
+    }
+
+    fn plan(&self, chance: &mut Chance) -> Plan {
+        let mut plan = Plan::new(self.servers, &["farm"]);
+        plan.server.planted = self.planted;
+        plan.work.planted = self.planted;
+        plan.server.snapshot_every = chance.pick(&[8, 40, 1_000]);
+        // The first has room for everything that is ever submitted.
+        plan.farms[0].workers = (0..self.workers)
+            .map(|place| (1 + u16::try_from(place % 2).unwrap_or(0) + u16::from(place == 0), Clock::default()))
+            .collect();
+        plan.faults_end_us = FAULTS_END_US;
+        plan.end = End::AtRest { within_us: HEALING_US_MAX, flood: false };
+        plan.may_rerun = !self.only_servers && self.faults != Kinds::NONE;
+        plan.is_calm = self.faults == Kinds::NONE;
+        plan.tasks = Tasks {
+            short: Delay { min_us: 200, max_us: 50_000 },
+            long: Delay { min_us: 50_000, max_us: 1_500_000 },
+            long_ppm: 200_000,
+            failure_ppm: 150_000,
+            abandoned_ppm: if plan.may_rerun { 30_000 } else { 0 },
+            ..plan.tasks
+        };
+        let all = [OF_SERVERS.as_slice(), OF_WORKERS.as_slice()].concat();
+        let faults = if self.only_servers { &OF_SERVERS } else { all.as_slice() };
+        plan.disturb(&self.faults, faults, 4, 2_500_000, chance);
+        plan.events.extend(wishes(self.workers, chance));
+        plan
+    }
+}
+
+/// Jobs, and that some of them are cancelled or wanted again; workers that get nothing new for a while.
+fn wishes(workers: u64, chance: &mut Chance) -> Vec<(u64, Event)> {
+    let jobs = chance.between(2, JOBS_MAX);
+    let mut wishes: Vec<(u64, Entry)> = (1..=jobs)
+        .map(|job| {
+            let submit = Entry::Submit { spec: spec(chance), key: Some(format!("job {job}")) };
+            (chance.between(20_000, FAULTS_END_US - 200_000), submit)
+        })
+        .collect();
+    for _ in 0..chance.between(0, WISHES_MAX) {
+        let job = JobId(chance.between(1, jobs));
+        let task = TaskId { job, index: chance.between(1, ARRAY_MAX) };
+        let target = if chance.happens(500_000) { Target::Job(job) } else { Target::Task(task) };
+        let wish = if chance.happens(600_000) { Entry::Cancel(target) } else { Entry::Retry(target) };
+        wishes.push((chance.between(500_000, FAULTS_END_US), wish));
+    }
+    if workers > 1 && chance.happens(300_000) {
+        let worker = format!("w{}", chance.between(2, workers));
+        let from_us = chance.between(500_000, FAULTS_END_US);
+        wishes.push((from_us, Entry::Drain { worker: worker.clone(), is_draining: true }));
+        wishes.push((FAULTS_END_US + 100_000, Entry::Drain { worker, is_draining: false }));
+    }
+    wishes.into_iter().map(|(at_us, wish)| (at_us, Event::Wish(0, Box::new(wish)))).collect()
+}
+
+fn spec(chance: &mut Chance) -> Spec {
+    let fan = if chance.happens(300_000) {
+        Fan::One
+    } else {
+        Fan::Array { first: 1, last: chance.between(1, ARRAY_MAX) }
+    };
+    Spec {
+        name: String::new(),
+        work: Work::Kind { name: "sleep".to_owned(), input: Vec::new() },
+        fan,
+        retries: chance.pick(&[0, 0, 1, 3]),
+        timeout_ms: None,
+        is_once: chance.happens(300_000),
+        priority: chance.pick(&[0, 0, 5]),
+        cpus: chance.pick(&[1, 1, 1, 2]),
     }
 }

@@ -77,10 +77,23 @@ impl Kinds {
     /// No faults at all.
     pub const NONE: Self = Self::These(BTreeSet::new());
 
-    fn is_on(&self, kind: Kind, chance: &mut Chance) -> bool {
+    pub(crate) fn is_on(&self, kind: Kind, chance: &mut Chance) -> bool {
         match self {
             Self::All => chance.happens(500_000),
             Self::These(kinds) => kinds.contains(&kind),
+        }
+    }
+
+    /// What becomes of messages until then.
+    pub(crate) fn network(&self, delay: Delay, faulty_until_us: u64, chance: &mut Chance) -> Network {
+        let mut share = |kind, most| if self.is_on(kind, chance) { chance.between(1, most) as u32 } else { 0 };
+        Network {
+            delay,
+            loss_ppm: share(Kind::Loss, 300_000),
+            duplication_ppm: share(Kind::Duplication, 200_000),
+            lateness_ppm: share(Kind::Lateness, 200_000),
+            late_by: Delay { min_us: 1_000, max_us: 400_000 },
+            faulty_until_us,
         }
     }
 }
@@ -103,7 +116,7 @@ pub struct Plan {
 #[must_use]
 pub fn plan(nodes: &[ServerId], delay: Delay, may_last: bool, chance: &mut Chance) -> Plan {
     let mut draw = Draw { nodes, kinds: &Kinds::All, chance, schedule: Vec::new() };
-    let network = draw.network(delay);
+    let network = draw.kinds.network(delay, FAULTS_END_US, draw.chance);
     let clock_skew_ppm = draw.clock_skew();
     let ends = !(may_last && draw.chance.happens(100_000) && draw.lasting_partition());
     draw.often(Kind::Crashes, CRASHES_MAX, Draw::crash);
@@ -152,18 +165,6 @@ impl Draw<'_> {
         let from_us = self.moment();
         let length_us = self.chance.between(10_000, 2_000_000);
         (from_us, (from_us + length_us).min(FAULTS_END_US))
-    }
-
-    pub(crate) fn network(&mut self, delay: Delay) -> Network {
-        let mut share = |kind, most: u64| if self.is_on(kind) { self.chance.between(1, most) as u32 } else { 0 };
-        Network {
-            delay,
-            loss_ppm: share(Kind::Loss, 300_000),
-            duplication_ppm: share(Kind::Duplication, 200_000),
-            lateness_ppm: share(Kind::Lateness, 200_000),
-            late_by: Delay { min_us: 1_000, max_us: 400_000 },
-            faulty_until_us: FAULTS_END_US,
-        }
     }
 
     pub(crate) fn clock_skew(&mut self) -> Vec<i64> {

@@ -1,26 +1,57 @@
-//! Runs of leases: the lessor of every server and all guards, each on a clock of its own that runs wrong by up to 1 %, with
-//! servers and guards that crash, freeze, are cut off and come back, and words that are lost, late, doubled and overtaken.
+//! Runs of leases: whole servers and guards, each on a clock of its own that runs wrong by up to 1 %, with servers and guards that
+//! crash, freeze, are cut off and come back, and words that are lost, late, doubled and overtaken.
 //!
-//! The log is the same model as in runs of farms (`log.rs`). Whether a leader still leads is asked and answered message by
-//! message, because that is what everything rests on: a frozen leader may hear the answer when somebody else leads already.
 //! What runs under a lease is only an interval of real time, from the moment at which its guard was told that it holds a group to
 //! the end of the last promise by the guard's own clock: whatever becomes of the guard, its companion knows no more than that.
-//! While a run goes on, every property in [`checks`] is checked with every step; when the faults have ended, every group must
-//! soon be held by as many as want it and may.
+//! When the faults have ended, every group must soon be held by as many as want it and may.
 
-mod candidates;
-pub mod checks;
-mod faults;
-mod host;
-mod run;
-mod strokes;
+use std::collections::BTreeMap;
 
-use primus_core::lease::{Guard, Lessor};
+use primus_core::lease::{Candidacy, LEASE_MIN_US, LEASE_US};
+use primus_core::ledger::{GroupRank, GroupRules};
 use primus_core::planted::Planted;
 
-use crate::observer::Observer;
-use checks::{Sightings, Violation};
-use run::Run;
+use crate::chance::Chance;
+use crate::checks::Report;
+use crate::cluster::skewed;
+use crate::driver::clock::Clock;
+use crate::driver::fault::Fault;
+use crate::driver::plan::{End, GuardPlan, Plan};
+use crate::driver::{Audience, Run};
+use crate::faults::Kinds;
+
+/// How many leases after the beginning the last fault has ended.
+const FAULTY_LEASES: u64 = 12;
+/// So many leases after the last fault everything must be held that can be.
+const HEALING_LEASES: u64 = 8;
+const SPAN_LEASES_MAX: u64 = 3;
+const GUARDS_MAX: u64 = 4;
+const GROUPS_MAX: u64 = 3;
+/// Clocks run wrong by this much at most.
+const SKEW_PPM_MAX: u64 = 10_000;
+
+const FAULTS: [Fault; 20] = [
+    Fault::LeaderCrashes,
+    Fault::ServerCrashes,
+    Fault::GuardCrashes,
+    Fault::LeaderFreezes,
+    Fault::LeaderFreezes,
+    Fault::ServerFreezes,
+    Fault::GuardFreezes,
+    Fault::GuardFreezes,
+    Fault::LeaderIsolated,
+    Fault::LeaderIsolated,
+    Fault::LeaderUnheard,
+    Fault::LeaderWakesAlone,
+    Fault::LeaderWakesAlone,
+    Fault::GuardCutOff,
+    Fault::GuardCutOff,
+    Fault::DiskStalls,
+    Fault::LeaderTransfers,
+    Fault::LeaderTransfers,
+    Fault::GuardLeaves,
+    Fault::CommandEnds,
+];
 
 /// Servers and guards to be tried, with any number of seeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,46 +59,69 @@ pub struct Leases {
     /// How many servers.
     pub servers: u64,
     /// What goes wrong.
-    pub faults: Faults,
+    pub faults: Kinds,
     /// A known bug, to see whether it is found.
     pub planted: Planted,
-}
-
-/// What goes wrong in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Faults {
-    /// Nothing, but clocks run wrong all the same.
-    None,
-    /// Everything.
-    All,
-}
-
-/// What a run came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// The seed that gives this run again.
-    pub seed: u64,
-    /// What went wrong first, if anything did; the run ended there.
-    pub violation: Option<Violation>,
-    /// How often a server began to lead.
-    pub leaders: u64,
-    /// What was seen.
-    pub sightings: Sightings,
-    /// When it ended.
-    pub virtual_us: u64,
-    /// Steps taken.
-    pub steps: u64,
 }
 
 impl Leases {
     /// So many servers with these faults.
     #[must_use]
-    pub const fn new(servers: u64, faults: Faults) -> Self {
+    pub const fn new(servers: u64, faults: Kinds) -> Self {
         Self { servers, faults, planted: Planted::NONE }
     }
 
     /// Makes the run of this seed.
-    pub fn run<O: Observer<Lessor> + Observer<Guard>>(&self, seed: u64, observer: &mut O) -> Report {
-        Run::new(self, seed, observer).finish()
+    pub fn run<O: Audience>(&self, seed: u64, observer: &mut O) -> Report {
+        let mut chance = Chance::new(seed);
+        let plan = self.plan(&mut chance);
+        Run::new(plan, chance, seed, observer).finish()
     }
+
+    fn plan(&self, chance: &mut Chance) -> Plan {
+        let mut plan = Plan::new(self.servers, &["farm"]);
+        let lease_us = chance.pick(&[LEASE_MIN_US, LEASE_US, 3 * LEASE_US]);
+        plan.server.planted = self.planted;
+        plan.server.lease_us = lease_us;
+        plan.is_calm = self.faults == Kinds::NONE;
+        plan.faults_end_us = FAULTY_LEASES * lease_us;
+        plan.end = End::At((FAULTY_LEASES + HEALING_LEASES) * lease_us);
+        plan.groups = groups(chance);
+        plan.disturb(&self.faults, &FAULTS, 4, SPAN_LEASES_MAX * lease_us, chance);
+        // In some clusters not all servers were told the same.
+        let other_us = if chance.happens(200_000) { lease_us * 2 } else { lease_us };
+        for server in &mut plan.farms[0].servers {
+            server.lease_us = chance.pick(&[lease_us, other_us]);
+            server.clock = Clock { slower_ppm: skewed(SKEW_PPM_MAX, chance), ..Clock::default() };
+        }
+        plan.farms[0].guards = guards(self.servers, &plan.groups, chance);
+        plan
+    }
+}
+
+fn groups(chance: &mut Chance) -> BTreeMap<String, GroupRules> {
+    let count = chance.between(1, GROUPS_MAX);
+    let group = |number| {
+        let rank = chance.pick(&[GroupRank::Leader, GroupRank::Load, GroupRank::Id, GroupRank::Name]);
+        let holders = chance.pick(&[1, 1, 1, 2]);
+        (format!("g{number}"), GroupRules { rank, holders })
+    };
+    (1..=count).map(group).collect()
+}
+
+/// Everybody wants the first group, and some of the others.
+fn guards(servers: u64, groups: &BTreeMap<String, GroupRules>, chance: &mut Chance) -> Vec<GuardPlan> {
+    let count = chance.between(1, GUARDS_MAX);
+    let guard = |id| {
+        let mut wants = Vec::new();
+        for (place, (group, rules)) in groups.iter().enumerate() {
+            if place == 0 || chance.happens(600_000) {
+                wants.push(Candidacy { group: group.clone(), rules: *rules, name: format!("c{id}"), id });
+            }
+        }
+        let clock = Clock { slower_ppm: skewed(SKEW_PPM_MAX, chance), ..Clock::default() };
+        let at = usize::try_from(chance.below(servers)).expect("there are few servers");
+        GuardPlan { clock, at, is_beside: chance.happens(500_000), wants }
+    };
+    (1..=count).map(guard).collect()
 }

@@ -10,7 +10,9 @@
 
 pub mod assignment;
 pub mod chance;
+pub mod checks;
 pub mod cluster;
+mod driver;
 pub mod experiment;
 pub mod explore;
 pub mod explore_guests;
@@ -25,7 +27,6 @@ pub mod invariants;
 pub mod leases;
 pub mod lending;
 pub mod loans;
-mod log;
 pub mod node;
 pub mod observer;
 pub mod oracle;

@@ -1,29 +1,59 @@
-//! Runs of several farms that lend each other workers: the foreman and the office of every server and the whole machine of every
-//! worker, as it ships, with servers and workers that crash, freeze and are cut off, farms that
-//! do not reach each other, operators who lend and recall, and bursts of work that move from farm to farm.
+//! Runs of several farms that lend each other workers: whole servers and whole workers, with everything that can go wrong in one farm
+//! and between two, operators who lend and recall, and bursts of work that move from farm to farm.
 //!
-//! The log of each farm is the same model as in runs of farms (`log.rs`). What is on its way on a link that is lost is lost; on
-//! a link nothing overtakes anything. What the leaders of two farms say is lost, late and doubled, too. While a run goes on, every
-//! property in [`checks`] is checked with every step; when the faults have ended, every task and every loan must come to its end,
-//! and a farm that is flooded then must be helped.
+//! When the faults have ended, every task and every loan must come to its end, and a farm that is flooded then must be helped.
 
-pub mod checks;
-mod crews;
-mod faults;
-mod host;
-mod links;
-mod run;
-mod servers;
-mod strokes;
-
-use primus_core::farm::foreman::Foreman;
-use primus_core::loan::Office;
+use primus_core::loan::office::{self, Order};
 use primus_core::planted::Planted;
-use primus_server::Worker;
 
-use crate::observer::Observer;
-use checks::{Sightings, Violation};
-use run::Run;
+use crate::chance::Chance;
+use crate::checks::Report;
+use crate::cluster::skewed;
+use crate::driver::clients::{self, submit};
+use crate::driver::clock::Clock;
+use crate::driver::fault::Fault;
+use crate::driver::plan::{End, Plan};
+use crate::driver::{Audience, Event, Run};
+use crate::faults::{Kind, Kinds};
+
+/// When the last fault has ended.
+const FAULTS_END_US: u64 = 9_000_000;
+/// How long after the faults every task and every loan may take to come to its end; loans may be long themselves.
+const HEALING_US_MAX: u64 = 100_000_000;
+const SERVERS: u64 = 3;
+const WORKERS_MAX: u64 = 4;
+const NAMES: [&str; 5] = ["north", "south", "east", "west", "centre"];
+const BURSTS_MAX: u64 = 7;
+const BURST_EVERY_US: u64 = 1_100_000;
+const BURST_TASKS_MAX: u64 = 60;
+const JOBS_MAX: u64 = 6;
+const ORDERS_MAX: u64 = 4;
+/// Clocks run wrong by this much at most, even if nothing else goes wrong.
+const SKEW_PPM_MAX: u64 = 5_000;
+const AHEAD_MS_MAX: u64 = 100;
+
+const FAULTS: [Fault; 20] = [
+    Fault::LeaderCrashes,
+    Fault::LeaderCrashes,
+    Fault::ServerCrashes,
+    Fault::FarmCrashes,
+    Fault::WorkerCrashes,
+    Fault::TravellerCrashes,
+    Fault::LentCrashes,
+    Fault::LentCrashes,
+    Fault::BothLeadersCrash,
+    Fault::LeaderFreezes,
+    Fault::WorkerFreezes,
+    Fault::LeaderIsolated,
+    Fault::LeaderUnheard,
+    Fault::TravellerCutOff,
+    Fault::WorkerCutOffFromHome,
+    Fault::WorkerCutOff,
+    Fault::FarmsApart,
+    Fault::FarmsApart,
+    Fault::LinkBreaks,
+    Fault::LeaderTransfers,
+];
 
 /// Farms to be tried, with any number of seeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,57 +61,88 @@ pub struct Loans {
     /// How many farms, of three servers each.
     pub farms: usize,
     /// What goes wrong.
-    pub faults: Faults,
+    pub faults: Kinds,
     /// A known bug, to see whether it is found.
     pub planted: Planted,
 }
 
-/// What goes wrong in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Faults {
-    /// Nothing, but clocks run a little wrong all the same.
-    None,
-    /// Everything.
-    All,
-}
-
-/// What a run came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// The seed that gives this run again.
-    pub seed: u64,
-    /// What went wrong first, if anything did; the run ended there.
-    pub violation: Option<Violation>,
-    /// How many tasks were acknowledged.
-    pub tasks: u64,
-    /// How many attempts were started.
-    pub starts: u64,
-    /// Tasks that must not start twice, and of which nobody knows how they ended.
-    pub lost: u64,
-    /// How often a server began to lead.
-    pub leaders: u64,
-    /// What was seen.
-    pub sightings: Sightings,
-    /// When it ended.
-    pub virtual_us: u64,
-    /// Steps taken.
-    pub steps: u64,
-}
-
-/// Whoever sees all that happens in such a run.
-pub trait Audience: Observer<Foreman> + Observer<Office> + Observer<Worker> {}
-
-impl<O: Observer<Foreman> + Observer<Office> + Observer<Worker>> Audience for O {}
-
 impl Loans {
     /// So many farms with these faults.
     #[must_use]
-    pub const fn new(farms: usize, faults: Faults) -> Self {
+    pub const fn new(farms: usize, faults: Kinds) -> Self {
         Self { farms, faults, planted: Planted::NONE }
     }
 
     /// Makes the run of this seed.
     pub fn run<O: Audience>(&self, seed: u64, observer: &mut O) -> Report {
-        Run::new(self, seed, observer).finish()
+        let mut chance = Chance::new(seed);
+        let plan = self.plan(&mut chance);
+        Run::new(plan, chance, seed, observer).finish()
+    }
+
+    fn plan(&self, chance: &mut Chance) -> Plan {
+        let mut plan = Plan::new(SERVERS, &NAMES[..self.farms]);
+        plan.server.planted = self.planted;
+        plan.server.lending = rules(self.planted, chance);
+        plan.server.snapshot_every = chance.pick(&[40, 1_000]);
+        plan.faults_end_us = FAULTS_END_US;
+        plan.end = End::AtRest { within_us: HEALING_US_MAX, flood: true };
+        plan.is_calm = self.faults == Kinds::NONE;
+        plan.may_rerun = true;
+        plan.disturb(&self.faults, &FAULTS, 3, 3_000_000, chance);
+        if self.faults.is_on(Kind::Disks, chance) {
+            plan.slow_epochs_ppm = chance.pick(&[20_000, 500_000]);
+        }
+        for farm in &mut plan.farms {
+            let count = chance.between(2, WORKERS_MAX);
+            farm.workers = (0..count).map(|_| (chance.pick(&[1, 1, 2]), clock(chance))).collect();
+            farm.servers.iter_mut().for_each(|server| server.clock = clock(chance));
+        }
+        self.add_wishes(&mut plan, chance);
+        plan
+    }
+
+    /// Bursts of tasks on one farm after the other, some jobs anywhere, and what operators want.
+    fn add_wishes(&self, plan: &mut Plan, chance: &mut Chance) {
+        let farms = self.farms as u64;
+        let place = |number: u64| usize::try_from(number % farms).expect("there are few farms");
+        let first = chance.below(farms);
+        let mut wish = |at_us, farm, entry| plan.events.push((at_us, Event::Wish(farm, Box::new(entry))));
+        for number in 0..chance.between(2, BURSTS_MAX) {
+            let at_us = 400_000 + number * BURST_EVERY_US + chance.below(300_000);
+            let tasks = chance.between(15, BURST_TASKS_MAX);
+            wish(at_us, place(first + number), submit(tasks, false, Some(&format!("burst {number}")), ""));
+        }
+        for number in 0..chance.between(0, JOBS_MAX) {
+            let at_us = chance.between(100_000, FAULTS_END_US);
+            let is_once = self.faults != Kinds::NONE && chance.happens(500_000);
+            let (farm, tasks) = (place(chance.below(farms)), chance.between(1, 8));
+            wish(at_us, farm, submit(tasks, is_once, Some(&format!("job {number}")), ""));
+        }
+        for _ in 0..chance.between(0, ORDERS_MAX) {
+            let at_us = chance.between(500_000, FAULTS_END_US);
+            let order = chance.pick(&[clients::Order::Lend, clients::Order::Recall]);
+            plan.events.push((at_us, Event::Order(place(chance.below(farms)), order)));
+        }
+    }
+}
+
+fn clock(chance: &mut Chance) -> Clock {
+    let ahead_ms = i64::try_from(chance.between(0, AHEAD_MS_MAX)).expect("it is small");
+    Clock { slower_ppm: skewed(SKEW_PPM_MAX, chance), ahead_ms, ..Clock::default() }
+}
+
+fn rules(planted: Planted, chance: &mut Chance) -> office::Rules {
+    office::Rules {
+        loan_ms: chance.pick(&[1_000, 2_500, 60_000]),
+        recall_ms: chance.pick(&[100, 1_000, 10_000]),
+        // No longer than a loan: otherwise the end of its time would be too soon.
+        stay_ms: chance.pick(&[200, 1_000]),
+        calm_ms: chance.pick(&[200, 1_000]),
+        reserve: chance.pick(&[0, 0, 0, 1]),
+        lent_max: chance.pick(&[1, 1024, 1024]),
+        order: chance.pick(&[Order::Listed, Order::Idle]),
+        planted,
+        ..office::Rules::default()
     }
 }

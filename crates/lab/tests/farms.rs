@@ -7,7 +7,9 @@ mod bugs;
 mod seeds;
 
 use primus_core::planted::Bug;
-use primus_lab::farm::{Farm, Faults, Report};
+use primus_lab::checks::Report;
+use primus_lab::farm::Farm;
+use primus_lab::faults::Kinds;
 use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::tally;
 use seeds::seeds;
@@ -24,42 +26,46 @@ fn check(farm: &Farm) -> Vec<Report> {
         reports.len(),
         farm.faults,
         sum(|report| report.tasks),
-        sum(|report| report.starts),
-        sum(|report| report.double_starts),
+        sum(|report| report.tally.starts),
+        sum(|report| report.tally.double_starts),
         sum(|report| report.lost),
-        sum(|report| report.leaders),
-        sum(|report| report.steps),
+        sum(|report| report.tally.leaders.changes.into()),
+        sum(|report| report.tally.steps),
     );
     reports
 }
 
 #[test]
 fn a_farm_without_faults_runs_every_task_once() {
-    for report in check(&Farm::new(3, 3, Faults::None)) {
-        assert_eq!((report.double_starts, report.lost, report.leaders), (0, 0, 1), "{report:#?}");
+    for report in check(&Farm::new(3, 3, Kinds::NONE)) {
+        assert_eq!(
+            (report.tally.double_starts, report.lost, report.tally.leaders.changes),
+            (0, 0, 1),
+            "{report:#?}"
+        );
     }
 }
 
 #[test]
 fn when_only_servers_fail_nothing_starts_twice() {
-    let reports = check(&Farm::new(3, 4, Faults::Leaders));
+    let reports = check(&of_servers());
     for report in &reports {
-        assert_eq!(report.double_starts, 0, "{report:#?}");
+        assert_eq!(report.tally.double_starts, 0, "{report:#?}");
     }
-    assert!(reports.iter().any(|report| report.leaders > 3), "or nothing was tested");
+    assert!(reports.iter().any(|report| report.tally.leaders.changes > 3), "or nothing was tested");
 }
 
 #[test]
 fn a_farm_survives_all_faults() {
-    let reports = check(&Farm::new(3, 4, Faults::All));
+    let reports = check(&Farm::new(3, 4, Kinds::All));
     // A run in which nothing happens proves nothing.
-    assert!(reports.iter().any(|report| report.double_starts > 0));
+    assert!(reports.iter().any(|report| report.tally.double_starts > 0));
     assert!(reports.iter().any(|report| report.lost > 0));
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run_bit_for_bit() {
-    let farm = Farm::new(3, 4, Faults::All);
+    let farm = Farm::new(3, 4, Kinds::All);
     let fingerprint = |seed| -> (Report, u64) {
         let mut fingerprint = Fingerprint::default();
         let report = farm.run(seed, &mut fingerprint);
@@ -71,10 +77,15 @@ fn the_same_seed_gives_the_same_run_bit_for_bit() {
     assert_ne!(fingerprint(1).1, fingerprint(2).1, "different seeds give different runs");
 }
 
-fn must_find(bug: Bug, faults: Faults) {
+/// Only servers fail.
+fn of_servers() -> Farm {
+    Farm { only_servers: true, ..Farm::new(3, 4, Kinds::All) }
+}
+
+fn must_find(bug: Bug, farm: &Farm) {
     const SEEDS_MAX: u64 = 300;
     bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
-        let farm = Farm { planted, ..Farm::new(3, 4, faults) };
+        let farm = Farm { planted, ..farm.clone() };
         let violation = farm.run(seed, &mut ()).violation?;
         Some(format!("{}: {}", violation.property.name(), violation.what))
     });
@@ -82,15 +93,15 @@ fn must_find(bug: Bug, faults: Faults) {
 
 #[test]
 fn attempts_without_their_term_are_found() {
-    must_find(Bug::BareAttempts, Faults::All);
+    must_find(Bug::BareAttempts, &Farm::new(3, 4, Kinds::All));
 }
 
 #[test]
 fn a_dispatch_before_the_workers_have_reported_is_found() {
-    must_find(Bug::DispatchBeforeReports, Faults::Leaders);
+    must_find(Bug::DispatchBeforeReports, &of_servers());
 }
 
 #[test]
 fn a_start_that_is_not_written_down_is_found() {
-    must_find(Bug::OnceWithoutCommit, Faults::All);
+    must_find(Bug::OnceWithoutCommit, &Farm::new(3, 4, Kinds::All));
 }

@@ -7,9 +7,10 @@ mod bugs;
 mod seeds;
 
 use primus_core::planted::Bug;
+use primus_lab::checks::Report;
+use primus_lab::faults::Kinds;
 use primus_lab::invariants::repeatability::Fingerprint;
-use primus_lab::leases::checks::Sightings;
-use primus_lab::leases::{Faults, Leases, Report};
+use primus_lab::leases::Leases;
 use primus_lab::tally;
 use seeds::seeds;
 
@@ -24,26 +25,26 @@ fn check(leases: &Leases) -> Vec<Report> {
 
 #[test]
 fn without_faults_every_group_is_held_and_nobody_loses_it() {
-    for report in check(&Leases::new(3, Faults::None)) {
-        assert_eq!((report.leaders, report.sightings.expiries), (1, 0), "{report:#?}");
+    for report in check(&Leases::new(3, Kinds::NONE)) {
+        assert_eq!((report.tally.leaders.changes, report.seen("expiries")), (1, 0), "{report:#?}");
     }
 }
 
 #[test]
 fn intervals_never_overlap_whatever_goes_wrong() {
     for servers in [3, 5] {
-        let reports = check(&Leases::new(servers, Faults::All));
-        let sum = |count: fn(&Sightings) -> u64| reports.iter().map(|report| count(&report.sightings)).sum::<u64>();
+        let reports = check(&Leases::new(servers, Kinds::All));
+        let sum = |what: &str| reports.iter().map(|report| report.seen(what)).sum::<u64>();
         let seen = [
-            ("grants", sum(|seen| seen.grants)),
-            ("releases that let the next one in at once", sum(|seen| seen.releases)),
-            ("expiries", sum(|seen| seen.expiries)),
-            ("recalls", sum(|seen| seen.recalls)),
-            ("vacancies before a transfer", sum(|seen| seen.vacancies)),
-            ("commits of a successor while an old promise ran", sum(|seen| seen.early_commits)),
-            ("answers of a deposed leader", sum(|seen| seen.stale_answers)),
-            ("guards that woke up after their time", sum(|seen| seen.late_wakes)),
-            ("old tokens", sum(|seen| seen.old_tokens)),
+            ("grants", sum("grants")),
+            ("releases that let the next one in at once", sum("releases")),
+            ("expiries", sum("expiries")),
+            ("recalls", sum("recalls_of_leases")),
+            ("vacancies before a transfer", sum("vacancies")),
+            ("commits of a successor while an old promise ran", sum("early_commits")),
+            ("answers of a deposed leader", sum("stale_answers")),
+            ("guards that woke up after their time", sum("late_wakes")),
+            ("old tokens", sum("old_tokens")),
         ];
         println!("{} runs of {servers} servers: {seen:?}", reports.len());
         // A run in which nothing happens proves nothing.
@@ -55,7 +56,7 @@ fn intervals_never_overlap_whatever_goes_wrong() {
 
 #[test]
 fn the_same_seed_gives_the_same_run_bit_for_bit() {
-    let leases = Leases::new(3, Faults::All);
+    let leases = Leases::new(3, Kinds::All);
     let fingerprint = |seed| -> (Report, u64) {
         let mut fingerprint = Fingerprint::default();
         let report = leases.run(seed, &mut fingerprint);
@@ -70,7 +71,7 @@ fn the_same_seed_gives_the_same_run_bit_for_bit() {
 fn must_find(bug: Bug) {
     const SEEDS_MAX: u64 = 100;
     bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
-        let leases = Leases { planted, ..Leases::new(3, Faults::All) };
+        let leases = Leases { planted, ..Leases::new(3, Kinds::All) };
         let violation = leases.run(seed, &mut ()).violation?;
         Some(format!("{}: {}", violation.property.name(), violation.what))
     });

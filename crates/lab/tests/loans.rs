@@ -7,9 +7,10 @@ mod bugs;
 mod seeds;
 
 use primus_core::planted::Bug;
+use primus_lab::checks::Report;
+use primus_lab::faults::Kinds;
 use primus_lab::invariants::repeatability::Fingerprint;
-use primus_lab::loans::checks::Sightings;
-use primus_lab::loans::{Faults, Loans, Report};
+use primus_lab::loans::Loans;
 use primus_lab::tally;
 use seeds::seeds;
 
@@ -27,10 +28,10 @@ fn check(loans: &Loans, share: u64) -> Vec<Report> {
         loans.farms,
         loans.faults,
         sum(|report| report.tasks),
-        sum(|report| report.starts),
+        sum(|report| report.tally.starts),
         sum(|report| report.lost),
-        sum(|report| report.leaders),
-        sum(|report| report.steps),
+        sum(|report| report.tally.leaders.changes.into()),
+        sum(|report| report.tally.steps),
     );
     reports
 }
@@ -38,42 +39,42 @@ fn check(loans: &Loans, share: u64) -> Vec<Report> {
 #[test]
 fn without_faults_nothing_is_lost_nor_run_twice() {
     for farms in [2, 5] {
-        let reports = check(&Loans::new(farms, Faults::None), 2);
+        let reports = check(&Loans::new(farms, Kinds::NONE), 2);
         for report in &reports {
-            assert_eq!((report.lost, report.leaders), (0, farms as u64), "{report:#?}");
+            assert_eq!((report.lost, u64::from(report.tally.leaders.changes)), (0, farms as u64), "{report:#?}");
             // Only what is stopped because its worker has to go home runs again.
-            assert_eq!(report.starts, report.tasks + report.sightings.stops, "{report:#?}");
+            assert_eq!(report.tally.starts, report.tasks + report.seen("stops"), "{report:#?}");
         }
-        assert!(reports.iter().any(|report| report.sightings.borrowed_starts > 10), "or nothing was tested");
+        assert!(reports.iter().any(|report| report.seen("borrowed_starts") > 10), "or nothing was tested");
     }
 }
 
 #[test]
 fn farms_that_lend_survive_all_faults() {
-    let mut reports = check(&Loans::new(2, Faults::All), 1);
-    reports.extend(check(&Loans::new(3, Faults::All), 2));
-    reports.extend(check(&Loans::new(5, Faults::All), 5));
-    let sum = |count: fn(&Sightings) -> u64| reports.iter().map(|report| count(&report.sightings)).sum::<u64>();
+    let mut reports = check(&Loans::new(2, Kinds::All), 1);
+    reports.extend(check(&Loans::new(3, Kinds::All), 2));
+    reports.extend(check(&Loans::new(5, Kinds::All), 5));
+    let sum = |what: &str| reports.iter().map(|report| report.seen(what)).sum::<u64>();
     let seen = [
-        ("loans", sum(|seen| seen.loans)),
-        ("arrivals", sum(|seen| seen.arrivals)),
-        ("tasks on borrowed workers", sum(|seen| seen.borrowed_starts)),
-        ("homecomings", sum(|seen| seen.homecomings)),
-        ("workers taken for dead", sum(|seen| seen.deaths)),
-        ("workers taken for dead that were only out of reach", sum(|seen| seen.false_deaths)),
-        ("changes of a lender's leader during a loan", sum(|seen| seen.lender_changes)),
-        ("changes of a borrower's leader during a loan", sum(|seen| seen.borrower_changes)),
-        ("workers that died on their way", sum(|seen| seen.died_in_transit)),
-        ("workers that died away from home", sum(|seen| seen.died_away)),
-        ("overdue loans that came home", sum(|seen| seen.overdue_homecomings)),
-        ("results told after going home", sum(|seen| seen.told_after_going_home)),
-        ("tasks stopped because of a recall", sum(|seen| seen.stops)),
-        ("loans whose time was over", sum(|seen| seen.leases_over)),
-        ("recalls", sum(|seen| seen.recalls)),
-        ("refusals", sum(|seen| seen.refusals)),
-        ("neighbours that did not answer", sum(|seen| seen.unanswered)),
-        ("partitions between farms", sum(|seen| seen.partitions)),
-        ("workers that stood still for too long", sum(|seen| seen.pauses)),
+        ("loans", sum("loans")),
+        ("arrivals", sum("arrivals")),
+        ("tasks on borrowed workers", sum("borrowed_starts")),
+        ("homecomings", sum("homecomings")),
+        ("workers taken for dead", sum("deaths")),
+        ("workers taken for dead that were only out of reach", sum("false_deaths")),
+        ("changes of a lender's leader during a loan", sum("lender_changes")),
+        ("changes of a borrower's leader during a loan", sum("borrower_changes")),
+        ("workers that died on their way", sum("died_in_transit")),
+        ("workers that died away from home", sum("died_away")),
+        ("overdue loans that came home", sum("overdue_homecomings")),
+        ("results told after going home", sum("told_after_going_home")),
+        ("tasks stopped because of a recall", sum("stops")),
+        ("loans whose time was over", sum("leases_over")),
+        ("recalls", sum("recalls")),
+        ("refusals", sum("refusals")),
+        ("neighbours that did not answer", sum("unanswered")),
+        ("partitions between farms", sum("partitions")),
+        ("workers that stood still for too long", sum("pauses")),
     ];
     println!("{seen:?}");
     // A run in which nothing happens proves nothing.
@@ -84,7 +85,7 @@ fn farms_that_lend_survive_all_faults() {
 
 #[test]
 fn the_same_seed_gives_the_same_run_bit_for_bit() {
-    let loans = Loans::new(3, Faults::All);
+    let loans = Loans::new(3, Kinds::All);
     let fingerprint = |seed| -> (Report, u64) {
         let mut fingerprint = Fingerprint::default();
         let report = loans.run(seed, &mut fingerprint);
@@ -99,7 +100,7 @@ fn the_same_seed_gives_the_same_run_bit_for_bit() {
 fn must_find(bug: Bug) {
     const SEEDS_MAX: u64 = 300;
     bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
-        let loans = Loans { planted, ..Loans::new(3, Faults::All) };
+        let loans = Loans { planted, ..Loans::new(3, Kinds::All) };
         let violation = loans.run(seed, &mut ()).violation?;
         Some(format!("{}: {}", violation.property.name(), violation.what))
     });

@@ -92,7 +92,7 @@ fn an_append_of_an_old_term_that_is_accepted_is_found() {
 /// A bug in whole servers, under all faults.
 fn must_find_in_servers(bug: Bug) {
     bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
-        let violation = Cluster { planted, ..Cluster::whole(3, Kinds::All) }.run(seed, &mut ()).violation?;
+        let violation = Cluster { planted, ..Cluster::new(3, Kinds::All) }.run(seed, &mut ()).violation?;
         Some(format!("{}: {}", violation.property.name(), violation.what))
     });
 }

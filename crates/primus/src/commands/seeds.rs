@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use primus_lab::invariants::Property;
 use primus_lab::simulate::Leaders;
-use primus_lab::{cluster, experiment};
+use primus_lab::{checks, experiment};
 
 use crate::output::screen;
 
@@ -46,10 +46,10 @@ impl From<&experiment::Report> for Sample {
     }
 }
 
-impl From<&cluster::Report> for Sample {
-    fn from(report: &cluster::Report) -> Self {
+impl From<&checks::Report> for Sample {
+    fn from(report: &checks::Report) -> Self {
         let violation = report.violation.as_ref().map(|violation| violation.property.name());
-        Self { seed: report.seed, violation, leaders: report.leaders }
+        Self { seed: report.seed, violation, leaders: report.tally.leaders }
     }
 }
 

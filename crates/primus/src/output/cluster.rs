@@ -1,13 +1,15 @@
 //! A run of a whole cluster, for people and for scripts: who led when, what went wrong, and whether every property held.
 
+use primus_core::lease::Guard;
 use primus_core::machine::{Input, Output};
-use primus_lab::cluster::Report;
-use primus_lab::cluster::checks::Property;
+use primus_lab::checks::{Property, Report};
 use primus_lab::node::NodeId;
 use primus_lab::observer::Observer;
 use primus_lab::simulate::{Happening, Leaders};
-use primus_server::Server;
 use primus_server::control::Notice;
+use primus_server::farm::Farm;
+use primus_server::leases::Leases;
+use primus_server::{Server, Worker};
 use serde::Serialize;
 
 use super::json::{self, LeadersInBetween, Messages, Named};
@@ -66,6 +68,11 @@ impl Observer<Server> for Narrator {
     }
 }
 
+impl Observer<Farm> for Narrator {}
+impl Observer<Leases> for Narrator {}
+impl Observer<Worker> for Narrator {}
+impl Observer<Guard> for Narrator {}
+
 /// The story, then the verdicts.
 pub(crate) fn text(narrator: Narrator, report: &Report) -> String {
     let mut lines = narrator.lines;
@@ -78,16 +85,19 @@ pub(crate) fn text(narrator: Narrator, report: &Report) -> String {
         None => format!("{} leader: none that all agree on", mark(false)),
     });
     lines.extend(report.properties.iter().map(|(property, holds)| verdict(report, *property, *holds)));
-    let messages = &report.messages;
+    let messages = &report.tally.messages;
     lines.push(format!(
         "messages: {} ({} election, {} replica)",
         messages.total(),
         messages.election,
         messages.replica
     ));
-    lines.push(format!("clients: {} writes acknowledged, {} reads answered", report.acknowledged, report.reads));
-    lines.push(format!("virtual time: {} ms", milliseconds(report.virtual_us)));
-    if let Some(healed_us) = report.healed_us {
+    lines.push(format!(
+        "clients: {} writes acknowledged, {} reads answered",
+        report.tally.acknowledged, report.tally.reads
+    ));
+    lines.push(format!("virtual time: {} ms", milliseconds(report.tally.virtual_us)));
+    if let Some(healed_us) = report.tally.healed_us {
         lines.push(format!("all well {} ms after the last fault", milliseconds(healed_us)));
     }
     lines.push(format!("seed: {}", report.seed));
@@ -97,23 +107,7 @@ pub(crate) fn text(narrator: Narrator, report: &Report) -> String {
 fn verdict(report: &Report, property: Property, holds: bool) -> String {
     let name = property.name().replace('_', " ");
     let found = report.violation.as_ref().filter(|_| !holds).map(|violation| violation.what.as_str());
-    format!("{} {name}: {}", mark(holds), found.map_or_else(|| styled(FAINT, meaning(property)), str::to_owned))
-}
-
-const fn meaning(property: Property) -> &'static str {
-    match property {
-        Property::ElectionSafety => "at most one server led in a term",
-        Property::LogMatching => "logs with an entry in common are the same up to there",
-        Property::LeaderCompleteness => "whoever led had everything that was committed before",
-        Property::CommitsStay => "what was committed stayed on a majority, and nobody overwrote it",
-        Property::StateMachineSafety => "all applied the same entry at the same place",
-        Property::Durability => "nothing that was acknowledged got lost, and every later read saw it",
-        Property::Order => "what clients asked a farm for took place in their order",
-        Property::GaveWay => "leadership was not handed back to a server that gave way",
-        Property::Liveness => "after the faults one leads, and everybody got what was written",
-        Property::Assertions => "no server broke an assertion of its own",
-        Property::FewTerms => "another one led two terms later at most",
-    }
+    format!("{} {name}: {}", mark(holds), found.map_or_else(|| styled(FAINT, property.meaning()), str::to_owned))
 }
 
 #[derive(Serialize)]
@@ -134,8 +128,8 @@ struct Run {
 
 /// One object; `trace` is the number that two equal runs share.
 pub(crate) fn json(report: &Report, trace: u64) -> String {
-    let Leaders { most_at_once, changes } = report.leaders;
-    let messages = &report.messages;
+    let Leaders { most_at_once, changes } = report.tally.leaders;
+    let messages = &report.tally.messages;
     json::line(&Run {
         leader: report.agreed_leader().map(|leader| leader.0),
         messages: Messages {
@@ -147,14 +141,14 @@ pub(crate) fn json(report: &Report, trace: u64) -> String {
             ]),
         },
         properties: Named(report.properties.iter().map(|(property, holds)| (property.name(), *holds)).collect()),
-        virtual_ms: report.virtual_us as f64 / 1000.0,
+        virtual_ms: report.tally.virtual_us as f64 / 1000.0,
         seed: report.seed,
         violation: report.violation.as_ref().map(|violation| violation.what.clone()),
         leaders: LeadersInBetween { most_at_once, changes },
-        acknowledged: report.acknowledged,
-        reads: report.reads,
-        restored: report.restored,
-        healed_ms: report.healed_us.map(|healed_us| healed_us as f64 / 1000.0),
+        acknowledged: report.tally.acknowledged,
+        reads: report.tally.reads,
+        restored: report.tally.restored,
+        healed_ms: report.tally.healed_us.map(|healed_us| healed_us as f64 / 1000.0),
         trace: format!("{trace:016x}"),
     })
 }
