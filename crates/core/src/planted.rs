@@ -51,11 +51,13 @@ pub enum Bug {
     LookBeforeApplied,
     /// Loan: an operator's order counts only what is agreed on, not what is on its way there.
     LendsUnpledged,
+    /// Farm: of a whole state that came from the leader only half is taken: jobs and loans, but no keys.
+    HalfRestored,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::AddressesAsText,
         Self::TieElectsNobody,
         Self::LoserWithoutTimer,
@@ -79,6 +81,7 @@ impl Bug {
         Self::ProposalsReordered,
         Self::LookBeforeApplied,
         Self::LendsUnpledged,
+        Self::HalfRestored,
     ];
 }
 

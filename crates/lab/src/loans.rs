@@ -91,7 +91,7 @@ impl Loans {
         plan.may_rerun = true;
         plan.disturb(&self.faults, &FAULTS, 3, 3_000_000, chance);
         if self.faults.is_on(Kind::Disks, chance) {
-            plan.slow_epochs_ppm = chance.pick(&[20_000, 500_000]);
+            plan.slow_epochs_ppm = chance.pick(&[20_000, 500_000, 900_000]);
         }
         for farm in &mut plan.farms {
             let count = chance.between(2, WORKERS_MAX);

@@ -106,3 +106,8 @@ fn proposals_in_another_order_are_found() {
 fn a_look_before_what_it_must_see_is_applied_is_found() {
     must_find_in_servers(Bug::LookBeforeApplied);
 }
+
+#[test]
+fn a_state_of_which_only_half_is_taken_is_found() {
+    must_find_in_servers(Bug::HalfRestored);
+}

@@ -20,7 +20,7 @@ use primus_core::ledger::loans::home_of;
 use primus_core::ledger::{Effect, Entry, Ledger, Limits, Timekeeper};
 use primus_core::loan::{Office, Word, office};
 use primus_core::machine::{Input, Machine, Moment, Never, Outbox, Output};
-use primus_core::planted::Planted;
+use primus_core::planted::{Bug, Planted};
 use primus_core::{ServerId, Term, WorkerId, farm};
 
 use self::proposals::Proposals;
@@ -190,7 +190,9 @@ impl Farm {
     pub fn restore(&mut self, now: Moment, index: u64, state: State) {
         self.now = now;
         self.time.keeper.on_applied(state.ledger.newest_ms(), self.now_ms());
-        self.register = state.register;
+        if !self.planted.is(Bug::HalfRestored) {
+            self.register = state.register;
+        }
         self.foreman.restore(state.ledger);
         self.applied = Applied { index, ..Applied::default() };
     }
