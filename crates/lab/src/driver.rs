@@ -45,8 +45,8 @@ use crate::chance::Chance;
 use crate::checks::{Checks, Report, Tally};
 use crate::node::NodeId;
 use crate::observer::Observer;
-use crate::queue::Queue;
 use crate::simulate::Happening;
+use crate::timeline::{Scene, Timeline, play};
 
 /// Whoever sees all that happens in a run.
 pub trait Audience:
@@ -69,9 +69,7 @@ pub(crate) struct Run<'a, O> {
     workers: BTreeMap<NodeId, WorkerHost>,
     guards: BTreeMap<NodeId, GuardHost>,
     ways: Ways,
-    queue: Queue<Event>,
-    chance: Chance,
-    now_us: u64,
+    time: Timeline<Event>,
     /// Timers, links, questions and sessions are numbered, so that old ones are known.
     last_number: u64,
     /// What waits while a process stands still.
@@ -225,8 +223,7 @@ impl<'a, O: Audience> Run<'a, O> {
             workers: BTreeMap::new(),
             guards: BTreeMap::new(),
             ways: Ways::default(),
-            queue: Queue::new(),
-            now_us: 0,
+            time: Timeline::new(chance),
             last_number: 0,
             frozen: BTreeMap::new(),
             clients: Clients::default(),
@@ -234,7 +231,6 @@ impl<'a, O: Audience> Run<'a, O> {
             tally: Tally::default(),
             quiet_since_us: None,
             flooded: None,
-            chance,
             plan,
         };
         run.build();
@@ -244,10 +240,10 @@ impl<'a, O: Audience> Run<'a, O> {
     /// Makes the run and judges it.
     pub(crate) fn finish(mut self) -> Report {
         self.begin();
-        while !self.checks.is_violated() && !self.is_over() && self.next_event() {}
+        play(&mut self);
         self.judge_end();
         let table = self.table();
-        self.tally.virtual_us = self.now_us;
+        self.tally.virtual_us = self.time.now_us;
         self.checks.verdict(self.seed, table, self.tally)
     }
 
@@ -255,35 +251,15 @@ impl<'a, O: Audience> Run<'a, O> {
         let hosts: Vec<NodeId> =
             self.servers.keys().chain(self.workers.keys()).chain(self.guards.keys()).copied().collect();
         for id in hosts {
-            let at_us = self.chance.between(0, self.plan.start_us);
-            self.queue.push(at_us, Event::Happening(Happening::Restart(id)));
+            let at_us = self.time.chance.between(0, self.plan.start_us);
+            self.time.at(at_us, Event::Happening(Happening::Restart(id)));
         }
         for event in [Event::Clients, Event::Wishes, Event::Clocks] {
-            self.queue.push(0, event);
+            self.time.at(0, event);
         }
         for (at_us, event) in std::mem::take(&mut self.plan.events) {
-            self.queue.push(at_us, event);
+            self.time.at(at_us, event);
         }
-    }
-
-    fn next_event(&mut self) -> bool {
-        let Some((at_us, event)) = self.queue.pop() else { return false };
-        self.now_us = at_us;
-        let at = event.receiver();
-        if self.is_lost(&event) {
-            return true;
-        }
-        if let Some(backlog) = at.and_then(|at| self.frozen.get_mut(&at)) {
-            backlog.push(event);
-            return true;
-        }
-        // A machine that breaks an assertion of its own ends the run.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.on_event(event))) {
-            let words = panic.downcast_ref::<String>().map(String::as_str);
-            let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
-            self.checks.on_panic(at, words);
-        }
-        true
     }
 
     /// Does something lie between those who say this and those who are to hear it? What has arrived at a frozen process has
@@ -293,7 +269,7 @@ impl<'a, O: Audience> Run<'a, O> {
             Event::Words { from, to, words } => {
                 let is_lost = self.ways.is_cut(*from, *to);
                 if is_lost {
-                    Observer::<Server>::on_loss(self.observer, self.now_us, *from, *to, words);
+                    Observer::<Server>::on_loss(self.observer, self.time.now_us, *from, *to, words);
                 }
                 is_lost
             }
@@ -306,7 +282,7 @@ impl<'a, O: Audience> Run<'a, O> {
         }
     }
 
-    fn on_event(&mut self, event: Event) {
+    fn happen(&mut self, event: Event) {
         match event {
             Event::Words { from, to, words } => {
                 self.step_control(to, Input::Message { from: from.server(), message: *words });
@@ -358,11 +334,6 @@ impl<'a, O: Audience> Run<'a, O> {
         }
     }
 
-    fn after(&mut self, delay: Delay, event: Event) {
-        let at_us = self.now_us + self.chance.between(delay.min_us, delay.max_us);
-        self.queue.push(at_us, event);
-    }
-
     fn number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
@@ -370,16 +341,7 @@ impl<'a, O: Audience> Run<'a, O> {
 
     /// Are all faults over?
     const fn is_calm(&self) -> bool {
-        self.now_us > self.plan.faults_end_us
-    }
-
-    fn is_over(&mut self) -> bool {
-        let (now_us, calm_us) = (self.now_us, self.plan.faults_end_us);
-        match self.plan.end {
-            End::At(end_us) => now_us >= end_us,
-            End::Healed { within_us } => self.tally.healed_us.is_some() || now_us > calm_us + within_us,
-            End::AtRest { within_us, .. } => now_us > calm_us + within_us || self.is_at_rest(),
-        }
+        self.time.now_us > self.plan.faults_end_us
     }
 
     /// A machine takes a step, and whoever watches sees it.
@@ -388,21 +350,55 @@ impl<'a, O: Audience> Run<'a, O> {
         O: Observer<M>,
     {
         self.tally.steps += 1;
-        self.observer.on_step(self.now_us, at, input, outputs);
+        self.observer.on_step(self.time.now_us, at, input, outputs);
     }
 
     fn observe(&mut self, happening: &Happening) {
-        Observer::<Server>::on_happening(self.observer, self.now_us, happening);
+        Observer::<Server>::on_happening(self.observer, self.time.now_us, happening);
     }
 
     fn set_timer(&mut self, at: NodeId, clock: Clock, timer: Timer, number: u64, delay: Delay) {
-        self.after(clock.real(delay), Event::Timer { at, timer, number });
+        self.time.after(clock.real(delay), Event::Timer { at, timer, number });
     }
 
     /// Everybody who lives, and whom each takes for the leader of its farm.
     fn table(&self) -> BTreeMap<ServerId, Option<ServerId>> {
         let live = self.servers.iter().filter_map(|(id, host)| Some((*id, host.process.as_ref()?)));
         live.map(|(id, process)| (id.server(), process.control.machine.leader())).collect()
+    }
+}
+
+impl<O: Audience> Scene for Run<'_, O> {
+    type Event = Event;
+
+    fn time(&mut self) -> &mut Timeline<Event> {
+        &mut self.time
+    }
+
+    fn on_event(&mut self, event: Event) {
+        let at = event.receiver();
+        if self.is_lost(&event) {
+            return;
+        }
+        if let Some(backlog) = at.and_then(|at| self.frozen.get_mut(&at)) {
+            return backlog.push(event);
+        }
+        // A machine that breaks an assertion of its own ends the run.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.happen(event))) {
+            let words = panic.downcast_ref::<String>().map(String::as_str);
+            let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word");
+            self.checks.on_panic(at, words);
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        let (now_us, calm_us) = (self.time.now_us, self.plan.faults_end_us);
+        let is_done = match self.plan.end {
+            End::At(end_us) => now_us >= end_us,
+            End::Healed { within_us } => self.tally.healed_us.is_some() || now_us > calm_us + within_us,
+            End::AtRest { within_us, .. } => now_us > calm_us + within_us || self.is_at_rest(),
+        };
+        is_done || self.checks.is_violated()
     }
 }
 

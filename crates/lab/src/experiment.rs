@@ -15,7 +15,8 @@ use primus_core::rank::RankBy;
 use crate::chance::Chance;
 use crate::invariants::message_bound::Bound;
 use crate::invariants::{self, Evidence, Property, fixed_rank};
-use crate::simulate::{self, Happening, Network, Observer, Outcome, Setup};
+use crate::network::Network;
+use crate::simulate::{self, Happening, Observer, Outcome, Setup};
 use crate::{faults, oracle};
 
 /// How long messages take unless somebody says otherwise.

@@ -14,7 +14,8 @@ use primus_core::load::Score;
 use primus_core::machine::Delay;
 
 use crate::chance::Chance;
-use crate::simulate::{Happening, Network};
+use crate::network::Network;
+use crate::simulate::Happening;
 
 /// When the last fault has ended.
 pub const FAULTS_END_US: u64 = 4_000_000;

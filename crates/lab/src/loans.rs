@@ -32,7 +32,7 @@ const ORDERS_MAX: u64 = 4;
 const SKEW_PPM_MAX: u64 = 5_000;
 const AHEAD_MS_MAX: u64 = 100;
 
-const FAULTS: [Fault; 20] = [
+const FAULTS: [Fault; 23] = [
     Fault::LeaderCrashes,
     Fault::LeaderCrashes,
     Fault::ServerCrashes,
@@ -47,6 +47,9 @@ const FAULTS: [Fault; 20] = [
     Fault::LeaderIsolated,
     Fault::LeaderUnheard,
     Fault::TravellerCutOff,
+    Fault::TravellerCutOff,
+    Fault::TravellerCutOff,
+    Fault::WorkerCutOffFromHome,
     Fault::WorkerCutOffFromHome,
     Fault::WorkerCutOff,
     Fault::FarmsApart,
@@ -89,7 +92,7 @@ impl Loans {
         plan.end = End::AtRest { within_us: HEALING_US_MAX, flood: true };
         plan.is_calm = self.faults == Kinds::NONE;
         plan.may_rerun = true;
-        plan.disturb(&self.faults, &FAULTS, 3, 3_000_000, chance);
+        plan.disturb(&self.faults, &FAULTS, 4, 3_000_000, chance);
         if self.faults.is_on(Kind::Disks, chance) {
             plan.slow_epochs_ppm = chance.pick(&[20_000, 500_000, 900_000]);
         }

@@ -14,10 +14,11 @@ use primus_core::{Machine, ServerId};
 
 use crate::chance::Chance;
 use crate::index::Index;
+use crate::network::Network;
 use crate::node::NodeId;
 pub use crate::observer::Observer;
 pub use crate::outcome::{Counts, Leaders, Outcome};
-use crate::queue::Queue;
+use crate::timeline::{Scene, Timeline, play};
 
 /// Everything that a run is made of.
 #[derive(Debug, Clone)]
@@ -43,23 +44,6 @@ pub struct Setup<M> {
     pub seed: u64,
 }
 
-/// How messages travel. Loss, duplication and extra delay end at a given time; the plain delay does not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    /// How long a message takes. Each draws its own time, so messages overtake each other.
-    pub delay: Delay,
-    /// How many of a million messages are lost.
-    pub loss_ppm: u32,
-    /// How many of a million arrive twice.
-    pub duplication_ppm: u32,
-    /// How many of a million take much longer.
-    pub lateness_ppm: u32,
-    /// How much longer those take.
-    pub late_by: Delay,
-    /// When all this ends.
-    pub faulty_until_us: u64,
-}
-
 /// Something that happens to the nodes or to the links between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happening {
@@ -82,7 +66,7 @@ pub enum Happening {
 /// Makes the run that `setup` describes.
 pub fn run<M: Election, O: Observer<M>>(setup: Setup<M>, observer: &mut O) -> Outcome {
     let mut simulation = Simulation::new(setup, observer);
-    while !simulation.is_over() && simulation.next_event() {}
+    play(&mut simulation);
     simulation.outcome()
 }
 
@@ -96,10 +80,8 @@ struct Simulation<'a, M: Election, O> {
     /// What restarts; empty in a run without restarts, so that a million nodes are not kept twice.
     fresh: Vec<M>,
     index: Index,
-    queue: Queue<Event<M>>,
+    time: Timeline<Event<M>>,
     outbox: Outbox<M>,
-    chance: Chance,
-    now_us: u64,
     /// Timers are numbered: one that was set again or cancelled is known by its old number.
     next_number: u32,
     cut: BTreeSet<(ServerId, ServerId)>,
@@ -140,6 +122,46 @@ impl<M: Election> Slot<M> {
     }
 }
 
+impl<M: Election, O: Observer<M>> Scene for Simulation<'_, M, O> {
+    type Event = Event<M>;
+
+    fn time(&mut self) -> &mut Timeline<Event<M>> {
+        &mut self.time
+    }
+
+    fn on_event(&mut self, event: Event<M>) {
+        match event {
+            Event::Deliver { from, to, message } => {
+                self.messages_under_way -= 1;
+                self.on_deliver(from, to, message);
+            }
+            Event::Timer { slot, timer, number } => self.on_timer(slot, timer, number),
+            Event::Happening(happening) => {
+                self.happenings_to_come -= 1;
+                self.on_happening(happening);
+            }
+            Event::Look { watcher, peer } => {
+                self.happenings_to_come -= 1;
+                self.on_look(watcher, peer);
+            }
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        let since_us = self.last_disturbance_us.map(|at| self.time.now_us.saturating_sub(at));
+        let is_quiet = self.messages_under_way == 0 && self.happenings_to_come == 0 && self.electing == 0;
+        self.outcome.settled = is_quiet && since_us.is_none_or(|since| since >= self.setup.repair_us);
+        let out_of_patience = self.happenings_to_come == 0
+            && self.time.now_us.saturating_sub(self.last_disturbance_us.unwrap_or(0)) > self.setup.patience_us;
+        self.outcome.settled || out_of_patience
+    }
+
+    /// Nothing needs to be waited for either.
+    fn on_silence(&mut self) {
+        self.outcome.settled = self.electing == 0;
+    }
+}
+
 impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
     fn new(mut setup: Setup<M>, observer: &'a mut O) -> Self {
         let nodes = std::mem::take(&mut setup.nodes);
@@ -152,10 +174,8 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
             electing: nodes.iter().filter(|node| node.is_electing()).count(),
             leading: 0,
             slots: nodes.into_iter().map(Slot::new).collect(),
-            queue: Queue::new(),
+            time: Timeline::new(Chance::new(setup.seed)),
             outbox: Outbox::new(),
-            chance: Chance::new(setup.seed),
-            now_us: 0,
             next_number: 0,
             cut: BTreeSet::new(),
             messages_under_way: 0,
@@ -209,42 +229,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
             Event::Deliver { .. } => self.messages_under_way += 1,
             Event::Timer { .. } => {}
         }
-        self.queue.push(at_us, event);
-    }
-
-    fn is_over(&mut self) -> bool {
-        let since_us = self.last_disturbance_us.map(|at| self.now_us.saturating_sub(at));
-        let is_quiet = self.messages_under_way == 0 && self.happenings_to_come == 0 && self.electing == 0;
-        self.outcome.settled = is_quiet && since_us.is_none_or(|since| since >= self.setup.repair_us);
-        let out_of_patience = self.happenings_to_come == 0
-            && self.now_us.saturating_sub(self.last_disturbance_us.unwrap_or(0)) > self.setup.patience_us;
-        self.outcome.settled || out_of_patience
-    }
-
-    /// Takes the next event; false if nothing is left to happen.
-    fn next_event(&mut self) -> bool {
-        let Some((at_us, event)) = self.queue.pop() else {
-            // Nothing will ever happen again, so nothing needs to be waited for either.
-            self.outcome.settled = self.electing == 0;
-            return false;
-        };
-        self.now_us = at_us;
-        match event {
-            Event::Deliver { from, to, message } => {
-                self.messages_under_way -= 1;
-                self.on_deliver(from, to, message);
-            }
-            Event::Timer { slot, timer, number } => self.on_timer(slot, timer, number),
-            Event::Happening(happening) => {
-                self.happenings_to_come -= 1;
-                self.on_happening(happening);
-            }
-            Event::Look { watcher, peer } => {
-                self.happenings_to_come -= 1;
-                self.on_look(watcher, peer);
-            }
-        }
-        true
+        self.time.at(at_us, event);
     }
 
     fn on_deliver(&mut self, from: ServerId, to: u32, message: M::Message) {
@@ -261,7 +246,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
     /// The cut, the crash or the bad luck behind it is the disturbance, not each message that it swallows: reminders to
     /// a node that stays dead are lost for ever.
     fn lose(&mut self, from: ServerId, to: u32, message: &M::Message) {
-        self.observer.on_loss(self.now_us, from.into(), self.ids[to as usize].into(), message);
+        self.observer.on_loss(self.time.now_us, from.into(), self.ids[to as usize].into(), message);
     }
 
     fn on_timer(&mut self, slot: u32, timer: Timer, number: u32) {
@@ -277,7 +262,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
     }
 
     fn on_happening(&mut self, happening: Happening) {
-        self.observer.on_happening(self.now_us, &happening);
+        self.observer.on_happening(self.time.now_us, &happening);
         match happening {
             Happening::Command(node, command) => {
                 self.on_slot(node.server(), |simulation, slot| simulation.command(slot, command));
@@ -340,7 +325,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         let (messages, timers): (Vec<_>, Vec<_>) =
             backlog.into_iter().partition(|event| matches!(event, Event::Deliver { .. }));
         for event in messages.into_iter().chain(timers) {
-            self.schedule(self.now_us, event);
+            self.schedule(self.time.now_us, event);
         }
         self.let_all_look(slot);
     }
@@ -368,7 +353,7 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
     /// After a while a node looks whether a peer is there.
     fn look_later(&mut self, watcher: u32, peer: u32) {
         let Some(Delay { min_us, max_us }) = self.setup.detection else { return };
-        let at_us = self.now_us + self.chance.between(min_us, max_us);
+        let at_us = self.time.now_us + self.time.chance.between(min_us, max_us);
         self.schedule(at_us, Event::Look { watcher, peer });
     }
 
@@ -387,13 +372,13 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         let before = (machine.is_electing(), machine.leads());
         let mut outbox = std::mem::take(&mut self.outbox);
         // Cloning an input costs nothing for an observer that sees nothing: the compiler removes it.
-        machine.step(Moment(self.now_us), input.clone(), &mut outbox);
+        machine.step(Moment(self.time.now_us), input.clone(), &mut outbox);
         let after = (machine.is_electing(), machine.leads());
         if machine.leader().is_some() {
-            *last_defined_us = self.now_us;
+            *last_defined_us = self.time.now_us;
         }
         if self.prologue.is_none() {
-            self.observer.on_step(self.now_us, machine.id().into(), &input, outbox.as_slice());
+            self.observer.on_step(self.time.now_us, machine.id().into(), &input, outbox.as_slice());
         }
         self.note(before, after);
         for output in outbox.drain() {
@@ -438,28 +423,18 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         } else {
             self.outcome.messages.add(M::kind_of(&message));
         }
-        let network = self.setup.network;
-        if self.now_us < network.faulty_until_us {
-            if self.chance.happens(network.loss_ppm) {
-                self.disturb();
-                return self.lose(from, to, &message);
-            }
-            if self.chance.happens(network.duplication_ppm) {
-                self.disturb();
-                self.dispatch(from, to, message.clone());
-            }
-        }
-        self.dispatch(from, to, message);
-    }
-
-    fn dispatch(&mut self, from: ServerId, to: u32, message: M::Message) {
-        let network = self.setup.network;
-        let mut delay_us = self.chance.between(network.delay.min_us, network.delay.max_us);
-        if self.now_us < network.faulty_until_us && self.chance.happens(network.lateness_ppm) {
+        let arrivals = self.setup.network.arrivals(self.time.now_us, &mut self.time.chance);
+        if arrivals.are_disturbed {
             self.disturb();
-            delay_us += self.chance.between(network.late_by.min_us, network.late_by.max_us);
         }
-        self.schedule(self.now_us + delay_us, Event::Deliver { from, to, message });
+        let [first, second] = arrivals.at_us;
+        if let (Some(at_us), message) = (second, &message) {
+            self.schedule(at_us, Event::Deliver { from, to, message: message.clone() });
+        }
+        match first {
+            Some(at_us) => self.schedule(at_us, Event::Deliver { from, to, message }),
+            None => self.lose(from, to, &message),
+        }
     }
 
     fn set_timer(&mut self, slot: u32, timer: Timer, delay: Delay) {
@@ -469,30 +444,21 @@ impl<'a, M: Election, O: Observer<M>> Simulation<'a, M, O> {
         self.slot(slot).timers[timer as usize] = number;
         let skew_ppm = self.setup.clock_skew_ppm.get(slot as usize).copied().unwrap_or(0);
         let delay = delay.skewed(skew_ppm);
-        let drawn_us = self.chance.between(delay.min_us, delay.max_us);
-        self.queue.push(self.now_us + drawn_us, Event::Timer { slot, timer, number });
+        let drawn_us = self.time.chance.between(delay.min_us, delay.max_us);
+        self.time.at(self.time.now_us + drawn_us, Event::Timer { slot, timer, number });
     }
 
     fn disturb(&mut self) {
-        self.last_disturbance_us = Some(self.now_us);
+        self.last_disturbance_us = Some(self.time.now_us);
     }
 
     fn outcome(mut self) -> Outcome {
         let live = || self.slots.iter().filter_map(|slot| Some((slot.machine.as_ref()?, slot.last_defined_us)));
         self.outcome.table = live().map(|(machine, _)| (machine.id(), machine.leader())).collect();
         let undefined = live().filter(|(machine, _)| machine.leader().is_none());
-        self.outcome.undefined_us = undefined.map(|(_, last_us)| self.now_us - last_us).max().unwrap_or(0);
-        self.outcome.virtual_us = self.now_us;
+        self.outcome.undefined_us = undefined.map(|(_, last_us)| self.time.now_us - last_us).max().unwrap_or(0);
+        self.outcome.virtual_us = self.time.now_us;
         self.outcome.disturbed = self.last_disturbance_us.is_some();
         self.outcome
-    }
-}
-
-impl Network {
-    /// Nothing is lost, doubled or late.
-    #[must_use]
-    pub const fn reliable(delay: Delay) -> Self {
-        let late_by = Delay { min_us: 0, max_us: 0 };
-        Self { delay, loss_ppm: 0, duplication_ppm: 0, lateness_ppm: 0, late_by, faulty_until_us: 0 }
     }
 }

@@ -62,24 +62,24 @@ impl<O: Audience> Run<'_, O> {
     /// Clients ask whoever leads, now and then, and see whether all is well again.
     pub(super) fn on_clients(&mut self) {
         let Some(ClientsPlan { every_us, pairs_ppm }) = self.plan.clients else { return };
-        self.queue.push(self.now_us + every_us, Event::Clients);
+        self.time.at(self.time.now_us + every_us, Event::Clients);
         if self.is_calm() {
             let last_key = self.clients.last_key;
             for farm in 0..self.farms.len() {
                 self.clients.farms.entry(farm).or_default().last_in_trouble.get_or_insert(last_key);
             }
             if (0..self.farms.len()).all(|farm| self.is_healed(farm)) {
-                self.tally.healed_us.get_or_insert(self.now_us - self.plan.faults_end_us);
+                self.tally.healed_us.get_or_insert(self.time.now_us - self.plan.faults_end_us);
             }
         }
         for farm in 0..self.farms.len() {
             let Some(leader) = self.leader_to_ask(farm) else { continue };
-            if self.chance.happens(READS_PPM) {
+            if self.time.chance.happens(READS_PPM) {
                 let (known, since) = (self.known(farm), self.checks.acknowledged(farm));
                 self.read(leader, Read::Client(known, since));
             }
             self.write_key(leader);
-            if self.chance.happens(pairs_ppm) {
+            if self.time.chance.happens(pairs_ppm) {
                 self.submit_pair(farm, leader);
             }
         }
@@ -117,7 +117,7 @@ impl<O: Audience> Run<'_, O> {
     pub(super) fn acknowledge(&mut self, farm: FarmPlace, key: u64, index: u64) {
         self.checks.on_acknowledged(farm, index);
         self.tally.acknowledged += 1;
-        self.tally.on_write(self.now_us);
+        self.tally.on_write(self.time.now_us);
         let caller = self.clients.farms.entry(farm).or_default();
         caller.known.key = caller.known.key.max(key);
         if caller.last_in_trouble.is_some_and(|last| key > last) {
@@ -151,7 +151,7 @@ impl<O: Audience> Run<'_, O> {
 
     /// Clients ask whoever believes to lead, again and again, until they have what they want.
     pub(super) fn on_wishes(&mut self) {
-        self.queue.push(self.now_us + WISHES_EVERY_US, Event::Wishes);
+        self.time.at(self.time.now_us + WISHES_EVERY_US, Event::Wishes);
         for farm in 0..self.farms.len() {
             if self.farms[farm].wishes.is_empty() {
                 continue;
@@ -167,7 +167,7 @@ impl<O: Audience> Run<'_, O> {
     pub(super) fn on_batch(&mut self, farm: FarmPlace, batch: &Batch) {
         self.farms[farm].wishes.retain(|wish| !batch.entries.contains(wish));
         let names: Vec<&str> = self.farms.iter().map(|host| host.name.as_str()).collect();
-        let effects = self.checks.on_batch(farm, &names, batch, self.now_us);
+        let effects = self.checks.on_batch(farm, &names, batch, self.time.now_us);
         effects.iter().for_each(|effect| self.on_truth(farm, effect));
     }
 
@@ -178,7 +178,7 @@ impl<O: Audience> Run<'_, O> {
         let allegiance = host.and_then(WorkerHost::placement);
         let Some(borrower) = self.farm_named(&lent.to) else { return };
         let there = (borrower, name_here(&lent.worker, &self.farms[farm].name));
-        self.checks.on_loan_ended(((farm, *loan), lent), *ending, allegiance, (there, self.now_us));
+        self.checks.on_loan_ended(((farm, *loan), lent), *ending, allegiance, (there, self.time.now_us));
     }
 
     /// An operator lends somebody who is there, or wants somebody back.
@@ -196,7 +196,7 @@ impl<O: Audience> Run<'_, O> {
 
     /// The leader is told to lend one worker, and another one right after that. The office decides whether a worker goes.
     fn lend(&mut self, farm: FarmPlace) {
-        let to = self.chance.pick(&self.neighbours(farm));
+        let to = self.time.chance.pick(&self.neighbours(farm));
         let order = LendOrder { to: self.farms[to].name.clone(), count: 1, for_ms: OPERATOR_LOAN_MS };
         let Some(leader) = self.leader_to_ask(farm) else { return };
         for _ in 0..2 {
@@ -225,19 +225,19 @@ impl<O: Audience> Run<'_, O> {
 
     /// Everything has ended, everybody knows, and nobody keeps anything; twice, if one farm is flooded in between.
     pub(super) fn is_at_rest(&mut self) -> bool {
-        if self.now_us < self.plan.faults_end_us + WISHES_EVERY_US * 2 {
+        if self.time.now_us < self.plan.faults_end_us + WISHES_EVERY_US * 2 {
             return false;
         }
         if !self.is_quiet() {
             self.quiet_since_us = None;
             return false;
         }
-        let since_us = *self.quiet_since_us.get_or_insert(self.now_us);
+        let since_us = *self.quiet_since_us.get_or_insert(self.time.now_us);
         let must_flood = matches!(self.plan.end, End::AtRest { flood: true, .. });
         if self.flooded.is_some() || !must_flood {
             return true;
         }
-        if since_us + QUIET_US < self.now_us {
+        if since_us + QUIET_US < self.time.now_us {
             self.flood();
         }
         false
@@ -284,7 +284,7 @@ impl<O: Audience> Run<'_, O> {
             End::At(_) => {
                 let guards = &self.guards;
                 let candidates = |group: &str| guards.values().filter(|host| host.is_candidate(group)).count();
-                self.checks.on_end_of_leases(self.now_us, candidates);
+                self.checks.on_end_of_leases(self.time.now_us, candidates);
             }
             End::Healed { .. } => {}
         }

@@ -137,12 +137,12 @@ impl Menu<'_> {
 /// What faults do.
 impl<O: Audience> Run<'_, O> {
     pub(super) fn any_farm(&mut self) -> FarmPlace {
-        usize::try_from(self.chance.below(self.farms.len() as u64)).expect("there are few farms")
+        usize::try_from(self.time.chance.below(self.farms.len() as u64)).expect("there are few farms")
     }
 
     pub(super) fn on_fault(&mut self, fault: Fault, until_us: u64) {
         let farm = self.any_farm();
-        let server = self.chance.pick(&self.farms[farm].server_ids);
+        let server = self.time.chance.pick(&self.farms[farm].server_ids);
         let leader = self.leader_to_ask(farm).unwrap_or(server);
         match fault {
             Fault::LeaderCrashes => self.kill_leader(leader, until_us),
@@ -156,12 +156,12 @@ impl<O: Audience> Run<'_, O> {
             Fault::LeaderFreezes => self.freeze(leader, until_us),
             Fault::ServerFreezes => self.freeze(server, until_us),
             Fault::LeaderWakesAlone => {
-                self.freeze(leader, self.now_us.midpoint(until_us));
-                let at_us = self.now_us + self.chance.below(SOON_US);
+                self.freeze(leader, self.time.now_us.midpoint(until_us));
+                let at_us = self.time.now_us + self.time.chance.below(SOON_US);
                 self.isolate(leader, (at_us, until_us), true);
             }
-            Fault::LeaderIsolated => self.isolate(leader, (self.now_us, until_us), true),
-            Fault::LeaderUnheard => self.isolate(leader, (self.now_us, until_us), false),
+            Fault::LeaderIsolated => self.isolate(leader, (self.time.now_us, until_us), true),
+            Fault::LeaderUnheard => self.isolate(leader, (self.time.now_us, until_us), false),
             Fault::Partition => self.partition(farm, until_us),
             Fault::Bridge => self.bridge(farm, until_us),
             Fault::FarmsApart => self.part(farm, until_us),
@@ -175,7 +175,7 @@ impl<O: Audience> Run<'_, O> {
             }
             Fault::Election => self.step_control(server, Input::Command(Command::Elect(server.server()))),
             Fault::LoadChanges => {
-                let score = Score::from_hundredths(self.chance.below(10_000) as u32);
+                let score = Score::from_hundredths(self.time.chance.below(10_000) as u32);
                 self.step_control(server, Input::Command(Command::Load(score.into())));
             }
             fault => self.on_fault_of_workers(fault, farm, until_us),
@@ -184,13 +184,13 @@ impl<O: Audience> Run<'_, O> {
 
     fn on_fault_of_workers(&mut self, fault: Fault, farm: FarmPlace, until_us: u64) {
         let (worker_ids, guard_ids) = (self.farms[farm].worker_ids.clone(), self.farms[farm].guard_ids.clone());
-        let worker = (!worker_ids.is_empty()).then(|| self.chance.pick(&worker_ids));
-        let guard = (!guard_ids.is_empty()).then(|| self.chance.pick(&guard_ids));
+        let worker = (!worker_ids.is_empty()).then(|| self.time.chance.pick(&worker_ids));
+        let guard = (!guard_ids.is_empty()).then(|| self.time.chance.pick(&guard_ids));
         let current = worker.map(|worker| Member { worker, farm: self.workers[&worker].current() });
         let travellers: Vec<NodeId> = self.workers.keys().copied().filter(|id| self.is_travelling(*id)).collect();
         let away = self.workers.iter().filter(|(_, host)| host.away.is_some()).map(|(id, _)| *id);
         let away: Vec<NodeId> = away.collect();
-        let mut one_of = |ids: &[NodeId]| (!ids.is_empty()).then(|| self.chance.pick(ids));
+        let mut one_of = |ids: &[NodeId]| (!ids.is_empty()).then(|| self.time.chance.pick(ids));
         let (traveller, lent) = (one_of(&travellers), one_of(&away));
         match (fault, worker, guard) {
             (Fault::WorkerCrashes, Some(worker), _) => self.crash_until(worker, until_us),
@@ -207,7 +207,7 @@ impl<O: Audience> Run<'_, O> {
             (Fault::GuardFreezes, _, Some(guard)) => self.freeze(guard, until_us),
             (Fault::GuardCutOff, _, Some(guard)) => {
                 let servers = self.farms[farm].server_ids.clone();
-                servers.into_iter().for_each(|server| self.cut_both(guard, server, (self.now_us, until_us)));
+                servers.into_iter().for_each(|server| self.cut_both(guard, server, (self.time.now_us, until_us)));
             }
             (Fault::GuardLeaves, _, Some(guard)) => self.leave(guard, until_us),
             (Fault::CommandEnds, _, Some(guard)) => self.end_something(guard),
@@ -223,7 +223,7 @@ impl<O: Audience> Run<'_, O> {
         if self.plan.is_failover
             && let Some(term) = self.process(leader).and_then(|process| process.leading)
         {
-            self.tally.on_kill(self.plan.server.algorithm, term, self.now_us);
+            self.tally.on_kill(self.plan.server.algorithm, term, self.time.now_us);
             self.checks.on_kill(self.servers[&leader].farm, term);
         }
         self.crash_until(leader, until_us);
@@ -235,7 +235,7 @@ impl<O: Audience> Run<'_, O> {
         if away.is_empty() {
             return;
         }
-        let (lender, borrower) = self.chance.pick(&away);
+        let (lender, borrower) = self.time.chance.pick(&away);
         for farm in [lender, borrower] {
             self.leader_to_ask(farm).into_iter().for_each(|leader| self.crash_until(leader, until_us));
         }
@@ -243,7 +243,7 @@ impl<O: Audience> Run<'_, O> {
 
     fn crash_all(&mut self, hosts: Vec<NodeId>, until_us: u64) {
         for id in hosts {
-            let up_us = self.chance.between(self.now_us, until_us);
+            let up_us = self.time.chance.between(self.time.now_us, until_us);
             self.crash_until(id, up_us);
         }
     }
@@ -255,20 +255,20 @@ impl<O: Audience> Run<'_, O> {
             .iter()
             .any(|farm| farm.worker_ids.first() == Some(&id) || farm.guard_ids.first() == Some(&id));
         let may_be_gone = !is_first && !self.servers.contains_key(&id);
-        if !(may_be_gone && self.chance.happens(GONE_PPM)) {
-            self.queue.push(until_us, Event::Happening(Happening::Restart(id)));
+        if !(may_be_gone && self.time.chance.happens(GONE_PPM)) {
+            self.time.at(until_us, Event::Happening(Happening::Restart(id)));
         }
     }
 
     fn freeze(&mut self, id: NodeId, until_us: u64) {
         self.on_happening(&Happening::Pause(id));
-        self.queue.push(until_us, Event::Happening(Happening::Resume(id)));
+        self.time.at(until_us, Event::Happening(Happening::Resume(id)));
     }
 
     /// What the first says does not reach the second meanwhile.
     fn cut_one_way(&mut self, from: NodeId, to: NodeId, (at_us, until_us): (u64, u64)) {
-        self.queue.push(at_us, Event::Happening(Happening::Cut(from, to)));
-        self.queue.push(until_us.max(at_us), Event::Happening(Happening::Mend(from, to)));
+        self.time.at(at_us, Event::Happening(Happening::Cut(from, to)));
+        self.time.at(until_us.max(at_us), Event::Happening(Happening::Mend(from, to)));
     }
 
     fn cut_both(&mut self, one: NodeId, other: NodeId, span: (u64, u64)) {
@@ -287,15 +287,16 @@ impl<O: Audience> Run<'_, O> {
 
     fn partition(&mut self, farm: FarmPlace, until_us: u64) {
         let servers = self.farms[farm].server_ids.clone();
-        let one_side: BTreeSet<NodeId> = servers.iter().copied().filter(|_| self.chance.happens(500_000)).collect();
-        let is_one_way = self.chance.happens(300_000);
-        let pairs_ppm = if self.chance.happens(300_000) { 400_000 } else { 1_000_000 };
+        let one_side: BTreeSet<NodeId> =
+            servers.iter().copied().filter(|_| self.time.chance.happens(500_000)).collect();
+        let is_one_way = self.time.chance.happens(300_000);
+        let pairs_ppm = if self.time.chance.happens(300_000) { 400_000 } else { 1_000_000 };
         for from in &servers {
             for to in &servers {
                 let is_across = one_side.contains(from) != one_side.contains(to);
                 let is_spared = is_one_way && one_side.contains(from);
-                if is_across && !is_spared && self.chance.happens(pairs_ppm) {
-                    self.cut_one_way(*from, *to, (self.now_us, until_us));
+                if is_across && !is_spared && self.time.chance.happens(pairs_ppm) {
+                    self.cut_one_way(*from, *to, (self.time.now_us, until_us));
                 }
             }
         }
@@ -303,10 +304,10 @@ impl<O: Audience> Run<'_, O> {
 
     fn bridge(&mut self, farm: FarmPlace, until_us: u64) {
         let mut servers = self.farms[farm].server_ids.clone();
-        self.chance.shuffle(&mut servers);
+        self.time.chance.shuffle(&mut servers);
         let (left, right) = servers[1..].split_at((servers.len() - 1) / 2);
         for (one, other) in left.iter().flat_map(|one| right.iter().map(move |other| (*one, *other))) {
-            self.cut_both(one, other, (self.now_us, until_us));
+            self.cut_both(one, other, (self.time.now_us, until_us));
         }
     }
 
@@ -318,20 +319,20 @@ impl<O: Audience> Run<'_, O> {
         self.checks.saw("partitions");
         for one in self.farms[farm].server_ids.clone() {
             for other in self.farms[other].server_ids.clone() {
-                self.cut_both(one, other, (self.now_us, until_us));
+                self.cut_both(one, other, (self.time.now_us, until_us));
             }
         }
     }
 
     fn cut_off(&mut self, member: Member, until_us: u64) {
         for server in self.farms[member.farm].server_ids.clone() {
-            self.cut_both(member.worker, server, (self.now_us, until_us));
+            self.cut_both(member.worker, server, (self.time.now_us, until_us));
         }
     }
 
     fn fill_disk(&mut self, server: NodeId, until_us: u64) {
         self.tell_room(server, Disks::OwnFull);
-        self.queue.push(until_us, Event::Fault(Fault::DiskHasRoom(server), until_us));
+        self.time.at(until_us, Event::Fault(Fault::DiskHasRoom(server), until_us));
     }
 
     fn tell_room(&mut self, server: NodeId, disks: Disks) {
@@ -342,9 +343,9 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn jump_until(&mut self, server: NodeId, until_us: u64) {
-        let by_ms = self.chance.between(0, 2 * JUMP_MS_MAX) as i64 - JUMP_MS_MAX as i64;
+        let by_ms = self.time.chance.between(0, 2 * JUMP_MS_MAX) as i64 - JUMP_MS_MAX as i64;
         self.jump(server, by_ms);
-        self.queue.push(until_us, Event::ClockJumpsBack(server, by_ms));
+        self.time.at(until_us, Event::ClockJumpsBack(server, by_ms));
     }
 
     pub(super) fn jump(&mut self, server: NodeId, by_ms: i64) {
@@ -421,11 +422,11 @@ impl<O: Audience> Run<'_, O> {
     fn resume(&mut self, id: NodeId) {
         let mut backlog = self.frozen.remove(&id).unwrap_or_default();
         if let Some(session) = self.guards.get(&id).and_then(super::GuardHost::session) {
-            self.checks.on_guard_resumes(session, self.now_us);
-            self.chance.shuffle(&mut backlog);
+            self.checks.on_guard_resumes(session, self.time.now_us);
+            self.time.chance.shuffle(&mut backlog);
         } else {
             backlog.sort_by_key(Event::is_timer);
         }
-        backlog.into_iter().for_each(|event| self.on_event(event));
+        backlog.into_iter().for_each(|event| self.happen(event));
     }
 }

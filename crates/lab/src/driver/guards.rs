@@ -28,8 +28,8 @@ impl<O: Audience> Run<'_, O> {
     /// A new process is a new session.
     pub(super) fn start_guard(&mut self, id: NodeId) {
         let rules = Rules { lease_us: self.plan.server.lease_us, planted: self.plan.server.planted };
-        let (now_us, session) = (self.now_us, SessionId(self.number()));
-        let score = Score::from_hundredths(u32::try_from(self.chance.below(10_000)).expect("it is small"));
+        let (now_us, session) = (self.time.now_us, SessionId(self.number()));
+        let score = Score::from_hundredths(u32::try_from(self.time.chance.below(10_000)).expect("it is small"));
         let host = self.guard(id);
         host.clock.began_us = now_us;
         host.process = Some(Stand::new(Guard::new(session, rules)));
@@ -40,7 +40,7 @@ impl<O: Audience> Run<'_, O> {
     }
 
     pub(super) fn step_guard(&mut self, id: NodeId, input: Input<Guard>) {
-        let now_us = self.now_us;
+        let now_us = self.time.now_us;
         let host = self.guard(id);
         let now = host.clock.moment(now_us);
         let Some(process) = &mut host.process else { return };
@@ -79,7 +79,7 @@ impl<O: Audience> Run<'_, O> {
             Notice::Renewed(_, token, until_us) => {
                 let host = self.guard(id);
                 let (end_us, term) = (host.clock.real_us(until_us), host.heard);
-                self.checks.on_renewed(token, end_us, term, self.now_us);
+                self.checks.on_renewed(token, end_us, term, self.time.now_us);
             }
             Notice::Recalled(group) => {
                 self.checks.saw("recalls_of_leases");
@@ -88,7 +88,7 @@ impl<O: Audience> Run<'_, O> {
             }
             Notice::Lost(group) => {
                 if let Some(token) = self.guard(id).runs.get(&group).copied() {
-                    self.checks.on_end_of_lease(token, self.now_us, false);
+                    self.checks.on_end_of_lease(token, self.time.now_us, false);
                 }
                 self.end_within(id, group, DEATH);
             }
@@ -97,14 +97,14 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn on_granted(&mut self, id: NodeId, group: String, token: u64, until_us: u64) {
-        let from_us = self.now_us;
+        let from_us = self.time.now_us;
         let host = self.guard(id);
         host.runs.insert(group.clone(), token);
         let (end_us, term) = (host.clock.real_us(until_us), host.heard);
         let session = host.session().expect("only the living are told");
         let interval = Interval { group: group.clone(), session, token, from_us, end_us, until_us: end_us, term };
         self.checks.on_granted(interval);
-        if self.chance.happens(SHORT_LIVED_PPM) {
+        if self.time.chance.happens(SHORT_LIVED_PPM) {
             self.end_within(id, group, Delay { min_us: 0, max_us: 2 * self.plan.server.lease_us });
         }
     }
@@ -112,7 +112,7 @@ impl<O: Audience> Run<'_, O> {
     /// What runs will have ended by then, and its guard will say so.
     fn end_within(&mut self, id: NodeId, group: String, delay: Delay) {
         if let Some(token) = self.guard(id).runs.get(&group).copied() {
-            self.after(delay, Event::Ends { guard: id, group, token });
+            self.time.after(delay, Event::Ends { guard: id, group, token });
         }
     }
 
@@ -120,7 +120,7 @@ impl<O: Audience> Run<'_, O> {
         let host = self.guard(id);
         if host.runs.get(&group) == Some(&token) {
             host.runs.remove(&group);
-            self.checks.on_end_of_lease(token, self.now_us, true);
+            self.checks.on_end_of_lease(token, self.time.now_us, true);
             self.step_guard(id, Input::Command(Command::Ended(group)));
         }
     }
@@ -128,12 +128,12 @@ impl<O: Audience> Run<'_, O> {
     pub(super) fn leave(&mut self, id: NodeId, until_us: u64) {
         let host = self.guard(id);
         let wanted: Vec<String> = host.wants.iter().map(|candidacy| candidacy.group.clone()).collect();
-        let group = self.chance.pick(&wanted.iter().collect::<Vec<_>>()).clone();
+        let group = self.time.chance.pick(&wanted.iter().collect::<Vec<_>>()).clone();
         if self.guard(id).process.is_none() || self.frozen.contains_key(&id) {
             return;
         }
         self.guard(id).has_left.insert(group.clone());
-        self.queue.push(until_us, Event::WantAgain { guard: id, group: group.clone() });
+        self.time.at(until_us, Event::WantAgain { guard: id, group: group.clone() });
         self.step_guard(id, Input::Command(Command::Leave(group)));
     }
 
@@ -148,13 +148,13 @@ impl<O: Audience> Run<'_, O> {
     pub(super) fn end_something(&mut self, id: NodeId) {
         if let Some((group, token)) = self.guard(id).runs.first_key_value() {
             let event = Event::Ends { guard: id, group: group.clone(), token: *token };
-            self.queue.push(self.now_us, event);
+            self.time.at(self.time.now_us, event);
         }
     }
 
     pub(super) fn crash_guard(&mut self, id: NodeId) {
         if let Some(session) = self.guards[&id].session() {
-            self.checks.on_guard_crash(session, self.now_us);
+            self.checks.on_guard_crash(session, self.time.now_us);
         }
         self.guard(id).forget();
     }
@@ -166,10 +166,10 @@ impl<O: Audience> Run<'_, O> {
         let session = self.guard(id).session().expect("only the living ask");
         let at = self.guard(id).at;
         self.travel(Event::Poll { from: id, server: at, asker: (id, session), poll });
-        let is_restless = !self.is_calm() && self.chance.happens(RESTLESS_PPM);
+        let is_restless = !self.is_calm() && self.time.chance.happens(RESTLESS_PPM);
         let is_gone = self.servers[&at].process.is_none();
         if !self.guard(id).is_beside && (is_gone || is_restless) {
-            let next = self.chance.pick(&self.farms[self.guards[&id].farm].server_ids);
+            let next = self.time.chance.pick(&self.farms[self.guards[&id].farm].server_ids);
             self.guard(id).at = next;
             self.step_guard(id, Input::Command(Command::At(next.server())));
         }
@@ -177,15 +177,8 @@ impl<O: Audience> Run<'_, O> {
 
     /// Puts words on their way; while things go wrong they may be lost, late or doubled, and so overtake each other.
     fn travel(&mut self, event: Event) {
-        let network = self.plan.network;
-        let is_faulty = self.now_us < network.faulty_until_us;
-        let copies = 1 + u32::from(is_faulty && self.chance.happens(network.duplication_ppm));
-        for _ in 0..copies {
-            let at_us = self.now_us + self.travel_us();
-            if !(is_faulty && self.chance.happens(network.loss_ppm)) {
-                self.queue.push(at_us, event.clone());
-            }
-        }
+        let arrivals = self.plan.network.arrivals(self.time.now_us, &mut self.time.chance);
+        arrivals.at_us.into_iter().flatten().for_each(|at_us| self.time.at(at_us, event.clone()));
     }
 
     /// Whoever leads hears the question; whoever does not passes it on to whoever does, as far as it knows.
@@ -241,12 +234,12 @@ impl<O: Audience> Run<'_, O> {
 /// Another server is to lead: what is held beside the leader ends first.
 impl<O: Audience> Run<'_, O> {
     pub(super) fn transfer(&mut self, leader: NodeId, until_us: u64) {
-        let heir = self.chance.pick(&self.peers(leader));
+        let heir = self.time.chance.pick(&self.peers(leader));
         let ticket = primus_server::farm::Ticket(self.number());
         let Some(process) = self.process(leader) else { return };
         if process.leader.0 == Some(leader.server()) {
             process.heir = Some(heir);
-            self.queue.push(until_us, Event::Impatience(leader));
+            self.time.at(until_us, Event::Impatience(leader));
             self.tell_leases(leader, leases::Command::Vacate(ticket));
         }
     }
@@ -264,7 +257,7 @@ impl<O: Audience> Run<'_, O> {
     /// It took too long: the other one leads all the same, or the transfer is given up.
     pub(super) fn on_impatience(&mut self, leader: NodeId) {
         let Some(heir) = self.process(leader).and_then(|process| process.heir.take()) else { return };
-        if self.chance.happens(500_000) {
+        if self.time.chance.happens(500_000) {
             let transfer = control::Command::Transfer(Some(heir.server()), Reason::Operator);
             self.step_control(leader, Input::Command(transfer));
         } else {

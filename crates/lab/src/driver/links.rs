@@ -88,7 +88,7 @@ impl Ways {
 /// Workers and servers.
 impl<O: Audience> Run<'_, O> {
     pub(super) fn call_soon(&mut self, member: Member, duty: u64, server: NodeId) {
-        self.after(CALL, Event::Call { member, duty, server });
+        self.time.after(CALL, Event::Call { member, duty, server });
     }
 
     /// A worker keeps a link to every server of a farm that it has to do with.
@@ -102,7 +102,7 @@ impl<O: Audience> Run<'_, O> {
         if is_there && !is_cut {
             self.connect(member, server);
         } else {
-            self.after(CALL_AGAIN, Event::Call { member, duty: number, server });
+            self.time.after(CALL_AGAIN, Event::Call { member, duty: number, server });
         }
     }
 
@@ -115,7 +115,7 @@ impl<O: Audience> Run<'_, O> {
         let link = WorkerId(self.number());
         let host = &self.workers[&member.worker];
         let name = host.name_in(member.farm, &self.farms[host.home].name);
-        let (to_worker_us, to_server_us) = (self.now_us, self.now_us);
+        let (to_worker_us, to_server_us) = (self.time.now_us, self.time.now_us);
         self.ways.links.insert(link, Link { member, server, is_broken: false, to_worker_us, to_server_us });
         self.process(server).into_iter().for_each(|process| _ = process.links.insert(link, member.worker));
         self.ask_farm(server, Input::Command(Command::Link(link, name)));
@@ -129,17 +129,17 @@ impl<O: Audience> Run<'_, O> {
         if let Message::Work(Work::Run(_, assignments)) = &message {
             assignments.iter().for_each(|assignment| self.on_handout(server, assignment.held));
         }
-        let travel_us = self.chance.between(TRAVEL.min_us, TRAVEL.max_us);
-        let now_us = self.now_us;
+        let travel_us = self.time.chance.between(TRAVEL.min_us, TRAVEL.max_us);
+        let now_us = self.time.now_us;
         let Some(found) = self.ways.links.get_mut(&link) else { return };
         found.to_worker_us = found.to_worker_us.max(now_us + travel_us);
         let (at_us, worker) = (found.to_worker_us, found.member.worker);
-        self.queue.push(at_us, Event::ToWorker { worker, link, message });
+        self.time.at(at_us, Event::ToWorker { worker, link, message });
     }
 
     pub(super) fn say_to_server(&mut self, id: NodeId, to: worker::Peer, message: worker::Message) {
-        let travel_us = self.chance.between(TRAVEL.min_us, TRAVEL.max_us);
-        let (now_us, server) = (self.now_us, NodeId::from(to.server));
+        let travel_us = self.time.chance.between(TRAVEL.min_us, TRAVEL.max_us);
+        let (now_us, server) = (self.time.now_us, NodeId::from(to.server));
         let Some(member) = self.member(id, to.farm) else { return };
         let Some(duty) = self.duty(member) else { return };
         let (is_over, link) = (duty.is_over, duty.links.get(&server).copied());
@@ -151,7 +151,7 @@ impl<O: Audience> Run<'_, O> {
         };
         found.to_server_us = found.to_server_us.max(now_us + travel_us);
         let at_us = found.to_server_us;
-        self.queue.push(at_us, Event::ToServer { server, link, message });
+        self.time.at(at_us, Event::ToServer { server, link, message });
     }
 
     fn is_open(&self, link: WorkerId) -> bool {
@@ -202,8 +202,8 @@ impl<O: Audience> Run<'_, O> {
         let Some(found) = self.ways.links.get_mut(&link).filter(|found| !found.is_broken) else { return };
         found.is_broken = true;
         let (server, worker) = (found.server, found.member.worker);
-        self.after(notice, Event::LinkEnds { at: server, link });
-        self.after(notice, Event::LinkEnds { at: worker, link });
+        self.time.after(notice, Event::LinkEnds { at: server, link });
+        self.time.after(notice, Event::LinkEnds { at: worker, link });
     }
 
     pub(super) fn break_links_of(&mut self, member: Member, notice: Delay) {
@@ -306,26 +306,26 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn say_between(&mut self, from: NodeId, to: NodeId, message: &loan::Message) {
-        let (network, is_faulty) = (self.plan.network, self.now_us < self.plan.network.faulty_until_us);
-        let mut happens = |per_million| is_faulty && self.chance.happens(per_million);
+        let (network, is_faulty) = (self.plan.network, self.time.now_us < self.plan.network.faulty_until_us);
+        let mut happens = |per_million| is_faulty && self.time.chance.happens(per_million);
         let is_lost = happens(network.loss_ppm);
         let (is_doubled, is_late) = (happens(network.duplication_ppm), happens(network.lateness_ppm));
         if is_lost {
             self.break_lane(from, to);
         }
         let travel = if is_late { LATE } else { TRAVEL };
-        let at_us = self.now_us + self.chance.between(travel.min_us, travel.max_us);
+        let at_us = self.time.now_us + self.time.chance.between(travel.min_us, travel.max_us);
         let lane = self.ways.lanes.entry((from, to)).or_default();
-        if lane.down_until_us > self.now_us || self.ways.cut.contains_key(&(from, to)) {
+        if lane.down_until_us > self.time.now_us || self.ways.cut.contains_key(&(from, to)) {
             return;
         }
         lane.last_us = lane.last_us.max(at_us);
         let (at_us, lane) = (lane.last_us, lane.number);
         let event = Event::Between { from, to, lane, message: Box::new(message.clone()) };
         if is_doubled {
-            self.after(LATE, event.clone());
+            self.time.after(LATE, event.clone());
         }
-        self.queue.push(at_us, event);
+        self.time.at(at_us, event);
     }
 
     /// What is on its way there is lost.
@@ -333,8 +333,8 @@ impl<O: Audience> Run<'_, O> {
         if self.servers[&from].farm == self.servers[&to].farm {
             return;
         }
-        let down_us = if self.is_calm() { 0 } else { self.chance.between(REDIAL.min_us, REDIAL.max_us) };
-        let now_us = self.now_us;
+        let down_us = if self.is_calm() { 0 } else { self.time.chance.between(REDIAL.min_us, REDIAL.max_us) };
+        let now_us = self.time.now_us;
         let lane = self.ways.lanes.entry((from, to)).or_default();
         (lane.number, lane.last_us, lane.down_until_us) = (lane.number + 1, now_us, now_us + down_us);
     }

@@ -14,8 +14,8 @@ use super::clock::Clock;
 use super::host::{FarmHost, FarmPlace, GuardHost, ServerHost, WorkerHost};
 use super::{Audience, Event, Run};
 use crate::chance::Chance;
+use crate::network::Network;
 use crate::node::NodeId;
-use crate::simulate::Network;
 
 /// How long a sync takes on a good disk.
 pub(crate) const SYNC: Delay = Delay { min_us: 50, max_us: 2_000 };

@@ -43,7 +43,7 @@ impl<O: Audience> Run<'_, O> {
 
     /// A process starts with what is on its disk.
     pub(super) fn start_server(&mut self, id: NodeId) {
-        let (now_us, farm) = (self.now_us, self.servers[&id].farm);
+        let (now_us, farm) = (self.time.now_us, self.servers[&id].farm);
         let mut plan = self.plan.server.clone();
         plan.id = id.server();
         let address = *plan.servers.values().next().expect("a plan has servers");
@@ -70,8 +70,8 @@ impl<O: Audience> Run<'_, O> {
         self.step_control(id, Input::Command(Command::Boot));
         let dial = self.travelled(DIAL, 4);
         for peer in self.peers(id) {
-            self.after(dial, Event::Dial { at: peer, peer: id });
-            self.after(dial, Event::Dial { at: id, peer });
+            self.time.after(dial, Event::Dial { at: peer, peer: id });
+            self.time.after(dial, Event::Dial { at: id, peer });
         }
     }
 
@@ -93,11 +93,11 @@ impl<O: Audience> Run<'_, O> {
     pub(super) fn crash_server(&mut self, id: NodeId) {
         let notice = self.travelled(NOTICE, 3);
         let host = self.servers.get_mut(&id).expect("a server of this run");
-        host.disk.crash(&mut self.chance);
+        host.disk.crash(&mut self.time.chance);
         host.process = None;
         let incarnation = host.incarnation;
         for peer in self.peers(id) {
-            self.after(notice, Event::Look { at: peer, peer: id, incarnation });
+            self.time.after(notice, Event::Look { at: peer, peer: id, incarnation });
         }
         self.break_links_of_server(id);
     }
@@ -130,7 +130,7 @@ impl<O: Audience> Run<'_, O> {
 
     /// Two servers hear each other again.
     pub(super) fn dial_again(&mut self, at: NodeId, peer: NodeId) {
-        self.after(self.travelled(DIAL, 4), Event::Dial { at, peer });
+        self.time.after(self.travelled(DIAL, 4), Event::Dial { at, peer });
     }
 
     pub(super) fn on_control_timer(&mut self, at: NodeId, timer: Timer, number: u64) {
@@ -140,7 +140,7 @@ impl<O: Audience> Run<'_, O> {
     }
 
     pub(super) fn on_log_synced(&mut self, at: NodeId, incarnation: u32) {
-        let now_us = self.now_us;
+        let now_us = self.time.now_us;
         let host = self.server(at);
         if host.incarnation != incarnation || host.process.is_none() {
             return;
@@ -148,7 +148,7 @@ impl<O: Audience> Run<'_, O> {
         if host.stalled_until_us > now_us {
             let write = Write::Log;
             let until_us = host.stalled_until_us;
-            return self.queue.push(until_us, Event::Synced { at, incarnation, write });
+            return self.time.at(until_us, Event::Synced { at, incarnation, write });
         }
         let Some(token) = host.disk.end_sync() else { return };
         let Some(process) = &mut host.process else { return };
@@ -166,12 +166,12 @@ impl<O: Audience> Run<'_, O> {
         let host = self.server(at);
         let (incarnation, delay) = (host.incarnation, host.sync);
         if host.disk.begin_sync() {
-            self.after(delay, Event::Synced { at, incarnation, write: Write::Log });
+            self.time.after(delay, Event::Synced { at, incarnation, write: Write::Log });
         }
     }
 
     pub(super) fn step_control(&mut self, id: NodeId, mut input: Input<Server>) {
-        let now_us = self.now_us;
+        let now_us = self.time.now_us;
         let Some(host) = self.servers.get_mut(&id) else { return };
         let Some(process) = &mut host.process else { return };
         if self.plan.server.planted.is(Bug::OldTermAppend) {
@@ -205,8 +205,8 @@ impl<O: Audience> Run<'_, O> {
             let Leaders { most_at_once, changes } = &mut self.tally.leaders;
             *most_at_once = (*most_at_once).max(u32::try_from(at_once).unwrap_or(u32::MAX));
             *changes += 1;
-            self.tally.last_change_us = self.now_us;
-            self.tally.on_lead(term, self.now_us);
+            self.tally.last_change_us = self.time.now_us;
+            self.tally.on_lead(term, self.time.now_us);
         }
         self.check_handover(id);
     }
@@ -254,30 +254,13 @@ impl<O: Audience> Run<'_, O> {
     fn send(&mut self, from: NodeId, to: ServerId, words: Words) {
         let to = NodeId::from(to);
         self.tally.messages.add(&words);
-        let network = self.plan.network;
-        if self.now_us < network.faulty_until_us {
-            if self.chance.happens(network.loss_ppm) {
-                return Observer::<Server>::on_loss(self.observer, self.now_us, from, to, &words);
-            }
-            if self.chance.happens(network.duplication_ppm) {
-                self.dispatch(from, to, words.clone());
-            }
+        let arrivals = self.plan.network.arrivals(self.time.now_us, &mut self.time.chance);
+        if arrivals.at_us[0].is_none() {
+            return Observer::<Server>::on_loss(self.observer, self.time.now_us, from, to, &words);
         }
-        self.dispatch(from, to, words);
-    }
-
-    /// Every message draws its own time, so messages overtake each other.
-    fn dispatch(&mut self, from: NodeId, to: NodeId, words: Words) {
-        let at_us = self.now_us + self.travel_us();
-        self.queue.push(at_us, Event::Words { from, to, words: Box::new(words) });
-    }
-
-    /// How long a message takes that may be overtaken.
-    pub(super) fn travel_us(&mut self) -> u64 {
-        let network = self.plan.network;
-        let is_late = self.now_us < network.faulty_until_us && self.chance.happens(network.lateness_ppm);
-        let late_us = if is_late { self.chance.between(network.late_by.min_us, network.late_by.max_us) } else { 0 };
-        late_us + self.chance.between(network.delay.min_us, network.delay.max_us)
+        for at_us in arrivals.at_us.into_iter().flatten() {
+            self.time.at(at_us, Event::Words { from, to, words: Box::new(words.clone()) });
+        }
     }
 }
 
@@ -329,7 +312,7 @@ impl<O: Audience> Run<'_, O> {
             process.reads.early.clear();
         }
         if leads && reason == Reason::Load {
-            self.tally.handovers_us.push(self.now_us);
+            self.tally.handovers_us.push(self.time.now_us);
         }
         if leads || was_leading {
             self.wake(id, Thread::Leases);
@@ -344,7 +327,7 @@ impl<O: Audience> Run<'_, O> {
         let Some(term) = process.relay.accede() else { return };
         let early = std::mem::take(&mut process.reads.early);
         self.tell_farm(id, Told::Lead(term));
-        let shows_ms = self.servers[&id].clock.wall_ms(self.now_us);
+        let shows_ms = self.servers[&id].clock.wall_ms(self.time.now_us);
         self.tell_farm(id, Told::Clock(id.server(), shows_ms));
         let farm = self.servers[&id].farm;
         self.checks.on_leader(farm);
@@ -424,7 +407,7 @@ impl<O: Audience> Run<'_, O> {
             }
         }
         if !entry.data.is_empty() {
-            self.checks.on_commit_in_term(Term(entry.term), self.now_us);
+            self.checks.on_commit_in_term(Term(entry.term), self.time.now_us);
         }
         if let Some(batch) = self.checks.assemble(farm, &entry.data) {
             self.on_batch(farm, &batch);
@@ -440,7 +423,7 @@ impl<O: Audience> Run<'_, O> {
         if refusal == Refusal::Busy && !is_client && leader == Some(id.server()) {
             process.wishes.push_front(Wish::Append(term, all));
             process.wake(Thread::Control);
-            self.after(AGAIN, Event::Turn { at: id, incarnation, thread: Thread::Control });
+            self.time.after(AGAIN, Event::Turn { at: id, incarnation, thread: Thread::Control });
         }
     }
 
@@ -479,7 +462,7 @@ impl<O: Audience> Run<'_, O> {
     pub(super) fn leader_to_ask(&mut self, farm: usize) -> Option<NodeId> {
         let leads = |id: &NodeId| !self.frozen.contains_key(id) && leads_now(&self.servers[id]).is_some();
         let leaders: Vec<NodeId> = self.farms[farm].server_ids.iter().copied().filter(leads).collect();
-        (!leaders.is_empty()).then(|| self.chance.pick(&leaders))
+        (!leaders.is_empty()).then(|| self.time.chance.pick(&leaders))
     }
 }
 

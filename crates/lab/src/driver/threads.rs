@@ -27,12 +27,12 @@ const CLOCKS_EVERY_US: u64 = 4_000_000;
 
 impl<O: Audience> Run<'_, O> {
     pub(super) fn wake(&mut self, id: NodeId, thread: Thread) {
-        let is_busy = thread != Thread::Leases && !self.is_calm() && self.chance.happens(BUSY_PPM);
+        let is_busy = thread != Thread::Leases && !self.is_calm() && self.time.chance.happens(BUSY_PPM);
         let host = self.server(id);
         let incarnation = host.incarnation;
         if host.process.as_mut().is_some_and(|process| process.wake(thread)) {
             let delay = if is_busy { BUSY } else { HEARING };
-            self.after(delay, Event::Turn { at: id, incarnation, thread });
+            self.time.after(delay, Event::Turn { at: id, incarnation, thread });
         }
     }
 
@@ -79,7 +79,7 @@ impl<O: Audience> Run<'_, O> {
 
     fn on_farm_turn(&mut self, id: NodeId) {
         let Some(process) = self.servers.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
-        let count = self.chance.between(u64::from(self.plan.is_prompt), process.told.len() as u64);
+        let count = self.time.chance.between(u64::from(self.plan.is_prompt), process.told.len() as u64);
         for _ in 0..count {
             self.take_told(id);
         }
@@ -115,7 +115,7 @@ impl<O: Audience> Run<'_, O> {
             }
             Told::Restored(index, data) => {
                 let state = State::from_bytes(&data).expect("a state that was sent can be read");
-                let now = self.servers[&id].clock.moment(self.now_us);
+                let now = self.servers[&id].clock.moment(self.time.now_us);
                 let Some(process) = self.process(id) else { return };
                 return process.farm.machine.restore(now, index, state);
             }
@@ -131,7 +131,7 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn end_farm_turn(&mut self, id: NodeId) {
-        let shows_ms = self.servers[&id].clock.wall_ms(self.now_us);
+        let shows_ms = self.servers[&id].clock.wall_ms(self.time.now_us);
         self.step_farm(id, Input::Command(Command::Turn(shows_ms)));
     }
 
@@ -157,7 +157,7 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn step_farm(&mut self, id: NodeId, input: Input<Farm>) {
-        let now_us = self.now_us;
+        let now_us = self.time.now_us;
         let Some(host) = self.servers.get_mut(&id) else { return };
         let Some(process) = &mut host.process else { return };
         let outputs = process.farm.step(host.clock.moment(now_us), input.clone());
@@ -205,11 +205,11 @@ impl<O: Audience> Run<'_, O> {
 
     /// Every few seconds each server tells its leader what its clock shows.
     pub(super) fn on_clocks(&mut self) {
-        self.queue.push(self.now_us + CLOCKS_EVERY_US, Event::Clocks);
+        self.time.at(self.time.now_us + CLOCKS_EVERY_US, Event::Clocks);
         let told = |(id, host): (&NodeId, &super::ServerHost)| {
             let leader = NodeId::from(host.process.as_ref()?.leader.0?);
             let is_heard = leader == *id || !self.ways.is_cut(*id, leader);
-            is_heard.then_some((leader, id.server(), host.clock.wall_ms(self.now_us)))
+            is_heard.then_some((leader, id.server(), host.clock.wall_ms(self.time.now_us)))
         };
         let told: Vec<(NodeId, ServerId, u64)> = self.servers.iter().filter_map(told).collect();
         for (leader, server, shows_ms) in told {
@@ -260,7 +260,7 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn step_leases(&mut self, id: NodeId, input: Input<Leases>) {
-        let now_us = self.now_us;
+        let now_us = self.time.now_us;
         let Some(host) = self.servers.get_mut(&id) else { return };
         let Some(process) = &mut host.process else { return };
         let outputs = process.leases.step(host.clock.moment(now_us), input.clone());

@@ -44,7 +44,7 @@ impl<O: Audience> Run<'_, O> {
     /// It is at home; for other farms it only has results to tell, if any.
     pub(super) fn start_worker(&mut self, id: NodeId) {
         let planted = self.plan.server.planted;
-        let (now_us, home) = (self.now_us, self.workers[&id].home);
+        let (now_us, home) = (self.time.now_us, self.workers[&id].home);
         let farm = self.farms[home].name.clone();
         let host = self.worker(id);
         host.incarnation += 1;
@@ -81,7 +81,7 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn take_step(&mut self, id: NodeId, input: Input<Worker>) {
-        let now_us = self.now_us;
+        let now_us = self.time.now_us;
         let host = self.worker(id);
         let now = host.clock.moment(now_us);
         let Some(process) = &mut host.process else { return };
@@ -126,7 +126,7 @@ impl<O: Audience> Run<'_, O> {
         match write {
             Write::Epoch(token) => {
                 host.epoch.write(token, records.into_iter().filter_map(epoch_of).collect());
-                is_slow = !self.is_calm() && self.chance.happens(self.plan.slow_epochs_ppm);
+                is_slow = !self.is_calm() && self.time.chance.happens(self.plan.slow_epochs_ppm);
             }
             Write::Results(farm, token) => {
                 let Some(member) = self.member(id, farm) else { return };
@@ -135,7 +135,7 @@ impl<O: Audience> Run<'_, O> {
             }
         }
         let synced = Event::Synced { at: id, incarnation, write: super::Write::Of(write) };
-        self.after(if is_slow { SLOW_SYNC } else { SYNC }, synced);
+        self.time.after(if is_slow { SLOW_SYNC } else { SYNC }, synced);
     }
 
     pub(super) fn on_worker_synced(&mut self, id: NodeId, incarnation: u32, write: Write) {
@@ -180,7 +180,7 @@ impl<O: Audience> Run<'_, O> {
         }
         self.checks.on_worker_crash(id);
         let host = self.workers.get_mut(&id).expect("a worker of this run");
-        host.forget(&mut self.chance);
+        host.forget(&mut self.time.chance);
     }
 
     fn note_death(&mut self, id: NodeId) {
@@ -207,7 +207,7 @@ impl<O: Audience> Run<'_, O> {
             Notice::Open(address) => {
                 let farm = self.farm_named(&address.name).expect("only neighbours borrow");
                 let incarnation = self.workers[&id].incarnation;
-                self.after(SYNC, Event::Opened { worker: id, incarnation, farm });
+                self.time.after(SYNC, Event::Opened { worker: id, incarnation, farm });
             }
             Notice::Begin { farm, address, .. } => {
                 let place = self.farm_named(&address.name).expect("only neighbours borrow");
@@ -224,11 +224,11 @@ impl<O: Audience> Run<'_, O> {
     fn start_task(&mut self, member: Member, held: Held) {
         self.tally.starts += 1;
         self.check_start(member, held);
-        let lasts = self.plan.tasks.lasts(self.flooded.is_some(), &mut self.chance);
+        let lasts = self.plan.tasks.lasts(self.flooded.is_some(), &mut self.time.chance);
         if let Some(duty) = self.duty(member) {
             duty.running.insert(held);
             let duty = duty.number;
-            self.after(lasts, Event::Done { member, duty, held });
+            self.time.after(lasts, Event::Done { member, duty, held });
         }
     }
 
@@ -275,10 +275,10 @@ impl<O: Audience> Run<'_, O> {
             return;
         }
         let farm = duty.id;
-        if !self.is_calm() && self.chance.happens(self.plan.tasks.abandoned_ppm) {
+        if !self.is_calm() && self.time.chance.happens(self.plan.tasks.abandoned_ppm) {
             return self.step_worker(member.worker, Input::Command(Command::Abandoned(farm, held)));
         }
-        let code = u8::from(self.chance.happens(self.plan.tasks.failure_ppm));
+        let code = u8::from(self.time.chance.happens(self.plan.tasks.failure_ppm));
         let outcome = Outcome {
             attempt: held.attempt,
             worker,
@@ -313,12 +313,12 @@ impl<O: Audience> Run<'_, O> {
         let home = self.workers[&id].home;
         self.worker(id).away = Some(farm);
         let name = self.workers[&id].name.clone();
-        self.checks.on_go(id, (home, loan), &name, self.now_us);
+        self.checks.on_go(id, (home, loan), &name, self.time.now_us);
         self.duty(Member { worker: id, farm }).into_iter().for_each(|duty| duty.is_over = false);
     }
 
     fn on_home(&mut self, id: NodeId) {
-        self.checks.on_come_home(id, self.now_us);
+        self.checks.on_come_home(id, self.time.now_us);
         if let Some(farm) = self.worker(id).away.take() {
             self.duty(Member { worker: id, farm }).into_iter().for_each(|duty| duty.is_over = true);
         }

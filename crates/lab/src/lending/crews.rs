@@ -43,7 +43,7 @@ impl Run<'_> {
 
     fn step_allegiance(&mut self, worker: WorkerId, input: Input<Allegiance>) {
         let mut outbox = Outbox::new();
-        self.workers[worker].allegiance.step(Moment(self.now_us), input, &mut outbox);
+        self.workers[worker].allegiance.step(Moment(self.time.now_us), input, &mut outbox);
         for output in outbox.drain() {
             match output {
                 Output::Send { message, .. } => self.after(TRAVEL_US, Event::ToLeader(worker, message)),
@@ -115,7 +115,7 @@ impl Run<'_> {
 
     /// A worker changes farms: how often has it done so within the time that it should stay?
     fn note_change(&mut self, worker: WorkerId) {
-        let (now_us, stay_us) = (self.now_us, self.day.rules.stay_ms.saturating_mul(1000));
+        let (now_us, stay_us) = (self.time.now_us, self.day.rules.stay_ms.saturating_mul(1000));
         let changes = &mut self.workers[worker].changes;
         while changes.front().is_some_and(|change_us| change_us.saturating_add(stay_us) <= now_us) {
             changes.pop_front();

@@ -21,10 +21,10 @@ impl Run<'_> {
         let own = self.workers.iter().filter(|crew| crew.home == farm);
         let entries = own.map(|crew| Entry::Join { worker: crew.name.clone(), slots }).collect();
         self.farms[farm].ledger.apply(Batch { time_ms: 0, entries });
-        self.now_us = farm as u64 * APART_US;
+        self.time.now_us = farm as u64 * APART_US;
         let loans = self.farms[farm].ledger.loans().clone();
         self.step_office(farm, Input::Command(office::Command::Lead(Term(TERM), loans)));
-        self.now_us = 0;
+        self.time.now_us = 0;
         self.refit();
     }
 
@@ -34,7 +34,7 @@ impl Run<'_> {
 
     pub(super) fn step_office(&mut self, farm: FarmId, input: Input<Office>) {
         let mut outbox = Outbox::new();
-        self.farms[farm].office.step(Moment(self.now_us), input, &mut outbox);
+        self.farms[farm].office.step(Moment(self.time.now_us), input, &mut outbox);
         for output in outbox.drain() {
             match output {
                 Output::Send { to, message } => {
@@ -66,12 +66,12 @@ impl Run<'_> {
 
     /// What a foreman would say of its farm.
     fn situation(&self, farm: FarmId) -> Situation {
-        let Self { farms, workers, day, now_us, .. } = self;
+        let Self { farms, workers, day, .. } = self;
         let crew = &farms[farm].crew;
         let is_idle = |worker: &&WorkerId| workers[**worker].home == farm && workers[**worker].running.is_empty();
         let idle = crew.iter().filter(is_idle).map(|worker| (workers[*worker].name.clone(), day.slots));
         Situation {
-            now_ms: now_us / 1000,
+            now_ms: self.time.now_us / 1000,
             queued: farms[farm].queued(),
             free: crew.iter().map(|worker| self.room(*worker)).sum(),
             idle: idle.collect(),
@@ -89,7 +89,7 @@ impl Run<'_> {
     }
 
     pub(super) fn commit(&mut self, farm: FarmId, entries: Vec<Entry>) {
-        let batch = Batch { time_ms: self.now_us / 1000, entries };
+        let batch = Batch { time_ms: self.time.now_us / 1000, entries };
         let host = &mut self.farms[farm];
         let effects = host.ledger.apply(batch);
         host.guests = host.ledger.workers().keys().filter(|name| home_of(name).is_some()).cloned().collect();

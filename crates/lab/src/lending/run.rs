@@ -12,7 +12,7 @@ use super::gauge::Gauge;
 use super::load::Source;
 use super::{Day, Figures, Outcome};
 use crate::chance::Chance;
-use crate::queue::Queue;
+use crate::timeline::{Scene, Timeline, play};
 
 /// How long a message takes.
 pub(super) const TRAVEL_US: u64 = 1_000;
@@ -110,8 +110,7 @@ pub(super) struct Run<'a> {
     pub(super) day: &'a Day,
     pub(super) farms: Vec<Farm>,
     pub(super) workers: Vec<Crew>,
-    pub(super) queue: Queue<Event>,
-    pub(super) now_us: u64,
+    pub(super) time: Timeline<Event>,
     next_number: u64,
     /// How much waits everywhere.
     waiting: Gauge,
@@ -130,8 +129,7 @@ impl<'a> Run<'a> {
             day,
             farms: farms.collect(),
             workers: (0..day.farms).flat_map(crew).collect(),
-            queue: Queue::new(),
-            now_us: 0,
+            time: Timeline::new(chance),
             next_number: 0,
             waiting: Gauge::default(),
             loans: 0,
@@ -149,33 +147,13 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn finish(mut self) -> Outcome {
-        while let Some((at_us, event)) = self.queue.pop()
-            && at_us < self.day.day_us
-        {
-            self.now_us = at_us;
-            self.on_event(event);
-        }
-        self.now_us = self.day.day_us;
+        play(&mut self);
+        self.time.now_us = self.day.day_us;
         self.close()
     }
 
-    fn on_event(&mut self, event: Event) {
-        match event {
-            Event::Submit(farm, task) => self.submit(farm, task),
-            Event::End(worker, number) => self.end(worker, number),
-            Event::Look(farm) => self.look(farm),
-            Event::Between { from, to, message } => self.hear(from, to, *message),
-            Event::Commit(farm, entries) => self.commit(farm, entries),
-            Event::ToWorker { farm, worker, word } => self.tell_worker(farm, worker, word),
-            Event::ToLeader(worker, word) => self.tell_leader(worker, word),
-            Event::Arrive { farm, worker, loan } => self.arrive(farm, worker, loan),
-            Event::Synced(worker, token) => self.synced(worker, token),
-            Event::AllegianceTimer(worker, timer, number) => self.on_allegiance_timer(worker, timer, number),
-        }
-    }
-
     pub(super) fn after(&mut self, delay_us: u64, event: Event) {
-        self.queue.push(self.now_us.saturating_add(delay_us), event);
+        self.time.at(self.time.now_us.saturating_add(delay_us), event);
     }
 
     pub(super) const fn number(&mut self) -> u64 {
@@ -185,7 +163,7 @@ impl<'a> Run<'a> {
 
     fn expect_task(&mut self, farm: FarmId) {
         if let Some((at_us, takes_us)) = self.farms[farm].source.next(self.day) {
-            self.queue.push(at_us, Event::Submit(farm, Task { takes_us }));
+            self.time.at(at_us, Event::Submit(farm, Task { takes_us }));
         }
     }
 
@@ -205,8 +183,8 @@ impl<'a> Run<'a> {
         }
         let waiting = self.farms[farm].waiting.len() as u64;
         let before = self.farms[farm].queue.value();
-        self.farms[farm].queue.set(waiting, self.now_us);
-        self.waiting.set(self.waiting.value() + waiting - before, self.now_us);
+        self.farms[farm].queue.set(waiting, self.time.now_us);
+        self.waiting.set(self.waiting.value() + waiting - before, self.time.now_us);
     }
 
     fn freest(&self, farm: FarmId) -> Option<WorkerId> {
@@ -221,7 +199,7 @@ impl<'a> Run<'a> {
 
     fn start(&mut self, farm: FarmId, worker: WorkerId, task: Task) {
         let number = self.number();
-        let since_us = self.now_us;
+        let since_us = self.time.now_us;
         self.workers[worker].running.insert(number, Running { task, since_us });
         self.farms[farm].borrowed += u64::from(self.workers[worker].home != farm);
         self.after(task.takes_us, Event::End(worker, number));
@@ -250,7 +228,7 @@ impl<'a> Run<'a> {
 
     fn note_use(&mut self, worker: WorkerId, running: Running) {
         let home = self.workers[worker].home;
-        self.farms[home].used_us += self.now_us - running.since_us;
+        self.farms[home].used_us += self.time.now_us - running.since_us;
     }
 
     fn close(mut self) -> Outcome {
@@ -284,6 +262,36 @@ impl<'a> Run<'a> {
             wait_us: u64::try_from(queue.sum_us() / u128::from(tasks.max(1))).unwrap_or(u64::MAX),
             utilisation: sum(|farm| farm.used_us) as f64 / slots_us,
         }
+    }
+}
+
+impl Scene for Run<'_> {
+    type Event = Event;
+
+    fn time(&mut self) -> &mut Timeline<Event> {
+        &mut self.time
+    }
+
+    fn on_event(&mut self, event: Event) {
+        if self.time.now_us >= self.day.day_us {
+            return;
+        }
+        match event {
+            Event::Submit(farm, task) => self.submit(farm, task),
+            Event::End(worker, number) => self.end(worker, number),
+            Event::Look(farm) => self.look(farm),
+            Event::Between { from, to, message } => self.hear(from, to, *message),
+            Event::Commit(farm, entries) => self.commit(farm, entries),
+            Event::ToWorker { farm, worker, word } => self.tell_worker(farm, worker, word),
+            Event::ToLeader(worker, word) => self.tell_leader(worker, word),
+            Event::Arrive { farm, worker, loan } => self.arrive(farm, worker, loan),
+            Event::Synced(worker, token) => self.synced(worker, token),
+            Event::AllegianceTimer(worker, timer, number) => self.on_allegiance_timer(worker, timer, number),
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.time.now_us >= self.day.day_us
     }
 }
 

@@ -50,7 +50,8 @@ use primus_core::election::bully;
 use primus_core::election::ring::{Ring, Rules, Winner};
 use primus_lab::chance::Chance;
 use primus_lab::experiment::{Contest, DELAY, Experiment, Starts, tuned_bully};
-use primus_lab::simulate::{self, Happening, Network, Outcome, Setup};
+use primus_lab::network::Network;
+use primus_lab::simulate::{self, Happening, Outcome, Setup};
 use serde::Serialize;
 
 use super::{Verdict, nothing_to_draw};
