@@ -6,13 +6,15 @@
 //! cluster ring ID…    [winner=lowest|highest] [preempt=true|false] [reminders] [leader=ID]
 //! cluster control ID… [algorithm=bully|ring] [rank=id|load] [scores=20,43,7] [preempt=true|false] [leader=ID]
 //! cluster farm ID… wN… [slots=N] [leader=ID]
+//! cluster farms FARM[:ID,…][:wN,…]… [slots=N] [leader=FARM.ID]
 //! cluster loan FARM[:wN,…]…
 //! ```
 //!
 //! Ranked by address, the names are addresses and the ids are 1, 2, … in the order given. `known` tells every
-//! node the others' scores beforehand. `control` are whole servers, election and log together; `farm` are
-//! their foremen and workers, and `leader` says whom all workers serve; `loan` are whole farms with their workers. Elsewhere `leader` lets that node win before the story begins. Explorations open
-//! with the same line, so that what they find can be told as a story.
+//! node the others' scores beforehand. `control` are whole servers, election and log together; there `leader` lets a
+//! server win before the story begins, as it does in elections. `farm` are the foremen of servers and workers, and `leader` says
+//! whom all workers serve; `loan` are the offices of farms and their workers. `farms` are farms as they ship; one without an ID has one server; `leader` leads its farm instead of the server that is named first.
+//! Explorations open with the same line, so that what they find can be told as a story.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +26,7 @@ use primus_core::rank::Address;
 use primus_core::{Delay, Input, Machine, Moment, Outbox, Round, ServerId};
 
 use super::servers::ServerRecipe;
-use super::{farm, loan};
+use super::{farm, farms, loan};
 
 /// What a line describes.
 #[derive(Debug, Clone)]
@@ -39,6 +41,8 @@ pub enum Cluster {
     Farm(farm::Description),
     /// Farms that lend each other workers.
     Loan(loan::Description),
+    /// Farms with their servers and workers.
+    Farms(farms::Description),
 }
 
 /// Nodes, how to make them, and who leads when the story begins.
@@ -113,7 +117,8 @@ impl Cluster {
             (["control", names @ ..], options) => ServerRecipe::describe(names, options).map(Self::Control),
             (["farm", names @ ..], options) => farm::Description::parse(names, options).map(Self::Farm),
             (["loan", farms @ ..], []) => loan::Description::parse(farms).map(Self::Loan),
-            _ => Err("say which: cluster bully, ring, control, farm or loan".to_owned()),
+            (["farms", farms @ ..], options) => farms::Description::parse_all(farms, options).map(Self::Farms),
+            _ => Err("say which: cluster bully, ring, control, farm, farms or loan".to_owned()),
         }
     }
 }
@@ -332,6 +337,11 @@ fn parse_address(word: &str) -> Result<Address, String> {
 
 pub(super) fn parse_flag(word: &str) -> Result<bool, String> {
     word.parse().map_err(|_| format!("{word} is neither true nor false"))
+}
+
+/// Reads any number.
+pub(super) fn parse_number<N: std::str::FromStr>(word: &str) -> Result<N, String> {
+    word.parse().map_err(|_| format!("{word} is no number"))
 }
 
 /// Reads a load score.

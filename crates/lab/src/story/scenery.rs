@@ -3,7 +3,7 @@
 //! Messages arrive in the order of sending and at once, writes become durable at once, and timers take their shortest delay,
 //! unless a story says otherwise. Time passes only when somebody says so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use primus_core::{Machine, Moment, Output};
 
@@ -33,6 +33,8 @@ pub(super) struct Scenery<M: Machine> {
     sent_us: Vec<u64>,
     /// Everything that was sent.
     pub(super) sent: Vec<M::Message>,
+    /// What owners were told, until a stage sees to it.
+    pub(super) told: VecDeque<(M::Peer, M::Notice)>,
     manner: Manner<M>,
 }
 
@@ -54,8 +56,8 @@ struct Due<M: Machine> {
 impl<M: Machine> Scenery<M> {
     pub(super) fn new(names: BTreeMap<String, M::Peer>, world: World<M>, manner: Manner<M>) -> Self {
         let (held, frozen, slow) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let (due, sent_us, sent) = (Vec::new(), Vec::new(), Vec::new());
-        Self { names, world, clock_us: 0, due, held, frozen, slow, delay_us: 0, sent_us, sent, manner }
+        let (due, sent_us, sent, told) = (Vec::new(), Vec::new(), Vec::new(), VecDeque::new());
+        Self { names, world, clock_us: 0, due, held, frozen, slow, delay_us: 0, sent_us, sent, told, manner }
     }
 
     /// Carries out a command about links, messages and processes.
@@ -148,8 +150,13 @@ impl<M: Machine> Scenery<M> {
         free.map(|(place, (_, sent_us))| (sent_us + self.delay_us, place)).min()
     }
 
-    /// Time passes until the next message arrives, if that is before the next timer. False if it is not.
-    pub(super) fn arrive_next(&mut self, until_us: u64, printed: &mut Vec<String>) -> bool {
+    /// Time passes until the next message arrives or the next timer runs out, if there is one by then. False if there is none.
+    pub(super) fn go_on(&mut self, until_us: u64, printed: &mut Vec<String>) -> bool {
+        self.arrive_next(until_us, printed) || self.fire_next(until_us, |_| true, printed)
+    }
+
+    /// The next message arrives, if that is before the next timer. False if it is not.
+    fn arrive_next(&mut self, until_us: u64, printed: &mut Vec<String>) -> bool {
         let timers = self.due.iter().filter(|due| !self.frozen.contains(&due.node));
         let until_us = timers.map(|due| due.at_us).min().unwrap_or(until_us).min(until_us);
         let Some((at_us, place)) = self.next_arrival().filter(|(at_us, _)| *at_us <= until_us) else {
@@ -251,6 +258,7 @@ impl<M: Machine> Scenery<M> {
                     self.due.push(Due { node, timer: *timer, at_us: self.clock_us + delay.min_us });
                 }
                 Output::Cancel(timer) => self.forget(node, *timer),
+                Output::Notify(notice) => self.told.push_back((node, notice.clone())),
                 _ => {}
             }
         }
@@ -279,6 +287,12 @@ impl<M: Machine> Scenery<M> {
         self.world.machine(node).map(|_| node).ok_or_else(|| format!("node {node} is crashed"))
     }
 
+    /// The same, if it is crashed.
+    pub(super) fn dead(&self, name: &str) -> Result<M::Peer, String> {
+        let node = self.node(name)?;
+        self.world.machine(node).map_or(Ok(node), |_| Err(format!("node {node} is alive")))
+    }
+
     /// The place of the first message in flight from one node to another that begins with these words.
     fn find(&self, which: &[&str]) -> Result<usize, String> {
         let [from, to, words @ ..] = which else { return Err("say from whom and to whom".to_owned()) };
@@ -289,5 +303,15 @@ impl<M: Machine> Scenery<M> {
             |envelope: &Envelope<_, _>| (envelope.from, envelope.to) == (from, to) && says_so(&envelope.message);
         let place = self.world.in_flight().iter().position(is_it);
         place.ok_or_else(|| format!("no such message is in flight from {from} to {to}"))
+    }
+}
+
+/// Reads how long something lasts, in microseconds.
+pub(super) fn parse_time(time: &str) -> Result<u64, String> {
+    let parse = cluster::parse_number::<u64>;
+    match (time.strip_suffix("ms"), time.strip_suffix('s')) {
+        (Some(ms), _) => parse(ms).map(|ms| ms * 1000),
+        (None, Some(s)) => parse(s).map(|s| s * 1_000_000),
+        (None, None) => Err(format!("{time} is no time: 250ms or 2s")),
     }
 }

@@ -36,7 +36,7 @@ use primus_server::told::{Telling, Told, Topic};
 use primus_server::{Plan, Reason, Server, record};
 
 use super::cluster::{self, Description};
-use super::scenery::{Manner, Scenery};
+use super::scenery::{Manner, Scenery, parse_time};
 use super::stage::Stage;
 use crate::world::{Taken, World};
 
@@ -107,7 +107,7 @@ impl Stage for Servers {
             ["propose", node, word] => {
                 self.command(node, Command::Propose(vec![Bytes::copy_from_slice(word.as_bytes())]), printed)
             }
-            ["read", node, number] => self.command(node, Command::Read(parse(number)?), printed),
+            ["read", node, number] => self.command(node, Command::Read(cluster::parse_number(number)?), printed),
             ["transfer", node] => self.command(node, Command::Transfer(None, Reason::Resigned), printed),
             ["transfer", node, to] => {
                 let to = Some(self.node(to)?);
@@ -178,10 +178,7 @@ impl Servers {
     }
 
     fn restart(&mut self, node: &str, printed: &mut Vec<String>) -> Result<(), String> {
-        let node = self.node(node)?;
-        if self.scenery.world.machine(node).is_some() {
-            return Err(format!("node {node} is alive"));
-        }
+        let node = self.scenery.dead(node)?;
         let disk = self.scenery.world.disk(node).to_vec();
         self.scenery.world.restart(node, self.recipe.make(node, disk));
         self.boot(node, printed)
@@ -193,9 +190,7 @@ impl Servers {
         while self.scenery.clock_us < end_us {
             let until_us = end_us.min(self.scenery.clock_us + 1_000_000);
             self.scenery.repeat(printed, |scenery, printed| {
-                scenery.deliver_next(printed)
-                    || scenery.arrive_next(until_us, printed)
-                    || scenery.fire_next(until_us, |_| true, printed)
+                scenery.deliver_next(printed) || scenery.go_on(until_us, printed)
             })?;
             self.scenery.clock_us = until_us;
         }
@@ -267,16 +262,4 @@ fn tell(taken: &Taken<Server>) -> Option<String> {
     let told = Told { input, outputs };
     let is_noticed = outputs.iter().any(|output| matches!(output, Output::Notify(_)));
     (is_noticed || told.topic() == Topic::Election).then(|| format!("{node}: {told}"))
-}
-
-fn parse(number: &str) -> Result<u64, String> {
-    number.parse().map_err(|_| format!("{number} is no number"))
-}
-
-fn parse_time(time: &str) -> Result<u64, String> {
-    match (time.strip_suffix("ms"), time.strip_suffix('s')) {
-        (Some(ms), _) => parse(ms).map(|ms| ms * 1000),
-        (None, Some(s)) => parse(s).map(|s| s * 1_000_000),
-        (None, None) => Err(format!("{time} is no time: 250ms or 2s")),
-    }
 }

@@ -29,6 +29,7 @@ use primus_core::election::{Command, Election, Timer};
 
 use super::cluster::{self, Cluster, Description, Recipe};
 use super::farm::Farm;
+use super::farms::Farms;
 use super::loan::Lending;
 use super::scenery::{Manner, Scenery};
 use super::servers::Servers;
@@ -54,6 +55,7 @@ pub fn set(cluster: Cluster, printed: &mut Vec<String>) -> Result<Box<dyn Stage>
         Cluster::Control(description) => Ok(Box::new(Servers::new(description)?)),
         Cluster::Farm(description) => Ok(Box::new(Farm::new(description)?)),
         Cluster::Loan(description) => Ok(Box::new(Lending::new(description)?)),
+        Cluster::Farms(description) => Ok(Box::new(Farms::new(description)?)),
     }
 }
 
@@ -153,10 +155,7 @@ impl<R: Recipe> Cast<R> {
     }
 
     fn restart(&mut self, node: &str, printed: &mut Vec<String>) -> Result<(), String> {
-        let node = self.node(node)?;
-        if self.scenery.world.machine(node).is_some() {
-            return Err(format!("node {node} is alive"));
-        }
+        let node = self.scenery.dead(node)?;
         self.scenery.world.restart(node, self.recipe.make(node));
         self.command(node, Command::Boot, printed)
     }
