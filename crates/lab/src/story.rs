@@ -12,13 +12,12 @@
 //! ```
 //!
 //! With `PRIMUS_REWRITE=1` a story that goes differently is written anew, to be reviewed as a diff. The idea is
-//! that of etcd's raft. What the commands do is told in [`stage`] and, for whole servers, farms and loans, in [`servers`],
-//! [`farms`], [`farm`] and [`loan`]; how a cluster is described in [`cluster`].
+//! that of etcd's raft. What the commands do is told in [`stage`] and, for whole servers and for farms, in [`servers`],
+//! [`farms`] and [`farm`]; how a cluster is described in [`cluster`].
 
 pub mod cluster;
 pub mod farm;
 pub mod farms;
-pub mod loan;
 mod scenery;
 pub mod servers;
 pub mod stage;
@@ -292,7 +291,7 @@ table
             ("score 1 low", "low is no number"),
             ("partition 1,2", "a partition has two sides or more: 1,2|3"),
             ("foreign 1 2 hello", "a Bully has no foreign messages"),
-            ("cluster", "say which: cluster bully, ring, control, farm, farms or loan"),
+            ("cluster", "say which: cluster bully, ring, control, farm or farms"),
             ("cluster bully", "a cluster needs a node"),
             ("cluster bully 1 1", "node 1 is named twice"),
             ("cluster bully x", "x is no id"),

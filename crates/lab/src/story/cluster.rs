@@ -7,13 +7,12 @@
 //! cluster control ID… [algorithm=bully|ring] [rank=id|load] [scores=20,43,7] [preempt=true|false] [leader=ID]
 //! cluster farm ID… wN… [slots=N] [leader=ID]
 //! cluster farms FARM[:ID,…][:wN,…]… [slots=N] [leader=FARM.ID]
-//! cluster loan FARM[:wN,…]…
 //! ```
 //!
 //! Ranked by address, the names are addresses and the ids are 1, 2, … in the order given. `known` tells every
 //! node the others' scores beforehand. `control` are whole servers, election and log together; there `leader` lets a
 //! server win before the story begins, as it does in elections. `farm` are the foremen of servers and workers, and `leader` says
-//! whom all workers serve; `loan` are the offices of farms and their workers. `farms` are farms as they ship; one without an ID has one server; `leader` leads its farm instead of the server that is named first.
+//! whom all workers serve. `farms` are farms as they ship; one without an ID has one server; `leader` leads its farm instead of the server that is named first.
 //! Explorations open with the same line, so that what they find can be told as a story.
 
 use std::collections::BTreeMap;
@@ -26,7 +25,7 @@ use primus_core::rank::Address;
 use primus_core::{Delay, Input, Machine, Moment, Outbox, Round, ServerId};
 
 use super::servers::ServerRecipe;
-use super::{farm, farms, loan};
+use super::{farm, farms};
 
 /// What a line describes.
 #[derive(Debug, Clone)]
@@ -39,8 +38,6 @@ pub enum Cluster {
     Control(Description<ServerRecipe>),
     /// Servers as farms see them, and workers.
     Farm(farm::Description),
-    /// Farms that lend each other workers.
-    Loan(loan::Description),
     /// Farms with their servers and workers.
     Farms(farms::Description),
 }
@@ -116,9 +113,8 @@ impl Cluster {
             (["ring", names @ ..], options) => RingRecipe::describe(names, options).map(Self::Ring),
             (["control", names @ ..], options) => ServerRecipe::describe(names, options).map(Self::Control),
             (["farm", names @ ..], options) => farm::Description::parse(names, options).map(Self::Farm),
-            (["loan", farms @ ..], []) => loan::Description::parse(farms).map(Self::Loan),
             (["farms", farms @ ..], options) => farms::Description::parse_all(farms, options).map(Self::Farms),
-            _ => Err("say which: cluster bully, ring, control, farm, farms or loan".to_owned()),
+            _ => Err("say which: cluster bully, ring, control, farm or farms".to_owned()),
         }
     }
 }

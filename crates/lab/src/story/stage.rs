@@ -30,7 +30,6 @@ use primus_core::election::{Command, Election, Timer};
 use super::cluster::{self, Cluster, Description, Recipe};
 use super::farm::Farm;
 use super::farms::Farms;
-use super::loan::Lending;
 use super::scenery::{Manner, Scenery};
 use super::servers::Servers;
 use crate::world::{Envelope, World};
@@ -54,7 +53,6 @@ pub fn set(cluster: Cluster, printed: &mut Vec<String>) -> Result<Box<dyn Stage>
         Cluster::Ring(description) => Ok(Box::new(Cast::new(description, printed)?)),
         Cluster::Control(description) => Ok(Box::new(Servers::new(description)?)),
         Cluster::Farm(description) => Ok(Box::new(Farm::new(description)?)),
-        Cluster::Loan(description) => Ok(Box::new(Lending::new(description)?)),
         Cluster::Farms(description) => Ok(Box::new(Farms::new(description)?)),
     }
 }
