@@ -12,11 +12,10 @@
 //! ```
 //!
 //! With `PRIMUS_REWRITE=1` a story that goes differently is written anew, to be reviewed as a diff. The idea is
-//! that of etcd's raft. What the commands do is told in [`stage`] and, for whole servers and for farms, in [`servers`],
-//! [`farms`] and [`farm`]; how a cluster is described in [`cluster`].
+//! that of etcd's raft. What the commands do is told in [`stage`] and, for whole servers and for farms, in [`servers`] and
+//! [`farms`]; how a cluster is described in [`cluster`].
 
 pub mod cluster;
-pub mod farm;
 pub mod farms;
 mod scenery;
 pub mod servers;

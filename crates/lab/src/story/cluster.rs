@@ -11,8 +11,8 @@
 //!
 //! Ranked by address, the names are addresses and the ids are 1, 2, … in the order given. `known` tells every
 //! node the others' scores beforehand. `control` are whole servers, election and log together; there `leader` lets a
-//! server win before the story begins, as it does in elections. `farm` are the foremen of servers and workers, and `leader` says
-//! whom all workers serve. `farms` are farms as they ship; one without an ID has one server; `leader` leads its farm instead of the server that is named first.
+//! server win before the story begins, as it does in elections. `farm` is one farm with its servers and workers, `farms` are
+//! several, and a farm without an ID has one server; `leader` leads its farm instead of the server that is named first.
 //! Explorations open with the same line, so that what they find can be told as a story.
 
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ use primus_core::load::Score;
 use primus_core::rank::Address;
 use primus_core::{Delay, Input, Machine, Moment, Outbox, Round, ServerId};
 
+use super::farms;
 use super::servers::ServerRecipe;
-use super::{farm, farms};
 
 /// What a line describes.
 #[derive(Debug, Clone)]
@@ -36,8 +36,6 @@ pub enum Cluster {
     Ring(Description<RingRecipe>),
     /// Whole servers.
     Control(Description<ServerRecipe>),
-    /// Servers as farms see them, and workers.
-    Farm(farm::Description),
     /// Farms with their servers and workers.
     Farms(farms::Description),
 }
@@ -112,7 +110,7 @@ impl Cluster {
             (["bully", names @ ..], options) => BullyRecipe::describe(names, options).map(Self::Bully),
             (["ring", names @ ..], options) => RingRecipe::describe(names, options).map(Self::Ring),
             (["control", names @ ..], options) => ServerRecipe::describe(names, options).map(Self::Control),
-            (["farm", names @ ..], options) => farm::Description::parse(names, options).map(Self::Farm),
+            (["farm", names @ ..], options) => farms::Description::parse(names, options).map(Self::Farms),
             (["farms", farms @ ..], options) => farms::Description::parse_all(farms, options).map(Self::Farms),
             _ => Err("say which: cluster bully, ring, control, farm or farms".to_owned()),
         }

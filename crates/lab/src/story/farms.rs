@@ -465,6 +465,27 @@ mod tests {
     }
 
     #[test]
+    fn a_bad_command_is_named() {
+        for (command, reason) in [
+            ("fly w1", "no such command"),
+            ("end w1 1.1", "w1 does not run 1.1"),
+            ("end w9 1.1", "there is no node w9"),
+            ("end w1 first", "first is not a task"),
+            ("cancel all", "all is neither a job nor a task"),
+            ("submit many", "many is no number"),
+            ("submit 1 twice", "there is no option twice here"),
+            ("restart w1", "node w1 is alive"),
+            ("agree", "there is nothing to agree on"),
+            ("wait soon", "soon is no time: 250ms or 2s"),
+            ("cluster farm 1 w1 slots=few", "few is no number"),
+            ("cluster farm 1 boss", "boss is no id"),
+            ("cluster farm 1 w1 leader=2", "there is no node 2"),
+        ] {
+            assert_eq!(play("farm 1 w1 leader=1", command), format!("a.txt:2: {reason}\n    {command}"));
+        }
+    }
+
+    #[test]
     fn where_there_are_several_farms_they_are_named() {
         for (command, reason) in [
             ("submit 1", "say which farm"),
@@ -480,6 +501,6 @@ mod tests {
 
     #[test]
     fn nobody_hears_a_client_without_a_leader() {
-        assert_eq!(play("farms north\ncrash north", "submit 1"), "a.txt:3: nobody leads\n    submit 1");
+        assert_eq!(play("farm 1 w1\ncrash 1", "submit 1"), "a.txt:3: nobody leads\n    submit 1");
     }
 }

@@ -28,7 +28,6 @@ use primus_core::ServerId;
 use primus_core::election::{Command, Election, Timer};
 
 use super::cluster::{self, Cluster, Description, Recipe};
-use super::farm::Farm;
 use super::farms::Farms;
 use super::scenery::{Manner, Scenery};
 use super::servers::Servers;
@@ -52,7 +51,6 @@ pub fn set(cluster: Cluster, printed: &mut Vec<String>) -> Result<Box<dyn Stage>
         Cluster::Bully(description) => Ok(Box::new(Cast::new(description, printed)?)),
         Cluster::Ring(description) => Ok(Box::new(Cast::new(description, printed)?)),
         Cluster::Control(description) => Ok(Box::new(Servers::new(description)?)),
-        Cluster::Farm(description) => Ok(Box::new(Farm::new(description)?)),
         Cluster::Farms(description) => Ok(Box::new(Farms::new(description)?)),
     }
 }

@@ -58,6 +58,11 @@ impl Node {
 }
 
 impl Description {
+    /// Reads what follows `cluster farm`: servers and workers.
+    pub(in crate::story) fn parse(members: &[&str], options: &[&str]) -> Result<Self, String> {
+        Self::of_farms([(ONLY, members.to_vec())], options)
+    }
+
     /// Reads what follows `cluster farms`: names, each with servers and workers.
     pub(in crate::story) fn parse_all(farms: &[&str], options: &[&str]) -> Result<Self, String> {
         let farms = farms.iter().map(|farm| {
