@@ -212,8 +212,9 @@ impl Farms {
             self.log(node.farm()).forget(node);
             let host = self.new_host(node);
             self.scenery.world.restart(node, Of::Server(Box::new(host)));
-            let serves = |worker: &Node| self.hand(*worker).is_some_and(|hand| hand.serves(node.farm()));
-            let workers: Vec<Node> = peers.into_iter().filter(serves).collect();
+            let serves = |hand: &Hand| hand.works().any(|(farm, _)| hand.farm(farm) == node.farm());
+            let workers: Vec<Node> =
+                peers.into_iter().filter(|peer| self.hand(*peer).is_some_and(serves)).collect();
             workers.into_iter().for_each(|worker| self.link(worker, node));
         }
     }

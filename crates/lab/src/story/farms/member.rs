@@ -175,10 +175,6 @@ impl Hand {
         self.worker.farms().filter_map(|(number, _)| Some((number, self.worker.work(number)?)))
     }
 
-    pub(super) fn serves(&self, farm: Farm) -> bool {
-        self.worker.farms().any(|(_, name)| name == farm.0)
-    }
-
     fn step(&mut self, now: Moment, input: Input<Member>, out: &mut Outbox<Member>) {
         let Some(input) = self.take(input) else { return out.ignore("what comes of no farm of its own") };
         let mut outbox = Outbox::new();

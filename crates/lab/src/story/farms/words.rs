@@ -16,7 +16,7 @@ use primus_server::farm::{self, Answer, Message};
 use primus_server::record::Assembly;
 use primus_server::worker::{self, Happening};
 
-use super::member::{Hand, Member, Of, Timer};
+use super::member::{Hand, Member, Notice, Of, Timer};
 use crate::world::Taken;
 
 /// A step as a line, if it is worth one.
@@ -79,17 +79,15 @@ fn output_words(output: &Output<Member>) -> Option<String> {
             let records: Vec<String> = records.iter().map(ToString::to_string).collect();
             Some(format!("persist {}", records.join(" ")))
         }
-        Output::Notify(Of::Server(notice)) => farm_words(notice),
-        Output::Notify(Of::Worker(notice)) => worker_words(notice),
-        Output::Set { timer: Timer(Of::Server(farm::Timer::Work(Grace(_)))), .. } => Some(output.to_string()),
-        Output::Set { timer, .. } | Output::Cancel(timer) => is_told_of(*timer).then(|| output.to_string()),
+        Output::Notify(notice) => notice_words(notice),
+        Output::Set { timer: Timer(Of::Server(farm::Timer::Work(Settle | Grace(_)))), .. }
+        | Output::Cancel(Timer(Of::Server(farm::Timer::Work(Settle))))
+        | Output::Set { timer: Timer(Of::Worker(worker::Timer::Placement(_))), .. }
+        | Output::Cancel(Timer(Of::Worker(worker::Timer::Placement(_)))) => Some(output.to_string()),
+        // Those of signs of life and looks are set all the time.
+        Output::Set { .. } | Output::Cancel(_) => None,
         output => Some(output.to_string()),
     }
-}
-
-/// Those of signs of life and looks are set all the time.
-const fn is_told_of(timer: Timer) -> bool {
-    matches!(timer.0, Of::Server(farm::Timer::Work(Settle)) | Of::Worker(worker::Timer::Placement(_)))
 }
 
 /// A hello says what the worker has, which is what stories are about. One that works for another farm by now says farewell.
@@ -102,28 +100,22 @@ fn message_words(message: &Message) -> String {
     format!("{what} of {}{loan}{has}{keeps}", hello.name)
 }
 
-fn farm_words(notice: &farm::Notice) -> Option<String> {
+fn notice_words(notice: &Notice) -> Option<String> {
     match notice {
-        farm::Notice::Append(_, records) => {
+        Of::Server(farm::Notice::Append(_, records)) => {
             let batches: Vec<String> = records.iter().map(record_words).collect();
             Some(format!("propose {}", batches.join(", then ")))
         }
-        farm::Notice::Answer(_, Err(refusal)) => Some(format!("refuse: {refusal}")),
-        farm::Notice::Answer(_, Ok(Answer::CannotLend(_))) => Some("lend nobody".to_owned()),
-        farm::Notice::Happened(happening) => Some(format!("note \"{happening}\"")),
-        farm::Notice::Close(_) | farm::Notice::Clock(_) => Some(notice.to_string()),
-        _ => None,
-    }
-}
-
-fn worker_words(notice: &worker::Notice) -> Option<String> {
-    match notice {
-        worker::Notice::Start(_, assignment) => Some(format!("start {}", assignment.held)),
-        worker::Notice::Kill(_, held) => Some(format!("kill {held}")),
-        worker::Notice::DropLinks => Some(notice.to_string()),
-        worker::Notice::Happened(Happening::Serves(..)) => None,
-        worker::Notice::Happened(Happening::LostLeader(_)) => Some("lose leader".to_owned()),
-        worker::Notice::Happened(happening) => Some(happening.to_string()),
+        Of::Server(farm::Notice::Answer(_, Err(refusal))) => Some(format!("refuse: {refusal}")),
+        Of::Server(farm::Notice::Answer(_, Ok(Answer::CannotLend(_)))) => Some("lend nobody".to_owned()),
+        Of::Server(farm::Notice::Happened(happening)) => Some(format!("note \"{happening}\"")),
+        Of::Worker(worker::Notice::Start(_, assignment)) => Some(format!("start {}", assignment.held)),
+        Of::Worker(worker::Notice::Kill(_, held)) => Some(format!("kill {held}")),
+        Of::Worker(worker::Notice::DropLinks) => Some(notice.to_string()),
+        Of::Worker(worker::Notice::Happened(Happening::LostLeader(_))) => Some("lose leader".to_owned()),
+        Of::Worker(worker::Notice::Happened(happening)) if !matches!(happening, Happening::Serves(..)) => {
+            Some(happening.to_string())
+        }
         _ => None,
     }
 }
