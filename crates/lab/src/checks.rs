@@ -122,7 +122,7 @@ impl Checks {
             conservation: conservation::Watch::new(lending.lent_max),
             stay: stay::Watch::new(lending.stay_ms * 1000, plan.is_calm),
             leases: tokens::Leases::new(plan.groups.clone(), plan.server.lease_us),
-            has_tasks: plan.farms.iter().any(|farm| !farm.workers.is_empty()),
+            has_tasks: plan.is_judged && plan.farms.iter().any(|farm| !farm.workers.is_empty()),
             ..Self::default()
         }
     }
@@ -136,6 +136,11 @@ impl Checks {
     /// This was seen once more.
     pub(crate) fn saw(&mut self, what: &'static str) {
         self.saw_times(what, 1);
+    }
+
+    /// How often that was seen.
+    pub(crate) fn seen(&self, what: &str) -> u64 {
+        self.seen.get(what).copied().unwrap_or(0)
     }
 
     fn saw_times(&mut self, what: &'static str, times: u64) {

@@ -43,6 +43,7 @@ use self::links::Ways;
 use self::plan::{End, Plan};
 use crate::chance::Chance;
 use crate::checks::{Checks, Report, Tally};
+use crate::lending::Books;
 use crate::node::NodeId;
 use crate::observer::Observer;
 use crate::simulate::Happening;
@@ -79,6 +80,8 @@ pub(crate) struct Run<'a, O> {
     tally: Tally,
     /// Since when nothing is left to do, and which farm was flooded then.
     quiet_since_us: Option<u64>,
+    /// Figures of a day of load, if it is one.
+    books: Option<Books>,
     flooded: Option<FarmPlace>,
 }
 
@@ -184,6 +187,8 @@ pub(crate) enum Event {
     Clients,
     Wishes,
     Clocks,
+    /// A task comes that takes so long.
+    Submit(FarmPlace, u64),
     Wish(FarmPlace, Box<Entry>),
     Order(FarmPlace, clients::Order),
     Command(NodeId, Command),
@@ -230,6 +235,7 @@ impl<'a, O: Audience> Run<'a, O> {
             checks,
             tally: Tally::default(),
             quiet_since_us: None,
+            books: None,
             flooded: None,
             plan,
         };
@@ -307,6 +313,7 @@ impl<'a, O: Audience> Run<'a, O> {
             Event::Clients => self.on_clients(),
             Event::Wishes => self.on_wishes(),
             Event::Clocks => self.on_clocks(),
+            Event::Submit(farm, takes_us) => self.on_submit(farm, takes_us),
             Event::Wish(farm, wish) => self.farms[farm].wishes.push(*wish),
             Event::Order(farm, order) => self.on_order(farm, order),
             Event::Command(server, command) => self.step_control(server, Input::Command(command)),

@@ -1,20 +1,27 @@
 //! The policy of lending, tried on a day of uneven load: how long queues are and how much of all slots is in use, with lending
 //! and without.
 //!
-//! Offices, allegiances and ledgers are the real ones, one server per farm; a foreman is a queue and a few slots here, lest a
-//! day take an hour. Nothing goes wrong: faults are in [`crate::loans`]. Farms without lending are farms without neighbours, and
-//! they get the same tasks.
+//! Farms and workers are whole, with one server each, lest a day take an hour. Nothing goes wrong: faults are in
+//! [`crate::loans`]. Farms without lending are farms without neighbours, and they get the same tasks.
 
-mod crews;
+mod books;
 mod gauge;
 mod load;
-mod offices;
-mod run;
 
 use primus_core::loan::office::Rules;
+use primus_core::machine::Delay;
 
-pub use load::Load;
-use run::Run;
+pub(crate) use self::books::Books;
+pub use self::load::Load;
+use crate::chance::Chance;
+use crate::driver::Run;
+use crate::driver::clock::Clock;
+use crate::driver::plan::{End, Plan};
+
+/// How long a message takes.
+const TRAVEL: Delay = Delay { min_us: 1_000, max_us: 1_000 };
+/// How long it takes until something is in the log.
+const COMMIT: Delay = Delay { min_us: 3_000, max_us: 3_000 };
 
 /// What to try the policy on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +99,24 @@ impl Day {
     /// How the farms do on the day of this seed, each for itself or together; the tasks are the same.
     #[must_use]
     pub fn run(&self, is_lending: bool, seed: u64) -> Outcome {
-        Run::new(self, is_lending, seed).finish()
+        let mut chance = Chance::new(seed);
+        let books = Books::new(self, &mut chance);
+        Run::new(self.plan(is_lending), chance, seed, &mut ()).live(books)
+    }
+
+    fn plan(&self, is_lending: bool) -> Plan {
+        let names: Vec<String> = (1..=self.farms).map(|farm| format!("farm{farm}")).collect();
+        let mut plan = Plan::new(1, &names.iter().map(String::as_str).collect::<Vec<_>>());
+        plan.server.lending = self.rules;
+        plan.are_neighbours = is_lending;
+        plan.is_judged = false;
+        plan.network.delay = TRAVEL;
+        for farm in &mut plan.farms {
+            farm.servers.iter_mut().for_each(|server| server.sync = COMMIT);
+            farm.workers = (0..self.workers).map(|_| (self.slots, Clock::default())).collect();
+        }
+        plan.end = End::At(self.day_us);
+        plan
     }
 
     /// How many slots a farm has of its own.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use primus_core::ledger::loans::name_here;
 use primus_core::ledger::{Batch, Effect, Entry, Fan, JobId, Spec, Work};
 use primus_core::loan::office::LendOrder;
-use primus_core::machine::Input;
+use primus_core::machine::{Delay, Input};
 use primus_server::control::Command;
 use primus_server::farm::{self, Answer, Refusal, Ticket};
 use primus_server::record::{self, Draft};
@@ -16,11 +16,15 @@ use super::host::{FarmPlace, Known, Process, Read, WorkerHost, key_of};
 use super::plan::{ClientsPlan, End};
 use super::{Audience, Event, Run};
 use crate::checks::State;
+use crate::lending::{Books, Outcome};
 use crate::node::NodeId;
+use crate::timeline::play;
 
 /// Whoever writes keys.
 const CLIENTS: u64 = 7;
 const WISHES_EVERY_US: u64 = 100_000;
+/// How long a task waits before it is looked again whether somebody leads.
+const UNTIL_LED: Delay = Delay { min_us: 10_000, max_us: 10_000 };
 /// How often a client reads, of a million times that it is there.
 const READS_PPM: u32 = 600_000;
 /// How long all is quiet before one farm is flooded. Every new leader has lent nothing for as long as that.
@@ -304,17 +308,65 @@ impl<O: Audience> Run<'_, O> {
     }
 }
 
+/// A day of load.
+impl<O: Audience> Run<'_, O> {
+    /// Lets a day pass, and closes its books.
+    pub(crate) fn live(mut self, books: Books) -> Outcome {
+        self.books = Some(books);
+        (0..self.farms.len()).for_each(|farm| self.expect_task(farm));
+        self.begin();
+        play(&mut self);
+        self.time.now_us = self.time.now_us.min(self.day_end_us());
+        for worker in self.workers.keys().copied().collect::<Vec<_>>() {
+            self.stop_all(worker);
+        }
+        let loans = self.checks.seen("loans");
+        self.books.take().expect("it has just been used").close(loans)
+    }
+
+    const fn day_end_us(&self) -> u64 {
+        match self.plan.end {
+            End::At(end_us) => end_us,
+            End::Healed { .. } | End::AtRest { .. } => u64::MAX,
+        }
+    }
+
+    fn expect_task(&mut self, farm: FarmPlace) {
+        let next = self.books.as_mut().and_then(|books| books.next_task(farm));
+        next.into_iter().for_each(|(at_us, takes_us)| self.time.at(at_us, Event::Submit(farm, takes_us)));
+    }
+
+    /// A task comes. Before there is a leader, it waits.
+    pub(super) fn on_submit(&mut self, farm: FarmPlace, takes_us: u64) {
+        match self.leader_to_ask(farm) {
+            Some(leader) => {
+                let draft = Draft::new(&[Entry::Submit {
+                    spec: job(Fan::One, takes_us.to_be_bytes().to_vec()),
+                    key: None,
+                }]);
+                self.ask_farm_for(leader, |ticket| farm::Command::Enter(ticket, draft));
+                self.expect_task(farm);
+            }
+            None => self.time.after(UNTIL_LED, Event::Submit(farm, takes_us)),
+        }
+    }
+}
+
 /// A job of so many tasks.
 pub(crate) fn submit(tasks: u64, is_once: bool, key: Option<&str>, name: &str) -> Entry {
-    let spec = Spec {
-        name: name.to_owned(),
-        work: Work::Kind { name: "sleep".to_owned(), input: Vec::new() },
-        fan: Fan::Array { first: 1, last: tasks },
+    let spec = Spec { name: name.to_owned(), is_once, ..job(Fan::Array { first: 1, last: tasks }, Vec::new()) };
+    Entry::Submit { spec, key: key.map(str::to_owned) }
+}
+
+fn job(fan: Fan, input: Vec<u8>) -> Spec {
+    Spec {
+        name: String::new(),
+        work: Work::Kind { name: "sleep".to_owned(), input },
+        fan,
         retries: 0,
         timeout_ms: None,
-        is_once,
+        is_once: false,
         priority: 0,
         cpus: 1,
-    };
-    Entry::Submit { spec, key: key.map(str::to_owned) }
+    }
 }

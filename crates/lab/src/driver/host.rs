@@ -304,8 +304,8 @@ pub(crate) struct Duty {
     pub(crate) id: FarmId,
     /// Its links to that farm's servers, as far as it knows.
     pub(crate) links: BTreeMap<NodeId, WorkerId>,
-    /// What runs now.
-    pub(crate) running: BTreeSet<Held>,
+    /// What runs now, and since when.
+    pub(crate) running: BTreeMap<Held, u64>,
     /// Is only left what has to be told?
     pub(crate) is_over: bool,
 }

@@ -286,7 +286,7 @@ impl<O: Audience> Run<'_, O> {
 impl<O: Audience> Run<'_, O> {
     /// The other farms, as the configuration of this one names them.
     pub(super) fn neighbours(&self, farm: FarmPlace) -> Vec<FarmPlace> {
-        let count = self.farms.len();
+        let count = if self.plan.are_neighbours { self.farms.len() } else { 0 };
         (1..count).map(|step| (farm + step) % count).collect()
     }
 

@@ -41,8 +41,10 @@ pub(crate) struct Plan {
     pub(crate) slow_epochs_ppm: u32,
     /// Workers may be out of reach, so that what they have is run again.
     pub(crate) may_rerun: bool,
-    /// A farm takes at least something in a turn.
-    pub(crate) is_prompt: bool,
+    /// Farms know each other.
+    pub(crate) are_neighbours: bool,
+    /// Ledgers are compared with the truth again and again, which takes long if they are long.
+    pub(crate) is_judged: bool,
     /// Clients that write keys, read and look, and submit jobs in pairs.
     pub(crate) clients: Option<ClientsPlan>,
     /// What happens when.
@@ -157,7 +159,8 @@ impl Plan {
             },
             slow_epochs_ppm: 0,
             may_rerun: false,
-            is_prompt: false,
+            are_neighbours: true,
+            is_judged: true,
             clients: None,
             events: Vec::new(),
             faults_end_us: 0,

@@ -78,16 +78,25 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn on_farm_turn(&mut self, id: NodeId) {
-        let Some(process) = self.servers.get_mut(&id).and_then(|host| host.process.as_mut()) else { return };
-        let count = self.time.chance.between(u64::from(self.plan.is_prompt), process.told.len() as u64);
+        let told = self.process(id).map_or(0, |process| process.told.len() as u64);
+        let count = if self.is_calm() { told } else { self.time.chance.between(0, told) };
         for _ in 0..count {
             self.take_told(id);
         }
         let asked = self.process(id).map(|process| std::mem::take(&mut process.asked)).unwrap_or_default();
         asked.into_iter().for_each(|input| self.step_farm(id, input));
         self.end_farm_turn(id);
+        self.note_queue(id);
         if self.process(id).is_some_and(|process| !process.told.is_empty()) {
             self.wake(id, Thread::Farm);
+        }
+    }
+
+    fn note_queue(&mut self, id: NodeId) {
+        let Some(books) = &mut self.books else { return };
+        let host = &self.servers[&id];
+        if let Some(process) = &host.process {
+            books.on_queue(host.farm, process.farm.machine.foreman().waiting(), self.time.now_us);
         }
     }
 

@@ -1,11 +1,11 @@
 //! The workers of a run: what each runs and keeps, and where it goes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use primus_core::farm::worker as work;
+use primus_core::farm::{Assignment, worker as work};
 use primus_core::ids::FarmId;
-use primus_core::ledger::{Held, LoanId, Outcome, Report, State, Tail, Verdict};
+use primus_core::ledger::{Held, LoanId, Outcome, Report, State, Tail, Verdict, Work};
 use primus_core::load::Weights;
 use primus_core::loan::allegiance::{self, Place};
 use primus_core::machine::{Delay, Input, Output, Token};
@@ -67,7 +67,7 @@ impl<O: Audience> Run<'_, O> {
         let number = self.number();
         let host = self.worker(member.worker);
         let is_over = host.current() != member.farm;
-        let duty = Duty { number, id, links: BTreeMap::new(), running: BTreeSet::new(), is_over };
+        let duty = Duty { number, id, links: BTreeMap::new(), running: BTreeMap::new(), is_over };
         host.duties.insert(member.farm, duty);
         for server in self.farms[member.farm].server_ids.clone() {
             self.call_soon(member, number, server);
@@ -198,11 +198,10 @@ impl<O: Audience> Run<'_, O> {
     fn on_worker_notice(&mut self, id: NodeId, notice: Notice) {
         match notice {
             Notice::Start(farm, assignment) => {
-                self.member(id, farm).into_iter().for_each(|member| self.start_task(member, assignment.held));
+                self.member(id, farm).into_iter().for_each(|member| self.start_task(member, &assignment));
             }
             Notice::Kill(farm, held) => {
-                let duty = self.member(id, farm).and_then(|member| self.duty(member));
-                duty.into_iter().for_each(|duty| _ = duty.running.remove(&held));
+                self.member(id, farm).into_iter().for_each(|member| _ = self.take_running(member, held, true));
             }
             Notice::Open(address) => {
                 let farm = self.farm_named(&address.name).expect("only neighbours borrow");
@@ -221,12 +220,16 @@ impl<O: Audience> Run<'_, O> {
         }
     }
 
-    fn start_task(&mut self, member: Member, held: Held) {
+    fn start_task(&mut self, member: Member, assignment: &Assignment) {
+        let held = assignment.held;
         self.tally.starts += 1;
         self.check_start(member, held);
-        let lasts = self.plan.tasks.lasts(self.flooded.is_some(), &mut self.time.chance);
+        let drawn = self.plan.tasks.lasts(self.flooded.is_some(), &mut self.time.chance);
+        let lasts = takes(&assignment.work).unwrap_or(drawn);
+        let (home, now_us) = (self.workers[&member.worker].home, self.time.now_us);
+        self.books.iter_mut().for_each(|books| books.on_start(member.farm, home));
         if let Some(duty) = self.duty(member) {
-            duty.running.insert(held);
+            duty.running.insert(held, now_us);
             let duty = duty.number;
             self.time.after(lasts, Event::Done { member, duty, held });
         }
@@ -271,10 +274,10 @@ impl<O: Audience> Run<'_, O> {
     pub(super) fn on_done(&mut self, member: Member, number: u64, held: Held) {
         let worker = self.workers[&member.worker].name.clone();
         let Some(duty) = self.duty(member).filter(|duty| duty.number == number) else { return };
-        if !duty.running.remove(&held) {
+        let farm = duty.id;
+        if !self.take_running(member, held, false) {
             return;
         }
-        let farm = duty.id;
         if !self.is_calm() && self.time.chance.happens(self.plan.tasks.abandoned_ppm) {
             return self.step_worker(member.worker, Input::Command(Command::Abandoned(farm, held)));
         }
@@ -290,6 +293,25 @@ impl<O: Audience> Run<'_, O> {
         };
         let report = Report { task: held.task, outcome };
         self.step_worker(member.worker, Input::Command(Command::Ended(farm, report)));
+    }
+
+    /// It does not run any more. Did it?
+    fn take_running(&mut self, member: Member, held: Held, is_stopped: bool) -> bool {
+        let (now_us, home) = (self.time.now_us, self.workers[&member.worker].home);
+        let since_us = self.duty(member).and_then(|duty| duty.running.remove(&held));
+        if let (Some(since_us), Some(books)) = (since_us, &mut self.books) {
+            books.on_end(home, now_us - since_us, is_stopped);
+        }
+        since_us.is_some()
+    }
+
+    /// What still runs has run until now.
+    pub(super) fn stop_all(&mut self, id: NodeId) {
+        let duties = self.workers[&id].duties.iter();
+        let running: Vec<(Member, Held)> = duties
+            .flat_map(|(farm, duty)| duty.running.keys().map(|held| (Member { worker: id, farm: *farm }, *held)))
+            .collect();
+        running.into_iter().for_each(|(member, held)| _ = self.take_running(member, held, false));
     }
 
     /// The farm has recorded everything.
@@ -314,11 +336,13 @@ impl<O: Audience> Run<'_, O> {
         self.worker(id).away = Some(farm);
         let name = self.workers[&id].name.clone();
         self.checks.on_go(id, (home, loan), &name, self.time.now_us);
+        self.books.iter_mut().for_each(|books| books.on_change(id, self.time.now_us));
         self.duty(Member { worker: id, farm }).into_iter().for_each(|duty| duty.is_over = false);
     }
 
     fn on_home(&mut self, id: NodeId) {
         self.checks.on_come_home(id, self.time.now_us);
+        self.books.iter_mut().for_each(|books| books.on_change(id, self.time.now_us));
         if let Some(farm) = self.worker(id).away.take() {
             self.duty(Member { worker: id, farm }).into_iter().for_each(|duty| duty.is_over = true);
         }
@@ -341,6 +365,13 @@ impl<O: Audience> Run<'_, O> {
         let work = machines.flat_map(|worker| worker.farms().filter_map(|(farm, _)| worker.work(farm)));
         work.map(work::Worker::unrecorded).sum()
     }
+}
+
+/// How long a task takes that says so itself.
+fn takes(work: &Work) -> Option<Delay> {
+    let Work::Kind { input, .. } = work else { return None };
+    let us = u64::from_be_bytes(input.as_slice().try_into().ok()?);
+    Some(Delay { min_us: us, max_us: us })
 }
 
 fn epoch_of(record: Record) -> Option<LoanId> {
