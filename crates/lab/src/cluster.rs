@@ -251,5 +251,5 @@ fn add_turns(plan: &mut Plan, servers: &[NodeId], spread: u64) {
 /// The owner has measured this, in hundredths.
 fn load(server: NodeId, hundredths: u64) -> Event {
     let score = Score::from_hundredths(u32::try_from(hundredths).expect("it is small"));
-    Event::Command(server, Command::Load(Load { score, ..Load::default() }))
+    Event::Command(server, Box::new(Command::Load(Load { score, ..Load::default() })))
 }

@@ -128,12 +128,12 @@ pub(crate) enum Event {
     ToServer {
         server: NodeId,
         link: WorkerId,
-        message: worker::Message,
+        message: Box<worker::Message>,
     },
     ToWorker {
         worker: NodeId,
         link: WorkerId,
-        message: farm::Message,
+        message: Box<farm::Message>,
     },
     /// and one of the two notices that nothing passes any more.
     LinkEnds {
@@ -161,13 +161,13 @@ pub(crate) enum Event {
         from: NodeId,
         server: NodeId,
         asker: (NodeId, SessionId),
-        poll: lease::Poll,
+        poll: Box<lease::Poll>,
     },
     Answer {
         server: NodeId,
         term: Term,
         asker: (NodeId, SessionId),
-        message: lease::Message,
+        message: Box<lease::Message>,
     },
     Failed {
         server: NodeId,
@@ -191,7 +191,7 @@ pub(crate) enum Event {
     Submit(FarmPlace, u64),
     Wish(FarmPlace, Box<Entry>),
     Order(FarmPlace, clients::Order),
-    Command(NodeId, Command),
+    Command(NodeId, Box<Command>),
     Fault(Fault, u64),
     /// The transfer to that server has taken too long.
     Impatience(NodeId),
@@ -299,14 +299,14 @@ impl<'a, O: Audience> Run<'a, O> {
             Event::Synced { at, incarnation, write } => self.on_synced(at, incarnation, write),
             Event::Turn { at, incarnation, thread } => self.on_turn(at, incarnation, thread),
             Event::Call { member, duty, server } => self.on_call(member, duty, server),
-            Event::ToServer { server, link, message } => self.on_word_to_server(server, link, message),
-            Event::ToWorker { worker, link, message } => self.on_word_to_worker(worker, link, message),
+            Event::ToServer { server, link, message } => self.on_word_to_server(server, link, *message),
+            Event::ToWorker { worker, link, message } => self.on_word_to_worker(worker, link, *message),
             Event::LinkEnds { at, link } => self.on_link_ends(at, link),
             Event::Between { from, to, lane, message } => self.on_between(from, to, lane, *message),
             Event::Opened { worker, incarnation, farm } => self.on_opened(worker, incarnation, farm),
             Event::Done { member, duty, held } => self.on_done(member, duty, held),
             Event::Poll { from, server, asker, poll } => self.on_poll(from, server, asker, poll),
-            Event::Answer { term, asker, message, .. } => self.on_answer(term, asker, message),
+            Event::Answer { term, asker, message, .. } => self.on_answer(term, asker, *message),
             Event::Failed { asker, number, .. } => self.on_failed(asker, number),
             Event::Ends { guard, group, token } => self.on_ends(guard, group, token),
             Event::WantAgain { guard, group } => self.on_want_again(guard, &group),
@@ -316,7 +316,7 @@ impl<'a, O: Audience> Run<'a, O> {
             Event::Submit(farm, takes_us) => self.on_submit(farm, takes_us),
             Event::Wish(farm, wish) => self.farms[farm].wishes.push(*wish),
             Event::Order(farm, order) => self.on_order(farm, order),
-            Event::Command(server, command) => self.step_control(server, Input::Command(command)),
+            Event::Command(server, command) => self.step_control(server, Input::Command(*command)),
             Event::Fault(fault, until_us) => self.on_fault(fault, until_us),
             Event::Impatience(server) => self.on_impatience(server),
             Event::Happening(happening) => self.on_happening(&happening),
@@ -440,5 +440,16 @@ impl Event {
     /// After standing still, messages come before timers: a pause of one's own is nobody else's silence.
     const fn is_timer(&self) -> bool {
         matches!(self, Self::Timer { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Most of a run's time goes into touching memory, and the queue moves what waits again and again.
+    #[test]
+    fn events_are_small() {
+        assert!(size_of::<Event>() <= 64, "{}", size_of::<Event>());
     }
 }

@@ -165,7 +165,7 @@ impl<O: Audience> Run<'_, O> {
     fn send_poll(&mut self, id: NodeId, poll: Poll) {
         let session = self.guard(id).session().expect("only the living ask");
         let at = self.guard(id).at;
-        self.travel(Event::Poll { from: id, server: at, asker: (id, session), poll });
+        self.travel(Event::Poll { from: id, server: at, asker: (id, session), poll: Box::new(poll) });
         let is_restless = !self.is_calm() && self.time.chance.happens(RESTLESS_PPM);
         let is_gone = self.servers[&at].process.is_none();
         if !self.guard(id).is_beside && (is_gone || is_restless) {
@@ -182,12 +182,12 @@ impl<O: Audience> Run<'_, O> {
     }
 
     /// Whoever leads hears the question; whoever does not passes it on to whoever does, as far as it knows.
-    pub(super) fn on_poll(&mut self, from: NodeId, server: NodeId, asker: (NodeId, SessionId), poll: Poll) {
+    pub(super) fn on_poll(&mut self, from: NodeId, server: NodeId, asker: (NodeId, SessionId), poll: Box<Poll>) {
         let is_passed_on = self.servers.contains_key(&from);
         let Some(process) = self.process(server) else { return };
         match process.leader.0.map(NodeId::from) {
             Some(leader) if leader == server => {
-                let message = Message::Poll(poll);
+                let message = Message::Poll(*poll);
                 self.ask_leases(server, Input::Message { from: asker.1, message });
             }
             Some(leader) if !is_passed_on => self.travel(Event::Poll { from: server, server: leader, asker, poll }),
@@ -213,7 +213,7 @@ impl<O: Audience> Run<'_, O> {
             self.checks.saw("stale_answers");
         }
         if let Some(id) = self.guard_of(session) {
-            self.travel(Event::Answer { server, term, asker: (id, session), message });
+            self.travel(Event::Answer { server, term, asker: (id, session), message: Box::new(message) });
         }
     }
 

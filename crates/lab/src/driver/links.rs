@@ -134,7 +134,7 @@ impl<O: Audience> Run<'_, O> {
         let Some(found) = self.ways.links.get_mut(&link) else { return };
         found.to_worker_us = found.to_worker_us.max(now_us + travel_us);
         let (at_us, worker) = (found.to_worker_us, found.member.worker);
-        self.time.at(at_us, Event::ToWorker { worker, link, message });
+        self.time.at(at_us, Event::ToWorker { worker, link, message: Box::new(message) });
     }
 
     pub(super) fn say_to_server(&mut self, id: NodeId, to: worker::Peer, message: worker::Message) {
@@ -151,7 +151,7 @@ impl<O: Audience> Run<'_, O> {
         };
         found.to_server_us = found.to_server_us.max(now_us + travel_us);
         let at_us = found.to_server_us;
-        self.time.at(at_us, Event::ToServer { server, link, message });
+        self.time.at(at_us, Event::ToServer { server, link, message: Box::new(message) });
     }
 
     fn is_open(&self, link: WorkerId) -> bool {
