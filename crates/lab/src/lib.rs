@@ -2,9 +2,8 @@
 //!
 //! - A *story* is a text file of commands and the trace that must follow ([`story`]).
 //! - A *run* is one simulation with a random seed, in virtual time, with faults ([`simulate`], [`faults`]).
-//! - An *exploration* visits every state that a small election can reach ([`explore`]), or three whole servers on a model
-//!   of the log ([`explore_servers`]), or two guards that want the same ([`explore_leases`]),
-//!   or two farms that lend workers ([`explore_loans`]), or what a guest does for one ([`explore_guests`]).
+//! - An *exploration* visits every state that a small setting can reach. Explorations are a package of their own,
+//!   `primus-explore`, because the checker they need is of no use to anything else.
 //!
 //! Stories and explorations share one hand-driven [`world`]; properties live in [`invariants`], one file each.
 
@@ -14,11 +13,6 @@ pub mod checks;
 pub mod cluster;
 mod driver;
 pub mod experiment;
-pub mod explore;
-pub mod explore_guests;
-pub mod explore_leases;
-pub mod explore_loans;
-pub mod explore_servers;
 pub mod farm;
 pub mod faults;
 pub mod history;

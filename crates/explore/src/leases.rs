@@ -9,7 +9,7 @@
 //! lost; nobody crashes; no guard is heard after so many questions, and of what was overtaken only the newest arrives; a
 //! majority's word that a server leads arrives before anything else, unless that server freezes or another one is elected first;
 //! when time passes, a lessor's timer runs out before anything else, and so does a promise. A deposed leader never hears of it
-//! and never leads again. Runs ([`crate::leases`]) try all of that.
+//! and never leads again. Runs ([`primus_lab::leases`]) try all of that.
 //!
 //! What must always hold is that the two guards never hold the group at the same time.
 
@@ -26,7 +26,7 @@ use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::Planted;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::explore::{Broken, judge};
+use crate::elections::{Broken, judge};
 
 /// Whoever waits for the end of a promise waits a little more than a tick longer than it lasts; in whole ticks, two.
 const TICK_US: u64 = 45_000;

@@ -26,8 +26,8 @@ use primus_server::Reason;
 use primus_server::control::{Command, Control, Message, Notice, Timer, Times};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::explore::{Broken, judge};
-use crate::world::{Delivery, Envelope, Taken, World};
+use crate::elections::{Broken, judge};
+use primus_lab::world::{Delivery, Envelope, Taken, World};
 
 /// A server that can be explored.
 pub type ModelServer = Control<Bully, ModelReplica>;

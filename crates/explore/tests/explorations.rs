@@ -8,12 +8,12 @@ use std::path::Path;
 
 use primus_core::election;
 use primus_core::planted::{Bug, Planted};
-use primus_lab::explore::Milestone::{DeathInElection, Duplicate, GaveUp, MessageDied, Return, SecondStart};
-use primus_lab::explore::{Broken, Budget, Exploration, Milestone, Scene, Time};
-use primus_lab::explore_guests::{self, GuestExploration};
-use primus_lab::explore_leases::{self, LeaseExploration};
-use primus_lab::explore_loans::{self, LoanExploration};
-use primus_lab::explore_servers::{self, Opening, ServerExploration};
+use primus_explore::elections::Milestone::{DeathInElection, Duplicate, GaveUp, MessageDied, Return, SecondStart};
+use primus_explore::elections::{Broken, Budget, Exploration, Milestone, Scene, Time};
+use primus_explore::guests::{self, GuestExploration};
+use primus_explore::leases::{self, LeaseExploration};
+use primus_explore::loans::{self, LoanExploration};
+use primus_explore::servers::{self, Opening, ServerExploration};
 use primus_lab::invariants::message_bound::Bound;
 use primus_lab::story::cluster::{BullyRecipe, Cluster, Recipe, RingRecipe};
 use primus_lab::{story, tally};
@@ -206,7 +206,7 @@ fn explore_bully_in_asynchrony_elects_two() {
 # safe only if T is long enough. Here it runs out before the answer arrives, so the worse node leads, too.
 ";
     let end = "# What is in flight arrives: the worse one yields.\nsettle\ntable\nleaders\n";
-    keep("stories/bully/asynchrony_elects_two.txt", opening, "bully 1 2 3", &way, end);
+    keep("../lab/stories/bully/asynchrony_elects_two.txt", opening, "bully 1 2 3", &way, end);
 }
 
 #[test]
@@ -230,27 +230,19 @@ settle
 table
 leaders
 ";
-    keep("stories/ring/asynchrony_elects_two.txt", opening, "ring 1 2 3", &way, end);
+    keep("../lab/stories/ring/asynchrony_elects_two.txt", opening, "ring 1 2 3", &way, end);
 }
 
-const NO_FAULTS: explore_servers::Budget = explore_servers::Budget {
-    crashes: 0,
-    restarts: 0,
-    losses: 0,
-    doubts: 0,
-    proposals: 0,
-    stalls: 0,
-    ticks: 0,
-    timers: 0,
-};
+const NO_FAULTS: servers::Budget =
+    servers::Budget { crashes: 0, restarts: 0, losses: 0, doubts: 0, proposals: 0, stalls: 0, ticks: 0, timers: 0 };
 
 /// Three whole servers on models of the log, so many steps deep.
-fn servers(opening: Opening, depth_max: usize, budget: explore_servers::Budget) -> ServerExploration {
+fn servers(opening: Opening, depth_max: usize, budget: servers::Budget) -> ServerExploration {
     let (early, milestones, planted) = (&[], &[], Planted::NONE);
     ServerExploration { opening, early, depth_max, budget, milestones, planted }
 }
 
-fn visit_servers(name: &str, milestones: &'static [explore_servers::Milestone], exploration: ServerExploration) {
+fn visit_servers(name: &str, milestones: &'static [servers::Milestone], exploration: ServerExploration) {
     let exploration = ServerExploration { milestones, ..exploration };
     let states = exploration.visit().unwrap_or_else(|broken| panic!("{name}: {broken}"));
     println!("{name}: {states} states");
@@ -259,34 +251,34 @@ fn visit_servers(name: &str, milestones: &'static [explore_servers::Milestone], 
 
 #[test]
 fn explore_servers_whose_leader_dies() {
-    use explore_servers::Milestone::{Committed, Elected};
-    let budget = explore_servers::Budget { crashes: 1, proposals: 1, timers: 1, ..NO_FAULTS };
+    use servers::Milestone::{Committed, Elected};
+    let budget = servers::Budget { crashes: 1, proposals: 1, timers: 1, ..NO_FAULTS };
     visit_servers("leader dies", &[Elected, Committed], servers(Opening::Calm, 20, budget));
-    let budget = explore_servers::Budget { crashes: 1, losses: 1, timers: 2, ..NO_FAULTS };
+    let budget = servers::Budget { crashes: 1, losses: 1, timers: 2, ..NO_FAULTS };
     visit_servers("a message is lost", &[Elected], servers(Opening::Calm, 20, budget));
 }
 
 #[test]
 fn explore_servers_that_suspect_a_live_leader() {
-    use explore_servers::Milestone::{Elected, Survived};
-    let budget = explore_servers::Budget { doubts: 1, ticks: 2, timers: 2, ..NO_FAULTS };
+    use servers::Milestone::{Elected, Survived};
+    let budget = servers::Budget { doubts: 1, ticks: 2, timers: 2, ..NO_FAULTS };
     visit_servers("one doubts", &[Survived], servers(Opening::Calm, 12, budget));
-    let budget = explore_servers::Budget { doubts: 2, ticks: 1, ..NO_FAULTS };
+    let budget = servers::Budget { doubts: 2, ticks: 1, ..NO_FAULTS };
     visit_servers("two doubt", &[Elected], servers(Opening::Calm, 9, budget));
 }
 
 #[test]
 fn explore_servers_that_come_back() {
-    use explore_servers::Milestone::{Committed, Elected, LostWrites};
-    let budget = explore_servers::Budget { crashes: 1, restarts: 1, stalls: 1, proposals: 1, ..NO_FAULTS };
+    use servers::Milestone::{Committed, Elected, LostWrites};
+    let budget = servers::Budget { crashes: 1, restarts: 1, stalls: 1, proposals: 1, ..NO_FAULTS };
     visit_servers("comes back", &[Committed, Elected, LostWrites], servers(Opening::Calm, 10, budget));
 }
 
 /// The best-ranked knows less than another: that one jumps in, leads, and gives way once.
 #[test]
 fn explore_servers_that_jump_in() {
-    use explore_servers::Milestone::{Corrected, JumpedIn};
-    let budget = explore_servers::Budget { timers: 3, ticks: 1, ..NO_FAULTS };
+    use servers::Milestone::{Corrected, JumpedIn};
+    let budget = servers::Budget { timers: 3, ticks: 1, ..NO_FAULTS };
     visit_servers("jumps in", &[JumpedIn, Corrected], servers(Opening::BestKnowsLess, 40, budget));
 }
 
@@ -294,13 +286,13 @@ fn explore_servers_that_jump_in() {
 /// again does not wait there until all messages have arrived.
 fn figure_8() -> ServerExploration {
     const EARLY: &[Timer] = &[Timer::Election(election::Timer::Startup), Timer::Retry];
-    let budget = explore_servers::Budget { crashes: 1, restarts: 1, timers: 2, ..NO_FAULTS };
+    let budget = servers::Budget { crashes: 1, restarts: 1, timers: 2, ..NO_FAULTS };
     ServerExploration { early: EARLY, ..servers(Opening::Figure8, 15, budget) }
 }
 
 #[test]
 fn explore_servers_in_figure_8() {
-    visit_servers("figure 8", &[explore_servers::Milestone::Elected], figure_8());
+    visit_servers("figure 8", &[servers::Milestone::Elected], figure_8());
 }
 
 /// The tester tested.
@@ -312,7 +304,7 @@ fn explore_servers_finds_planted_bugs() {
     }
 }
 
-const NO_TROUBLE: explore_leases::Budget = explore_leases::Budget {
+const NO_TROUBLE: leases::Budget = leases::Budget {
     drifts: 0,
     resignations: 0,
     freezes: 0,
@@ -323,11 +315,11 @@ const NO_TROUBLE: explore_leases::Budget = explore_leases::Budget {
 };
 
 /// Two servers and two guards for so many ticks; the leader changes at any moment, or never.
-fn leases(ticks: u64, budget: explore_leases::Budget) -> LeaseExploration {
+fn leases(ticks: u64, budget: leases::Budget) -> LeaseExploration {
     LeaseExploration { ticks, budget, milestones: &[], planted: Planted::NONE }
 }
 
-fn visit_leases(name: &str, milestones: &'static [explore_leases::Milestone], exploration: LeaseExploration) {
+fn visit_leases(name: &str, milestones: &'static [leases::Milestone], exploration: LeaseExploration) {
     let exploration = LeaseExploration { milestones, ..exploration };
     let states = exploration.visit().unwrap_or_else(|broken| panic!("{name}: {broken}"));
     println!("{name}: {states} states");
@@ -336,25 +328,25 @@ fn visit_leases(name: &str, milestones: &'static [explore_leases::Milestone], ex
 
 #[test]
 fn explore_leases_that_end_and_go_on() {
-    use explore_leases::Milestone::{EarlyCommit, Expiry, GoesOn, Release, StalePromise};
-    let budget = explore_leases::Budget { resignations: 1, questions: [4, 4], ..NO_TROUBLE };
+    use leases::Milestone::{EarlyCommit, Expiry, GoesOn, Release, StalePromise};
+    let budget = leases::Budget { resignations: 1, questions: [4, 4], ..NO_TROUBLE };
     visit_leases("a leader changes", &[Release, Expiry, GoesOn, StalePromise], leases(6, budget));
-    let budget = explore_leases::Budget { wishes: 1, ..NO_TROUBLE };
+    let budget = leases::Budget { wishes: 1, ..NO_TROUBLE };
     visit_leases("a free group is wanted", &[EarlyCommit], leases(6, budget));
 }
 
 #[test]
 fn explore_leases_whose_words_are_late() {
-    use explore_leases::Milestone::Expiry;
-    let budget = explore_leases::Budget { delays: 1, overtakings: 1, questions: [2, 2], ..NO_TROUBLE };
+    use leases::Milestone::Expiry;
+    let budget = leases::Budget { delays: 1, overtakings: 1, questions: [2, 2], ..NO_TROUBLE };
     visit_leases("words are late", &[Expiry], leases(6, budget));
 }
 
 /// Clocks that are wrong by two ticks in all are what those who wait allow for; three are too many.
 #[test]
 fn explore_leases_on_wrong_clocks() {
-    use explore_leases::Milestone::{Expiry, GoesOn};
-    let wrong_by = |drifts| leases(6, explore_leases::Budget { drifts, questions: [2, 2], ..NO_TROUBLE });
+    use leases::Milestone::{Expiry, GoesOn};
+    let wrong_by = |drifts| leases(6, leases::Budget { drifts, questions: [2, 2], ..NO_TROUBLE });
     visit_leases("clocks are wrong", &[Expiry, GoesOn], wrong_by(2));
     let broken = wrong_by(3).visit().expect_err("nobody waits that long");
     println!("clocks are too wrong: {broken}");
@@ -362,16 +354,16 @@ fn explore_leases_on_wrong_clocks() {
 
 /// A server or a guard stands still while the first guard waits for one more promise, and the second one asks for the group.
 fn frozen_leases() -> LeaseExploration {
-    leases(4, explore_leases::Budget { freezes: 1, questions: [1, 4], ..NO_TROUBLE })
+    leases(4, leases::Budget { freezes: 1, questions: [1, 4], ..NO_TROUBLE })
 }
 
 #[test]
 fn explore_leases_of_the_frozen() {
-    use explore_leases::Milestone::Expiry;
+    use leases::Milestone::Expiry;
     visit_leases("somebody freezes", &[Expiry], frozen_leases());
-    let budget = explore_leases::Budget { freezes: 1, questions: [2, 2], ..NO_TROUBLE };
+    let budget = leases::Budget { freezes: 1, questions: [2, 2], ..NO_TROUBLE };
     visit_leases("somebody freezes for long", &[Expiry], leases(6, budget));
-    let budget = explore_leases::Budget { freezes: 1, drifts: 1, questions: [1, 1], ..NO_TROUBLE };
+    let budget = leases::Budget { freezes: 1, drifts: 1, questions: [1, 1], ..NO_TROUBLE };
     visit_leases("somebody freezes, and a clock is wrong", &[Expiry], leases(5, budget));
 }
 
@@ -384,15 +376,15 @@ fn explore_leases_finds_planted_bugs() {
     }
 }
 
-const NOTHING_WRONG: explore_loans::Budget =
-    explore_loans::Budget { crashes: 0, losses: 0, delays: 0, cuts: 0, floods: 0, orders: 0 };
+const NOTHING_WRONG: loans::Budget =
+    loans::Budget { crashes: 0, losses: 0, delays: 0, cuts: 0, floods: 0, orders: 0 };
 
 /// Two farms for so many ticks, the first of which has so many workers.
-fn loans(workers: usize, ticks: u64, budget: explore_loans::Budget) -> LoanExploration {
+fn loans(workers: usize, ticks: u64, budget: loans::Budget) -> LoanExploration {
     LoanExploration { workers, ticks, budget, milestones: &[], planted: Planted::NONE }
 }
 
-fn visit_loans(name: &str, milestones: &'static [explore_loans::Milestone], exploration: LoanExploration) {
+fn visit_loans(name: &str, milestones: &'static [loans::Milestone], exploration: LoanExploration) {
     let exploration = LoanExploration { milestones, ..exploration };
     let states = exploration.visit().unwrap_or_else(|broken| panic!("{name}: {broken}"));
     println!("{name}: {states} states");
@@ -402,65 +394,65 @@ fn visit_loans(name: &str, milestones: &'static [explore_loans::Milestone], expl
 /// A leader or a worker dies, and something is lost.
 #[test]
 fn explore_loans_of_two_workers() {
-    use explore_loans::Milestone::{Arrival, BorrowerChange, LenderChange};
-    let budget = explore_loans::Budget { crashes: 1, losses: 1, ..NOTHING_WRONG };
+    use loans::Milestone::{Arrival, BorrowerChange, LenderChange};
+    let budget = loans::Budget { crashes: 1, losses: 1, ..NOTHING_WRONG };
     visit_loans("two are lent", &[Arrival, LenderChange, BorrowerChange], loans(2, 2, budget));
 }
 
 #[test]
 fn explore_loans_until_they_end() {
-    use explore_loans::Milestone::{Death, Homecoming};
-    let budget = explore_loans::Budget { crashes: 1, losses: 1, ..NOTHING_WRONG };
+    use loans::Milestone::{Death, Homecoming};
+    let budget = loans::Budget { crashes: 1, losses: 1, ..NOTHING_WRONG };
     visit_loans("one is lent", &[Homecoming, Death], loans(1, 3, budget));
 }
 
 #[test]
 fn explore_loans_of_the_cut_off() {
-    use explore_loans::Milestone::{FalseDeath, LateCall};
-    let budget = explore_loans::Budget { cuts: 2, ..NOTHING_WRONG };
+    use loans::Milestone::{FalseDeath, LateCall};
+    let budget = loans::Budget { cuts: 2, ..NOTHING_WRONG };
     visit_loans("somebody is cut off", &[FalseDeath, LateCall], loans(1, 2, budget));
 }
 
 #[test]
 fn explore_loans_that_somebody_wants_back() {
-    use explore_loans::Milestone::{Homecoming, Recall};
-    let budget = explore_loans::Budget { orders: 2, ..NOTHING_WRONG };
+    use loans::Milestone::{Homecoming, Recall};
+    let budget = loans::Budget { orders: 2, ..NOTHING_WRONG };
     visit_loans("an operator orders", &[Recall, Homecoming], loans(1, 3, budget));
-    let budget = explore_loans::Budget { floods: 1, delays: 1, ..NOTHING_WRONG };
+    let budget = loans::Budget { floods: 1, delays: 1, ..NOTHING_WRONG };
     visit_loans("both have too much to do", &[Recall], loans(1, 2, budget));
 }
 
 /// The tester tested.
 #[test]
 fn explore_loans_finds_late_calls_obeyed() {
-    find_in_loans(Bug::LateRedirect, 4, explore_loans::Budget { losses: 1, ..NOTHING_WRONG });
+    find_in_loans(Bug::LateRedirect, 4, loans::Budget { losses: 1, ..NOTHING_WRONG });
 }
 
 #[test]
 fn explore_loans_finds_workers_taken_back_by_timer() {
-    find_in_loans(Bug::TakesBackByTimer, 4, explore_loans::Budget { losses: 1, ..NOTHING_WRONG });
+    find_in_loans(Bug::TakesBackByTimer, 4, loans::Budget { losses: 1, ..NOTHING_WRONG });
 }
 
 #[test]
 fn explore_loans_finds_terms_of_two_farms_compared() {
-    find_in_loans(Bug::BareTerms, 1, explore_loans::Budget { orders: 1, crashes: 1, ..NOTHING_WRONG });
+    find_in_loans(Bug::BareTerms, 1, loans::Budget { orders: 1, crashes: 1, ..NOTHING_WRONG });
 }
 
-fn find_in_loans(bug: Bug, ticks: u64, budget: explore_loans::Budget) {
+fn find_in_loans(bug: Bug, ticks: u64, budget: loans::Budget) {
     let exploration = loans(1, ticks, budget);
     visit_loans("without the bug", &[], exploration.clone());
     must_break(bug, LoanExploration { planted: Planted::the(bug), ..exploration }.visit());
     tally::add("planted", 1);
 }
 
-const ALL_WELL: explore_guests::Budget = explore_guests::Budget { crashes: 0, cuts: 0, doubts: 0, calls: 0 };
+const ALL_WELL: guests::Budget = guests::Budget { crashes: 0, cuts: 0, doubts: 0, calls: 0 };
 
 /// A farm that has borrowed a worker for so many tasks.
-fn guests(tasks: u64, has_own: bool, budget: explore_guests::Budget) -> GuestExploration {
+fn guests(tasks: u64, has_own: bool, budget: guests::Budget) -> GuestExploration {
     GuestExploration { tasks, is_once: false, has_own, budget, milestones: &[], planted: Planted::NONE }
 }
 
-fn visit_guests(name: &str, milestones: &'static [explore_guests::Milestone], exploration: GuestExploration) {
+fn visit_guests(name: &str, milestones: &'static [guests::Milestone], exploration: GuestExploration) {
     let exploration = GuestExploration { milestones, ..exploration };
     let states = exploration.visit().unwrap_or_else(|broken| panic!("{name}: {broken}"));
     println!("{name}: {states} states");
@@ -469,40 +461,40 @@ fn visit_guests(name: &str, milestones: &'static [explore_guests::Milestone], ex
 
 #[test]
 fn explore_guests_and_their_tasks() {
-    use explore_guests::Milestone::{LeaderDied, RunsAgain, ToldFromHome, WentBack};
-    let budget = explore_guests::Budget { crashes: 1, ..ALL_WELL };
+    use guests::Milestone::{LeaderDied, RunsAgain, ToldFromHome, WentBack};
+    let budget = guests::Budget { crashes: 1, ..ALL_WELL };
     visit_guests("somebody dies", &[ToldFromHome, RunsAgain, LeaderDied], guests(1, true, budget));
     visit_guests("somebody dies, and there are two tasks", &[WentBack], guests(2, false, budget));
 }
 
 #[test]
 fn explore_guests_that_are_cut_off() {
-    use explore_guests::Milestone::{RunsAgain, ToldFromHome};
-    let budget = explore_guests::Budget { doubts: 1, ..ALL_WELL };
+    use guests::Milestone::{RunsAgain, ToldFromHome};
+    let budget = guests::Budget { doubts: 1, ..ALL_WELL };
     visit_guests("the guest is silent", &[ToldFromHome], guests(1, true, budget));
-    let budget = explore_guests::Budget { crashes: 1, cuts: 1, ..ALL_WELL };
+    let budget = guests::Budget { crashes: 1, cuts: 1, ..ALL_WELL };
     visit_guests("a link breaks, and somebody dies", &[RunsAgain], guests(1, true, budget));
 }
 
 #[test]
 fn explore_guests_that_are_lent_again() {
-    use explore_guests::Milestone::LentAgain;
-    let budget = explore_guests::Budget { calls: 1, ..ALL_WELL };
+    use guests::Milestone::LentAgain;
+    let budget = guests::Budget { calls: 1, ..ALL_WELL };
     visit_guests("the guest is lent again", &[LentAgain], guests(1, false, budget));
 }
 
 /// Such a task is handed out when the result of the one before it has been told: the guest may have gone by then.
 #[test]
 fn explore_guests_whose_tasks_must_not_start_twice() {
-    let budget = explore_guests::Budget { crashes: 1, ..ALL_WELL };
+    let budget = guests::Budget { crashes: 1, ..ALL_WELL };
     let exploration = GuestExploration { is_once: true, ..guests(2, false, budget) };
-    visit_guests("two tasks must not start twice", &[explore_guests::Milestone::ToldFromHome], exploration);
+    visit_guests("two tasks must not start twice", &[guests::Milestone::ToldFromHome], exploration);
 }
 
 /// The tester tested.
 #[test]
 fn explore_guests_finds_tasks_started_twice() {
-    let budget = explore_guests::Budget { crashes: 1, ..ALL_WELL };
+    let budget = guests::Budget { crashes: 1, ..ALL_WELL };
     let exploration = GuestExploration { is_once: true, ..guests(1, true, budget) };
     visit_guests("without the bug", &[], exploration.clone());
     let bug = Bug::OnceWithoutCommit;

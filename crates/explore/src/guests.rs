@@ -7,10 +7,10 @@
 //!
 //! Left out, lest there be too many states: the lender is only its calls, and that it cannot be reached for a while is the same
 //! as calling later, as the end of the guest's time is the same as being called home; of the borrower's office there is only that
-//! it lets in whoever is lent; the log is what it comes to ([`crate::explore_servers`] visits logs), so what a dying leader has
+//! it lets in whoever is lent; the log is what it comes to ([`crate::servers`] visits logs), so what a dying leader has
 //! proposed is agreed on or lost, another one leads at once, and nobody hears of a deposed one; the borrower's own worker, if it
 //! has one, never fails and hears everything at once; a worker beats only when it was given up for its silence. How farms agree
-//! about loans is explored elsewhere ([`crate::explore_loans`]).
+//! about loans is explored elsewhere ([`primus_lab::loans`]).
 //!
 //! What must always hold is that no task is handed out whose result is recorded; that what is recorded has begun; that nothing
 //! runs for the borrower on a worker that is at home; that what must not start twice does not; and that from every state in which
@@ -25,7 +25,7 @@ use std::fmt;
 use primus_core::planted::Planted;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::explore::{Broken, judge};
+use crate::elections::{Broken, judge};
 pub use scene::Scene;
 
 /// A farm that has borrowed a worker, what may happen to both, and what must be reached.

@@ -6,12 +6,12 @@
 //! that was proposed, in any order; what two processes say to each other keeps its order. Beyond that a budget says how often
 //! something is late or lost, dies, is cut off, or is ordered by an operator.
 //!
-//! Left out, lest there be too many states: the log is what it comes to ([`crate::explore_servers`] visits logs), so what a dying
+//! Left out, lest there be too many states: the log is what it comes to ([`crate::servers`] visits logs), so what a dying
 //! leader has proposed is agreed on or lost, and another one leads at once; that workers come and go is agreed on at once; of two
 //! beats that are under way in the same direction only the newer one arrives, and what is said twice in a row arrives once; a
 //! foreman is only whether there is work, and a task only whether its worker has one; all clocks are right. Only the first farm
 //! has workers. If there are two of them, farms agree and the second worker hears, says and does what it has to, before anything
-//! else happens. Runs ([`crate::loans`]) try all of that, and follow every task to its end.
+//! else happens. Runs ([`primus_lab::loans`]) try all of that, and follow every task to its end.
 //!
 //! What must always hold is that whoever works for another farm is lent to it, as its owner agrees, or was taken for dead; that
 //! nobody is borrowed who was not lent; and that from every state at the end of the time every loan ends, and everybody who lives
@@ -25,7 +25,7 @@ use std::fmt;
 use primus_core::planted::Planted;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::explore::{Broken, judge};
+use crate::elections::{Broken, judge};
 pub use scene::Scene;
 
 const HOMECOMING: &str = "whoever works for another farm is lent to it, or was taken for dead";

@@ -6,7 +6,7 @@
 //! may be lost and the living may be suspected. Then no election without a quorum is safe: an exploration finds two
 //! leaders, and the way there is kept as a story.
 //!
-//! The properties are those of [`crate::invariants`], judged where an election has settled: while a better node takes
+//! The properties are those of [`primus_lab::invariants`], judged where an election has settled: while a better node takes
 //! over, the old leader has not heard of it yet.
 //!
 //! Termination is not stateright's `eventually`, which is sound on acyclic spaces only. Instead, a state in which
@@ -22,11 +22,11 @@ use primus_core::load::Score;
 use primus_core::{Delay, Machine, Output, ServerId};
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 
-use crate::invariants::message_bound::Bound;
-use crate::invariants::{Evidence, agreement, correctness, message_bound, termination, uniqueness};
-use crate::outcome::{Counts, Outcome};
-use crate::story::cluster::Recipe;
-use crate::world::{Delivery, Envelope, Taken, World};
+use primus_lab::invariants::message_bound::Bound;
+use primus_lab::invariants::{Evidence, agreement, correctness, message_bound, termination, uniqueness};
+use primus_lab::outcome::{Counts, Outcome};
+use primus_lab::story::cluster::Recipe;
+use primus_lab::world::{Delivery, Envelope, Taken, World};
 
 /// An election, what may happen to it, and what must be reached.
 #[derive(Debug, Clone)]
