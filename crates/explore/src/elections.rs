@@ -1,4 +1,4 @@
-//! An exploration: every state that a small election can reach, visited by stateright.
+//! Explorations of an election.
 //!
 //! What can happen next is chosen in all possible ways, in one of two kinds of time. In *synchronous* time messages
 //! are faster than timers, timers keep their order, and deaths are noticed within bounds. That is what the source
@@ -8,37 +8,29 @@
 //!
 //! The properties are those of [`primus_lab::invariants`], judged where an election has settled: while a better node takes
 //! over, the old leader has not heard of it yet.
-//!
-//! Termination is not stateright's `eventually`, which is sound on acyclic spaces only. Instead, a state in which
-//! nothing is left to happen by itself must be a good one, and [`Exploration::find_circle`] shows that nothing happens
-//! in circles. A finite space without circles ends in such a state, whatever is chosen.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use primus_core::election::{Command, Election, MessageKind, Timer};
 use primus_core::load::Score;
 use primus_core::{Delay, Machine, Output, ServerId};
-use stateright::{Checker, HasDiscoveries, Model, Path, Property};
-
 use primus_lab::invariants::message_bound::Bound;
 use primus_lab::invariants::{Evidence, agreement, correctness, message_bound, termination, uniqueness};
 use primus_lab::outcome::{Counts, Outcome};
 use primus_lab::story::cluster::Recipe;
 use primus_lab::world::{Delivery, Envelope, Taken, World};
 
-/// An election, what may happen to it, and what must be reached.
+use self::Chance::{Crash, Doubt, Duplicate, Load, Loss, Resignation, Restart, Start};
+use crate::frame::{Course, Milestone, Setting};
+
+/// An election.
 #[derive(Debug, Clone)]
-pub struct Exploration<R> {
+pub struct Elections<R> {
     /// The nodes.
     pub recipe: R,
     /// When timers run out.
     pub time: Time,
-    /// How often what may happen.
-    pub budget: Budget,
-    /// What must be reached, lest everything hold for want of cases.
-    pub milestones: &'static [Milestone],
     /// How many messages one election takes. If this is given, only those start who have taken no part yet, so that
     /// there is one election.
     pub bound: Option<Bound>,
@@ -63,49 +55,45 @@ pub const TICK_US: u64 = 50_000;
 /// Longer delays are cut to this, so that long ones, such as the start-up delay, do not multiply the states.
 const DELAY_TICKS_MAX: u64 = 6;
 
-/// How often something may still happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Budget {
+/// What happens only so often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Chance {
     /// A node starts an election.
-    pub starts: u8,
+    Start,
     /// A node crashes.
-    pub crashes: u8,
+    Crash,
     /// A crashed node starts again.
-    pub restarts: u8,
+    Restart,
     /// A message arrives twice.
-    pub duplicates: u8,
+    Duplicate,
     /// A message is lost.
-    pub losses: u8,
+    Loss,
     /// A node suspects another one that is alive.
-    pub doubts: u8,
+    Doubt,
     /// A leader steps down.
-    pub resignations: u8,
+    Resignation,
     /// A node is suddenly idle, or fully loaded.
-    pub loads: u8,
+    Load,
 }
 
-/// Something that must happen on some way that settles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Milestone {
-    /// A second node started while an election was under way.
-    SecondStart,
-    /// A node died while an election was under way.
-    DeathInElection,
-    /// A message died with the node that it was sent to, and was not missed.
-    MessageDied,
-    /// Somebody waited for a winner, or for the end of a round, in vain.
-    GaveUp,
-    /// A node came back.
-    Return,
-    /// A message arrived twice.
-    Duplicate,
-}
+/// A second node started while an election was under way.
+pub const SECOND_START: Milestone = Milestone("settles after two starts");
+/// A node died while an election was under way.
+pub const DEATH_IN_ELECTION: Milestone = Milestone("settles after a death on the way");
+/// A message died with the node that it was sent to, and was not missed.
+pub const MESSAGE_DIED: Milestone = Milestone("settles after a message died");
+/// Somebody waited for a winner, or for the end of a round, in vain.
+pub const GAVE_UP: Milestone = Milestone("settles after giving up");
+/// A node came back.
+pub const RETURN: Milestone = Milestone("settles after a return");
+/// A message arrived twice.
+pub const DUPLICATE: Milestone = Milestone("settles after a duplicate");
 
 /// One state of an exploration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scene<M: Machine> {
     world: World<M>,
-    left: Budget,
+    course: Course<Chance>,
     /// Who has yet to notice whose death, and the ticks within which that happens.
     to_suspect: BTreeMap<(ServerId, ServerId), u8>,
     /// Who has yet to notice whose return, and the ticks within which that happens.
@@ -113,12 +101,7 @@ pub struct Scene<M: Machine> {
     /// When the timers of elections are due; empty in asynchronous time.
     due: BTreeMap<(ServerId, Timer), Due>,
     sent: BTreeMap<MessageKind, usize>,
-    passed: Passed,
 }
-
-/// The milestones on the way here, as bits: the smaller a state, the more of them fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-struct Passed(u8);
 
 /// A timer may run out after `min` ticks, and does so within `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -156,135 +139,40 @@ pub enum Action<T> {
     Load(ServerId, Score),
 }
 
-/// A property that does not hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
-    /// Its name.
-    pub property: &'static str,
-    /// How it is broken, as commands of a story; nothing if it was never reached.
-    pub way: Option<Vec<String>>,
-}
-
-/// What a search that is over has found: how many states there are, or what is broken.
-///
-/// A broken property ends the visit early, so what was not reached by then says nothing.
-pub(crate) fn judge<M>(checker: &impl Checker<M>) -> Result<usize, Broken>
-where
-    M: Model,
-    M::State: Clone + PartialEq,
-    M::Action: Clone + PartialEq + fmt::Display,
-{
-    let found = checker.discoveries();
-    let (always, sometimes): (Vec<_>, Vec<_>) =
-        checker.model().properties().into_iter().partition(|property| property.expectation.discovery_is_failure());
-    if let Some((name, path)) = always.iter().find_map(|property| found.get_key_value(property.name)) {
-        let way = path.clone().into_actions().iter().map(ToString::to_string).collect();
-        return Err(Broken { property: name, way: Some(way) });
-    }
-    match sometimes.iter().find(|property| !found.contains_key(property.name)) {
-        Some(Property { name, .. }) => Err(Broken { property: name, way: None }),
-        None => Ok(checker.unique_state_count()),
-    }
-}
-
 const AT_MOST_ONE: &str = "at most one leader";
+
+type Holds = fn(&Evidence<'_>) -> Option<bool>;
+
+/// What must hold in synchronous time.
+const GUARANTEES: [(&str, Holds); 5] = [
+    ("termination", termination::holds),
+    ("uniqueness", uniqueness::holds),
+    ("agreement", agreement::holds),
+    ("correctness", correctness::holds),
+    ("message_bound", message_bound::holds),
+];
 
 type Message<R> = <<R as Recipe>::Machine as Machine>::Message;
 type Steps<R> = Vec<Action<Message<R>>>;
 
-impl<R: Recipe> Model for Exploration<R> {
-    type State = Scene<R::Machine>;
-    type Action = Action<Message<R>>;
-
-    fn init_states(&self) -> Vec<Self::State> {
-        let machines = self.recipe.nodes().into_iter().map(|node| (node, self.recipe.make(node)));
-        vec![Scene::new(World::new(machines), self.budget)]
-    }
-
-    fn actions(&self, scene: &Self::State, actions: &mut Steps<R>) {
-        self.events(scene, actions);
-        self.choices(scene, actions);
-    }
-
-    fn next_state(&self, scene: &Self::State, action: Self::Action) -> Option<Self::State> {
-        let mut next = scene.clone();
-        self.act(&mut next, action);
-        self.tidy(&mut next);
-        Some(next)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        match self.time {
-            Time::Asynchronous => {
-                vec![Property::always(AT_MOST_ONE, |_, scene: &Self::State| scene.world.leaders().count() <= 1)]
-            }
-            Time::Synchronous { .. } => self.guarantees(),
-        }
-    }
-}
-
-impl<R: Recipe + Send + Sync + 'static> Exploration<R>
+impl<R: Recipe + Send + Sync + 'static> Setting for Elections<R>
 where
     Scene<R::Machine>: Send + Sync,
-    Message<R>: PartialEq,
 {
-    /// Visits every state and returns how many there are.
-    ///
-    /// # Errors
-    /// If a property is broken, or something is never reached.
-    pub fn visit(&self) -> Result<usize, Broken> {
-        let checker = self.clone().checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-        judge(&checker).map_err(|broken| match broken.way {
-            // As short as can be, because people read it.
-            Some(_) => Broken { way: self.shortest_way(broken.property, checker.max_depth()), ..broken },
-            None => broken,
-        })
+    type Scene = Scene<R::Machine>;
+    type Action = Action<Message<R>>;
+    type Chance = Chance;
+
+    fn open(&self, course: Course<Chance>) -> Self::Scene {
+        let machines = self.recipe.nodes().into_iter().map(|node| (node, self.recipe.make(node)));
+        let (to_suspect, to_trust, due, sent) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Scene { world: World::new(machines), course, to_suspect, to_trust, due, sent }
     }
 
-    /// The shortest way to more than one leader at a time, as commands of a story.
-    #[must_use]
-    pub fn find_two_leaders(&self, depth_max: usize) -> Option<Vec<String>> {
-        self.shortest_way(AT_MOST_ONE, depth_max)
-    }
-
-    /// stateright keeps the last counterexample that it meets, not the first: look no further than needed. One
-    /// thread, so that the answer is always the same.
-    fn shortest_way(&self, property: &'static str, depth_max: usize) -> Option<Vec<String>> {
-        let search = |depth| self.clone().checker().target_max_depth(depth).spawn_bfs().join().discovery(property);
-        let way = (1..=depth_max).find_map(search).map(Path::into_actions)?;
-        Some(way.iter().map(ToString::to_string).collect())
-    }
-
-    /// Looks for a state that can be reached from itself. Finds none if every way ends.
-    #[must_use]
-    pub fn find_circle(&self) -> Option<Scene<R::Machine>> {
-        let mut finished = BTreeSet::new();
-        let mut way: Vec<(u64, Vec<Scene<R::Machine>>)> = vec![(0, self.init_states())];
-        let mut on_the_way = BTreeSet::new();
-        while let Some((here, next)) = way.last_mut() {
-            let Some(scene) = next.pop() else {
-                on_the_way.remove(here);
-                finished.insert(*here);
-                way.pop();
-                continue;
-            };
-            let there = fingerprint(&scene);
-            if on_the_way.contains(&there) {
-                return Some(scene);
-            }
-            if !finished.contains(&there) {
-                on_the_way.insert(there);
-                way.push((there, self.next_states(&scene)));
-            }
-        }
-        None
-    }
-}
-
-impl<R: Recipe> Exploration<R> {
-    /// What happens by itself, sooner or later: messages, timers, notices of deaths and returns.
-    fn events(&self, scene: &Scene<R::Machine>, actions: &mut Steps<R>) {
-        actions.extend(scene.envelopes().map(Action::Deliver));
+    /// Messages, timers, notices of deaths and returns.
+    fn events(&self, scene: &Self::Scene, actions: &mut Steps<R>) {
+        actions.extend(scene.world.distinct().map(Action::Deliver));
         let noticeable = scene.to_suspect.keys().filter(|(_, dead)| scene.is_silent(*dead));
         actions.extend(noticeable.map(|&(node, dead)| Action::Suspect(node, dead)));
         actions.extend(scene.to_trust.keys().map(|&(node, back)| Action::Trust(node, back)));
@@ -299,64 +187,43 @@ impl<R: Recipe> Exploration<R> {
         }
     }
 
-    /// What happens only if the exploration wants it, within its budget.
-    fn choices(&self, scene: &Scene<R::Machine>, actions: &mut Steps<R>) {
-        let left = scene.left;
-        let alive = || scene.world.alive().map(|(node, _)| node);
-        if left.starts > 0 {
-            actions.extend(alive().filter(|node| self.may_start(scene, *node)).map(Action::Start));
-        }
-        if left.crashes > 0 && alive().count() > 1 {
-            actions.extend(alive().map(Action::Crash));
-        }
-        if left.restarts > 0 {
-            actions.extend(scene.world.nodes().filter(|node| scene.can_restart(*node)).map(Action::Restart));
-        }
-        if left.duplicates > 0 {
-            actions.extend(scene.envelopes().map(Action::Duplicate));
-        }
-        if left.losses > 0 {
-            actions.extend(scene.envelopes().map(Action::Lose));
-        }
-        if left.resignations > 0 {
-            actions.extend(scene.world.leaders().map(Action::Resign));
-        }
-        if left.loads > 0 {
-            let changes = [Score::default(), Score::MAX].into_iter();
-            actions.extend(changes.flat_map(|score| alive().map(move |node| Action::Load(node, score))));
-        }
-        if left.doubts > 0 {
-            let pairs = alive().flat_map(|node| alive().map(move |other| (node, other)));
-            actions.extend(
-                pairs.filter(|(node, other)| node != other).map(|(node, other)| Action::Suspect(node, other)),
-            );
-        }
+    fn choices(&self, scene: &Self::Scene, actions: &mut Steps<R>) {
+        let Scene { course, world, .. } = scene;
+        let alive = || world.alive().map(|(node, _)| node);
+        course.offer(Start, actions, alive().filter(|node| self.may_start(scene, *node)).map(Action::Start));
+        course.offer(Crash, actions, alive().filter(|_| alive().count() > 1).map(Action::Crash));
+        course.offer(Restart, actions, world.nodes().filter(|node| scene.can_restart(*node)).map(Action::Restart));
+        course.offer(Duplicate, actions, world.distinct().map(Action::Duplicate));
+        course.offer(Loss, actions, world.distinct().map(Action::Lose));
+        course.offer(Resignation, actions, world.leaders().map(Action::Resign));
+        let loads = [Score::default(), Score::MAX].into_iter();
+        course.offer(Load, actions, loads.flat_map(|score| alive().map(move |node| Action::Load(node, score))));
+        let pairs = alive().flat_map(|node| alive().map(move |other| (node, other)));
+        let others = pairs.filter(|(node, other)| node != other);
+        course.offer(Doubt, actions, others.map(|(node, other)| Action::Suspect(node, other)));
     }
 
-    fn may_start(&self, scene: &Scene<R::Machine>, node: ServerId) -> bool {
-        self.bound.is_none() || scene.world.machine(node).is_some_and(|machine| !takes_part(machine))
-    }
-
-    fn act(&self, scene: &mut Scene<R::Machine>, action: Action<Message<R>>) {
+    fn act(&self, scene: &mut Self::Scene, action: Action<Message<R>>) {
         match action {
             Action::Start(node) => self.start(scene, node),
             Action::Deliver(envelope) => self.deliver(scene, &envelope),
             Action::Duplicate(envelope) => {
-                scene.left.duplicates -= 1;
-                self.pass_by(scene, Milestone::Duplicate);
-                scene.world.duplicate(scene.place_of(&envelope));
+                scene.course.spend(Duplicate);
+                scene.course.pass(DUPLICATE);
+                scene.world.duplicate(scene.world.find(&envelope));
             }
             Action::Lose(envelope) => {
-                scene.left.losses -= 1;
-                scene.world.drop(scene.place_of(&envelope));
+                scene.course.spend(Loss);
+                scene.world.drop(scene.world.find(&envelope));
             }
             Action::Fire(node, timer) => self.fire(scene, node, timer),
             Action::Pass => scene.pass(),
             Action::Crash(node) => self.crash(scene, node),
             Action::Restart(node) => self.restart(scene, node),
             Action::Suspect(node, dead) => {
-                let is_doubt = scene.to_suspect.remove(&(node, dead)).is_none();
-                scene.left.doubts -= u8::from(is_doubt);
+                if scene.to_suspect.remove(&(node, dead)).is_none() {
+                    scene.course.spend(Doubt);
+                }
                 self.command(scene, node, Command::Suspect(dead));
             }
             Action::Trust(node, back) => {
@@ -364,20 +231,43 @@ impl<R: Recipe> Exploration<R> {
                 self.command(scene, node, Command::Trust(back));
             }
             Action::Resign(node) => {
-                scene.left.resignations -= 1;
+                scene.course.spend(Resignation);
                 self.command(scene, node, Command::Resign);
             }
             Action::Load(node, score) => {
-                scene.left.loads -= 1;
+                scene.course.spend(Load);
                 self.command(scene, node, Command::Score(score));
             }
         }
+        scene.tidy();
+    }
+
+    fn course(scene: &Self::Scene) -> &Course<Chance> {
+        &scene.course
+    }
+
+    fn judge(&self, scene: &Self::Scene) -> Option<&'static str> {
+        match self.time {
+            Time::Asynchronous => (scene.world.leaders().count() > 1).then_some(AT_MOST_ONE),
+            Time::Synchronous { .. } if !scene.has_settled() => None,
+            Time::Synchronous { .. } => self.find_broken_guarantee(scene),
+        }
+    }
+
+    fn has_settled(&self, scene: &Self::Scene) -> bool {
+        scene.has_settled()
+    }
+}
+
+impl<R: Recipe> Elections<R> {
+    fn may_start(&self, scene: &Scene<R::Machine>, node: ServerId) -> bool {
+        self.bound.is_none() || scene.world.machine(node).is_some_and(|machine| !takes_part(machine))
     }
 
     fn start(&self, scene: &mut Scene<R::Machine>, node: ServerId) {
-        scene.left.starts -= 1;
+        scene.course.spend(Start);
         if !scene.is_quiet() {
-            self.pass_by(scene, Milestone::SecondStart);
+            scene.course.pass(SECOND_START);
         }
         self.command(scene, node, Command::Start);
     }
@@ -388,15 +278,15 @@ impl<R: Recipe> Exploration<R> {
     }
 
     fn deliver(&self, scene: &mut Scene<R::Machine>, envelope: &Envelope<Message<R>>) {
-        match scene.world.deliver(scene.place_of(envelope)) {
+        match scene.world.deliver(scene.world.find(envelope)) {
             Delivery::Arrived(taken) => self.note(scene, Some(&taken)),
-            Delivery::ToCrashed(_) | Delivery::Cut(_) => self.pass_by(scene, Milestone::MessageDied),
+            Delivery::ToCrashed(_) | Delivery::Cut(_) => scene.course.pass(MESSAGE_DIED),
         }
     }
 
     fn fire(&self, scene: &mut Scene<R::Machine>, node: ServerId, timer: Timer) {
         if matches!(timer, Timer::Victory | Timer::Round) {
-            self.pass_by(scene, Milestone::GaveUp);
+            scene.course.pass(GAVE_UP);
         }
         scene.due.remove(&(node, timer));
         let taken = scene.world.fire(node, timer);
@@ -404,9 +294,9 @@ impl<R: Recipe> Exploration<R> {
     }
 
     fn crash(&self, scene: &mut Scene<R::Machine>, node: ServerId) {
-        scene.left.crashes -= 1;
+        scene.course.spend(Crash);
         if !scene.is_quiet() {
-            self.pass_by(scene, Milestone::DeathInElection);
+            scene.course.pass(DEATH_IN_ELECTION);
         }
         scene.world.crash(node);
         scene.due.retain(|(owner, _), _| *owner != node);
@@ -418,31 +308,14 @@ impl<R: Recipe> Exploration<R> {
 
     /// Whoever returns finds out about the dead, and the others about it.
     fn restart(&self, scene: &mut Scene<R::Machine>, node: ServerId) {
-        scene.left.restarts -= 1;
-        self.pass_by(scene, Milestone::Return);
+        scene.course.spend(Restart);
+        scene.course.pass(RETURN);
         let within = self.notice_ticks();
         scene.to_trust.extend(scene.world.alive().map(|(observer, _)| ((observer, node), within)));
         scene.world.restart(node, self.recipe.make(node));
         let dead = scene.world.nodes().filter(|id| scene.world.machine(*id).is_none());
         scene.to_suspect.extend(dead.map(|dead| ((node, dead), within)));
         self.command(scene, node, Command::Boot);
-    }
-
-    /// Only what somebody asks for is remembered: it multiplies the states.
-    fn pass_by(&self, scene: &mut Scene<R::Machine>, milestone: Milestone) {
-        if self.milestones.contains(&milestone) {
-            scene.passed.insert(milestone);
-        }
-    }
-
-    /// Nobody will get what was sent to the dead, unless they return: whether it arrives sooner or later makes no
-    /// difference.
-    fn tidy(&self, scene: &mut Scene<R::Machine>) {
-        while let Some(place) = scene.find_message_to_the_dead() {
-            scene.world.drop(place);
-            self.pass_by(scene, Milestone::MessageDied);
-        }
-        scene.world.forget_order();
     }
 
     /// Notes what a step means for clocks and counts.
@@ -474,29 +347,14 @@ impl<R: Recipe> Exploration<R> {
         }
     }
 
-    /// What must hold in synchronous time, and what must be reached.
-    fn guarantees(&self) -> Vec<Property<Self>> {
-        let always = [
-            Property::always("termination", |model: &Self, scene| model.holds(scene, termination::holds)),
-            Property::always("uniqueness", |model: &Self, scene| model.holds(scene, uniqueness::holds)),
-            Property::always("agreement", |model: &Self, scene| model.holds(scene, agreement::holds)),
-            Property::always("correctness", |model: &Self, scene| model.holds(scene, correctness::holds)),
-            Property::always("message_bound", |model: &Self, scene| model.holds(scene, message_bound::holds)),
-        ];
-        let settles = Property::sometimes("settles", |_, scene: &Scene<R::Machine>| scene.has_settled());
-        let milestones = self.milestones.iter().map(|milestone| milestone.property());
-        always.into_iter().chain([settles]).chain(milestones).collect()
-    }
-
-    /// Judges a state in which the election has settled; in all others it is too early.
-    fn holds(&self, scene: &Scene<R::Machine>, property: fn(&Evidence<'_>) -> Option<bool>) -> bool {
-        if !scene.has_settled() {
-            return true;
-        }
+    /// The first of the guarantees that does not hold where the election has settled; before that it is too early.
+    fn find_broken_guarantee(&self, scene: &Scene<R::Machine>) -> Option<&'static str> {
         let outcome = scene.outcome();
-        let best = self.best(scene).filter(|_| self.is_won_by_the_best());
+        let best = self.best(scene).filter(|_| self.is_won_by_the_best(&scene.course));
         let (bound, changed_ranks) = (self.bound, None);
-        property(&Evidence { outcome: &outcome, faults_ended: true, best, bound, changed_ranks }) != Some(false)
+        let evidence = Evidence { outcome: &outcome, faults_ended: true, best, bound, changed_ranks };
+        let broken = GUARANTEES.iter().find(|(_, holds)| holds(&evidence) == Some(false));
+        broken.map(|(name, _)| *name)
     }
 
     fn best(&self, scene: &Scene<R::Machine>) -> Option<ServerId> {
@@ -506,41 +364,13 @@ impl<R: Recipe> Exploration<R> {
 
     /// Without preemption a better node that comes back follows whoever leads. Whoever resigned may be the best. Which
     /// load counts depends on when the round began.
-    fn is_won_by_the_best(&self) -> bool {
-        let Budget { restarts, resignations, loads, .. } = self.budget;
-        (self.recipe.preempts() || restarts == 0) && resignations == 0 && loads == 0
-    }
-}
-
-impl Milestone {
-    fn property<R: Recipe>(self) -> Property<Exploration<R>> {
-        let sometimes = Property::<Exploration<R>>::sometimes;
-        match self {
-            Self::SecondStart => {
-                sometimes("settles after two starts", |_, scene| scene.settled_after(Self::SecondStart))
-            }
-            Self::DeathInElection => {
-                sometimes("settles after a death on the way", |_, scene| scene.settled_after(Self::DeathInElection))
-            }
-            Self::MessageDied => {
-                sometimes("settles after a message died", |_, scene| scene.settled_after(Self::MessageDied))
-            }
-            Self::GaveUp => sometimes("settles after giving up", |_, scene| scene.settled_after(Self::GaveUp)),
-            Self::Return => sometimes("settles after a return", |_, scene| scene.settled_after(Self::Return)),
-            Self::Duplicate => {
-                sometimes("settles after a duplicate", |_, scene| scene.settled_after(Self::Duplicate))
-            }
-        }
+    fn is_won_by_the_best(&self, course: &Course<Chance>) -> bool {
+        let may_return_behind = course.plans(Restart) && !self.recipe.preempts();
+        !may_return_behind && !course.plans(Resignation) && !course.plans(Load)
     }
 }
 
 impl<M: Election> Scene<M> {
-    fn new(world: World<M>, left: Budget) -> Self {
-        let (to_suspect, to_trust) = (BTreeMap::new(), BTreeMap::new());
-        let (due, sent, passed) = (BTreeMap::new(), BTreeMap::new(), Passed::default());
-        Self { world, left, to_suspect, to_trust, due, sent, passed }
-    }
-
     /// Nothing is left to happen by itself.
     fn is_quiet(&self) -> bool {
         let is_busy = !self.world.in_flight().is_empty() || self.timers().next().is_some();
@@ -559,17 +389,6 @@ impl<M: Election> Scene<M> {
             (0..*count).for_each(|_| messages.add(*kind));
         }
         Outcome { settled: true, table, messages, ..Outcome::default() }
-    }
-
-    fn settled_after(&self, milestone: Milestone) -> bool {
-        self.passed.contains(milestone) && self.has_settled()
-    }
-
-    /// The messages in flight, equal ones once.
-    fn envelopes(&self) -> impl Iterator<Item = Envelope<M::Message>> + '_ {
-        let in_flight = self.world.in_flight();
-        let is_first = |index: &usize| *index == 0 || in_flight[*index] != in_flight[*index - 1];
-        (0..in_flight.len()).filter(is_first).map(|index| in_flight[index].clone())
     }
 
     /// The timers of elections under way.
@@ -603,24 +422,19 @@ impl<M: Election> Scene<M> {
         self.to_suspect.values_mut().chain(self.to_trust.values_mut()).for_each(|ticks| *ticks -= 1);
     }
 
+    /// Nobody will get what was sent to the dead, unless they return: whether it arrives sooner or later makes no
+    /// difference.
+    fn tidy(&mut self) {
+        while let Some(place) = self.find_message_to_the_dead() {
+            self.world.drop(place);
+            self.course.pass(MESSAGE_DIED);
+        }
+        self.world.forget_order();
+    }
+
     fn find_message_to_the_dead(&self) -> Option<usize> {
         let is_for_the_dead = |envelope: &Envelope<_>| self.world.machine(envelope.to).is_none();
-        if self.left.restarts > 0 { None } else { self.world.in_flight().iter().position(is_for_the_dead) }
-    }
-
-    fn place_of(&self, envelope: &Envelope<M::Message>) -> usize {
-        let place = self.world.in_flight().iter().position(|other| other == envelope);
-        place.expect("only what is in flight is delivered, doubled or lost")
-    }
-}
-
-impl Passed {
-    fn insert(&mut self, milestone: Milestone) {
-        self.0 |= 1 << milestone as u8;
-    }
-
-    const fn contains(self, milestone: Milestone) -> bool {
-        self.0 & (1 << milestone as u8) != 0
+        if self.course.may(Restart) { None } else { self.world.in_flight().iter().position(is_for_the_dead) }
     }
 }
 
@@ -641,12 +455,6 @@ const fn is_of_election(timer: Timer) -> bool {
     !matches!(timer, Timer::Remind | Timer::Silence)
 }
 
-fn fingerprint(scene: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    scene.hash(&mut hasher);
-    hasher.finish()
-}
-
 impl<T: fmt::Display> fmt::Display for Action<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -662,15 +470,6 @@ impl<T: fmt::Display> fmt::Display for Action<T> {
             Self::Trust(node, back) => write!(f, "trust {node} {back}"),
             Self::Resign(node) => write!(f, "resign {node}"),
             Self::Load(node, score) => write!(f, "score {node} {score}"),
-        }
-    }
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.way {
-            Some(way) => write!(f, "{:?} is broken by:\n{}", self.property, way.join("\n")),
-            None => write!(f, "{:?} is never reached", self.property),
         }
     }
 }

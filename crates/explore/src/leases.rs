@@ -1,5 +1,5 @@
-//! An exploration of leases: two servers, one after the other the leader, and two guards that want the same group; every state
-//! that they can reach within so many ticks of the clock.
+//! Explorations of leases: two servers, one after the other the leader, and two guards that want the same group, for so many
+//! ticks of the clock.
 //!
 //! Time passes in coarse ticks. Between two of them everything arrives that was said and every timer that is due runs out, the
 //! guards' in any order; but for what a budget allows to be late, to be overtaken, or to stand still. What is late until a newer
@@ -17,16 +17,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use primus_core::ServerId;
-use primus_core::SessionId;
 use primus_core::lease::guard::Leader;
 use primus_core::lease::{Candidacy, Guard, Lessor, Message, Poll, guard, lessor};
 use primus_core::ledger::{Batch, Entry, GroupRank, GroupRules, Ledger};
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::Planted;
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use primus_core::{ServerId, SessionId};
 
-use crate::elections::{Broken, judge};
+use self::Chance::{Delay, Drift, Freeze, Overtaking, Question, Resignation, Wish};
+use crate::frame::{Budget, Course, Milestone, Setting};
 
 /// Whoever waits for the end of a promise waits a little more than a tick longer than it lasts; in whole ticks, two.
 const TICK_US: u64 = 45_000;
@@ -38,52 +37,44 @@ const GROUP: &str = "cron";
 const FREE_GROUP: &str = "backup";
 const OVERLAP: &str = "two guards never hold the group at once";
 
-/// Two servers and two guards, what may happen to them, and what must be reached.
+/// Two servers and two guards.
 #[derive(Debug, Clone)]
-pub struct LeaseExploration {
+pub struct Leases {
     /// How many ticks pass.
     pub ticks: u64,
-    /// How often what may happen.
-    pub budget: Budget,
-    /// What must be reached, lest everything hold for want of cases.
-    pub milestones: &'static [Milestone],
     /// A bug that is to be found.
     pub planted: Planted,
 }
 
-/// How often something may still happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Budget {
+/// What happens only so often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Chance {
     /// A clock gains or loses a tick.
-    pub drifts: u8,
+    Drift,
     /// A holder gives the group up by itself.
-    pub resignations: u8,
+    Resignation,
     /// A process stands still, until it goes on at some later moment.
-    pub freezes: u8,
+    Freeze,
     /// Time passes, though something was to arrive before.
-    pub delays: u8,
+    Delay,
     /// Something arrives that a newer question has overtaken.
-    pub overtakings: u8,
+    Overtaking,
     /// The second guard wants a group that nobody holds.
-    pub wishes: u8,
-    /// A question of the first guard is heard, and of the second.
-    pub questions: [u8; 2],
+    Wish,
+    /// A question of this guard is heard.
+    Question(usize),
 }
 
-/// Something that must happen on some way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Milestone {
-    /// One holds the group because the other one has given it up in time.
-    Release,
-    /// One holds the group because the other one's time was over.
-    Expiry,
-    /// The second leader lets the holder go on.
-    GoesOn,
-    /// The second leader commits something while a promise of the first one runs.
-    EarlyCommit,
-    /// The first leader promises something when the second one leads already.
-    StalePromise,
-}
+/// One holds the group because the other one has given it up in time.
+pub const RELEASE: Milestone = Milestone("a release lets the next one in");
+/// One holds the group because the other one's time was over.
+pub const EXPIRY: Milestone = Milestone("a time is over");
+/// The second leader lets the holder go on.
+pub const GOES_ON: Milestone = Milestone("a holder goes on");
+/// The second leader commits something while a promise of the first one runs.
+pub const EARLY_COMMIT: Milestone = Milestone("a successor commits early");
+/// The first leader promises something when the second one leads already.
+pub const STALE_PROMISE: Milestone = Milestone("a deposed leader promises");
 
 /// One state of an exploration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -95,9 +86,8 @@ pub struct Scene {
     ledger: Arc<Ledger>,
     /// Who can commit.
     leader: usize,
-    left: Budget,
     frozen: Option<Process>,
-    passed: u8,
+    course: Course<Chance>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -184,58 +174,21 @@ pub enum Process {
 
 const PROCESSES: [Process; 4] = [Process::Server(0), Process::Server(1), Process::Guard(0), Process::Guard(1)];
 
-impl Model for LeaseExploration {
-    type State = Scene;
+impl Setting for Leases {
+    type Scene = Scene;
     type Action = Action;
-
-    fn init_states(&self) -> Vec<Scene> {
-        vec![self.open()]
-    }
-
-    fn actions(&self, scene: &Scene, actions: &mut Vec<Action>) {
-        if let Some(server) = scene.being_confirmed() {
-            return scene.before_confirmation(server, actions);
-        }
-        scene.deliveries(actions);
-        if scene.now < self.end() && (actions.is_empty() || scene.left.delays > 0 && !scene.has_due_timer()) {
-            scene.ways_to_pass(actions);
-        }
-        scene.choices(actions);
-    }
-
-    fn next_state(&self, scene: &Scene, action: Action) -> Option<Scene> {
-        let mut next = scene.clone();
-        next.act(action);
-        next.passed &= self.milestones.iter().fold(0, |wanted, milestone| wanted | milestone.bit());
-        Some(next)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        let always = Property::always(OVERLAP, |_, scene: &Scene| !(0..2).all(|place| scene.is_held_by(place)));
-        [always].into_iter().chain(self.milestones.iter().map(|milestone| milestone.property())).collect()
-    }
-}
-
-impl LeaseExploration {
-    /// Visits every state and returns how many there are.
-    ///
-    /// # Errors
-    /// If the property is broken, or something is never reached.
-    pub fn visit(&self) -> Result<usize, Broken> {
-        judge(&self.clone().checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join())
-    }
+    type Chance = Chance;
 
     /// The first server leads, the first guard holds the group, and the second one waits for it.
-    fn open(&self) -> Scene {
+    fn open(&self, course: Course<Chance>) -> Scene {
         let mut scene = Scene {
             now: FIRST_TICK,
             servers: [self.server(0), self.server(1)],
             candidates: [self.candidate(0), self.candidate(1)],
             ledger: Arc::default(),
             leader: 0,
-            left: Budget { questions: [1, 1], ..Budget::default() },
             frozen: None,
-            passed: 0,
+            course: Course::new(Budget::from([(Question(0), 1), (Question(1), 1)]), &[]),
         };
         scene.lead(0);
         for place in 0..2 {
@@ -245,9 +198,40 @@ impl LeaseExploration {
         scene.act(Action::Confirmed(0));
         scene.act(Action::Answer(0));
         assert!(scene.is_held_by(0), "the first guard holds the group before anything goes wrong");
-        Scene { passed: 0, left: self.budget, ..scene }
+        Scene { course, ..scene }
     }
 
+    fn urgent(&self, scene: &Scene, actions: &mut Vec<Action>) {
+        if let Some(server) = scene.being_confirmed() {
+            scene.before_confirmation(server, actions);
+        }
+    }
+
+    fn events(&self, scene: &Scene, actions: &mut Vec<Action>) {
+        scene.deliveries(actions);
+        if scene.now < self.end() && (actions.is_empty() || scene.course.may(Delay) && !scene.has_due_timer()) {
+            scene.ways_to_pass(actions);
+        }
+    }
+
+    fn choices(&self, scene: &Scene, actions: &mut Vec<Action>) {
+        scene.choices(actions);
+    }
+
+    fn act(&self, scene: &mut Scene, action: Action) {
+        scene.act(action);
+    }
+
+    fn course(scene: &Scene) -> &Course<Chance> {
+        &scene.course
+    }
+
+    fn judge(&self, scene: &Scene) -> Option<&'static str> {
+        (0..2).all(|place| scene.is_held_by(place)).then_some(OVERLAP)
+    }
+}
+
+impl Leases {
     const fn end(&self) -> u64 {
         FIRST_TICK + self.ticks
     }
@@ -292,16 +276,15 @@ impl Scene {
         if self.can_elect() {
             actions.push(Action::Elect);
         }
-        if self.left.freezes > 0 && self.frozen.is_none() {
-            actions.push(Action::Freeze(Process::Server(server)));
-        }
+        let freeze = Action::Freeze(Process::Server(server));
+        self.course.offer(Freeze, actions, self.frozen.is_none().then_some(freeze));
     }
 
     /// What happens by itself before the next tick.
     fn deliveries(&self, actions: &mut Vec<Action>) {
         for place in 0..2 {
             let candidate = &self.candidates[place];
-            if self.left.questions[place] > 0 && candidate.polls.newest.is_some() {
+            if self.course.may(Question(place)) && candidate.polls.newest.is_some() {
                 actions.extend(self.listeners().map(|server| Action::Poll(place, server)));
             }
             if candidate.answers.newest.is_some() && self.is_awake(Process::Guard(place)) {
@@ -341,32 +324,24 @@ impl Scene {
 
     fn ways_to_pass(&self, actions: &mut Vec<Action>) {
         actions.push(Action::Pass(None));
-        if self.left.drifts > 0 {
-            let right = PROCESSES.into_iter().filter(|process| self.drift(*process) == 0);
-            let ways = right.flat_map(|process| [(process, -DRIFT_MAX), (process, DRIFT_MAX)]);
-            actions.extend(ways.map(|way| Action::Pass(Some(way))));
-        }
+        let right = PROCESSES.into_iter().filter(|process| self.drift(*process) == 0);
+        let ways = right.flat_map(|process| [(process, -DRIFT_MAX), (process, DRIFT_MAX)]);
+        self.course.offer(Drift, actions, ways.map(|way| Action::Pass(Some(way))));
     }
 
-    /// What happens only if the exploration wants it, within its budget.
     fn choices(&self, actions: &mut Vec<Action>) {
         if self.can_elect() {
             actions.push(Action::Elect);
         }
         match self.frozen {
             Some(_) => actions.push(Action::Thaw),
-            None if self.left.freezes > 0 => actions.extend(PROCESSES.map(Action::Freeze)),
-            None => {}
+            None => self.course.offer(Freeze, actions, PROCESSES.map(Action::Freeze)),
         }
-        for place in (0..2).filter(|place| self.is_awake(Process::Guard(*place))) {
-            if self.left.resignations > 0 && self.is_held_by(place) {
-                actions.push(Action::Resign(place));
-            }
-        }
-        if self.left.wishes > 0 && self.is_awake(Process::Guard(1)) {
-            actions.push(Action::Wish);
-        }
-        if self.left.overtakings > 0 {
+        let awake = || (0..2).filter(|place| self.is_awake(Process::Guard(*place)));
+        let holders = awake().filter(|place| self.is_held_by(*place));
+        self.course.offer(Resignation, actions, holders.map(Action::Resign));
+        self.course.offer(Wish, actions, awake().filter(|place| *place == 1).map(|_| Action::Wish));
+        if self.course.may(Overtaking) {
             self.overtaken(actions);
         }
     }
@@ -398,11 +373,11 @@ impl Scene {
             }
             Action::Resign(place) => self.resign(place),
             Action::Wish => {
-                self.left.wishes -= 1;
+                self.course.spend(Wish);
                 self.want(1, FREE_GROUP);
             }
             Action::Freeze(process) => {
-                self.left.freezes -= 1;
+                self.course.spend(Freeze);
                 self.frozen = Some(process);
             }
             Action::Thaw => self.frozen = None,
@@ -440,19 +415,15 @@ impl Scene {
         self.candidates[place].held.is_some_and(|held| held.is_given_up && local_us < held.until_us)
     }
 
-    const fn pass_by(&mut self, milestone: Milestone) {
-        self.passed |= milestone.bit();
-    }
-
-    const fn has_passed(&self, milestone: Milestone) -> bool {
-        self.passed & milestone.bit() != 0
-    }
-
     fn pass_time(&mut self, drift: Option<(Process, i64)>) {
         let mut deliveries = Vec::new();
         self.deliveries(&mut deliveries);
-        self.left.delays -= u8::from(!deliveries.is_empty());
-        self.left.drifts -= u8::from(drift.is_some());
+        if !deliveries.is_empty() {
+            self.course.spend(Delay);
+        }
+        if drift.is_some() {
+            self.course.spend(Drift);
+        }
         self.now += 1;
         match drift {
             Some((Process::Server(place), ticks)) => self.servers[place].drift += ticks,
@@ -497,7 +468,7 @@ impl Scene {
     }
 
     fn resign(&mut self, place: usize) {
-        self.left.resignations -= 1;
+        self.course.spend(Resignation);
         if let Some(held) = &mut self.candidates[place].held {
             held.is_given_up = true;
         }
@@ -507,7 +478,7 @@ impl Scene {
     }
 
     fn hear_poll(&mut self, place: usize, server: usize) {
-        self.left.questions[place] -= 1;
+        self.course.spend(Question(place));
         let poll = self.candidates[place].polls.newest.take();
         self.deliver_poll(place, server, poll);
     }
@@ -531,8 +502,8 @@ impl Scene {
 
     /// After the last one, what is still under way makes no difference any more.
     fn count_overtaking(&mut self) {
-        self.left.overtakings -= 1;
-        for candidate in self.candidates.iter_mut().filter(|_| self.left.overtakings == 0) {
+        self.course.spend(Overtaking);
+        for candidate in self.candidates.iter_mut().filter(|_| !self.course.may(Overtaking)) {
             (candidate.polls.overtaken, candidate.answers.overtaken) = (None, None);
         }
     }
@@ -579,7 +550,7 @@ impl Scene {
             return None;
         }
         if (0..2).any(|guard| self.is_held_by(guard) && is_old(guard)) {
-            self.pass_by(Milestone::EarlyCommit);
+            self.course.pass(EARLY_COMMIT);
         }
         let effects = Arc::make_mut(&mut self.ledger).apply(Batch { time_ms: 0, entries });
         Some(Input::Command(lessor::Command::Applied(effects)))
@@ -589,12 +560,12 @@ impl Scene {
         let place = usize::try_from(to.0 - FIRST_SESSION).expect("there are two of them");
         let Message::Answer(answer) = &message else { return };
         if server != self.leader && !answer.promises.is_empty() {
-            self.pass_by(Milestone::StalePromise);
+            self.course.pass(STALE_PROMISE);
         }
         let candidate = &mut self.candidates[place];
         if answer.number == candidate.asked {
             candidate.answers.newest = Some(Arc::new((server, message)));
-        } else if self.left.overtakings > 0 {
+        } else if self.course.may(Overtaking) {
             candidate.answers.overtaken = Some(Arc::new((server, message)));
         }
     }
@@ -620,7 +591,7 @@ impl Scene {
     }
 
     fn send_poll(&mut self, place: usize, poll: Poll) {
-        let keeps_older = self.left.overtakings > 0;
+        let keeps_older = self.course.may(Overtaking);
         let candidate = &mut self.candidates[place];
         candidate.asked = poll.number;
         candidate.polls.overtake(keeps_older);
@@ -646,8 +617,8 @@ impl Scene {
 
     fn on_granted(&mut self, place: usize, until_us: u64) {
         match self.candidates[1 - place].held {
-            Some(_) if self.is_given_up_by(1 - place) => self.pass_by(Milestone::Release),
-            Some(_) => self.pass_by(Milestone::Expiry),
+            Some(_) if self.is_given_up_by(1 - place) => self.course.pass(RELEASE),
+            Some(_) => self.course.pass(EXPIRY),
             None => {}
         }
         let server = self.candidates[place].heard;
@@ -659,7 +630,7 @@ impl Scene {
         let is_given_up = self.candidates[place].held.is_some_and(|held| held.is_given_up);
         self.candidates[place].held = Some(Interval { until_us, server, is_given_up });
         if server == 1 {
-            self.pass_by(Milestone::GoesOn);
+            self.course.pass(GOES_ON);
         }
     }
 
@@ -682,29 +653,6 @@ impl<T> Post<T> {
 impl<T> Default for Post<T> {
     fn default() -> Self {
         Self { newest: None, overtaken: None }
-    }
-}
-
-impl Milestone {
-    const fn bit(self) -> u8 {
-        1 << self as u8
-    }
-
-    fn property(self) -> Property<LeaseExploration> {
-        let sometimes = Property::<LeaseExploration>::sometimes;
-        match self {
-            Self::Release => {
-                sometimes("a release lets the next one in", |_, scene| scene.has_passed(Self::Release))
-            }
-            Self::Expiry => sometimes("a time is over", |_, scene| scene.has_passed(Self::Expiry)),
-            Self::GoesOn => sometimes("a holder goes on", |_, scene| scene.has_passed(Self::GoesOn)),
-            Self::EarlyCommit => {
-                sometimes("a successor commits early", |_, scene| scene.has_passed(Self::EarlyCommit))
-            }
-            Self::StalePromise => {
-                sometimes("a deposed leader promises", |_, scene| scene.has_passed(Self::StalePromise))
-            }
-        }
     }
 }
 

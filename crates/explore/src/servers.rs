@@ -1,5 +1,4 @@
-//! An exploration of whole servers: election and log together, every state that three of them can reach
-//! within so many steps.
+//! Explorations of whole servers: election and log together, three of them, within so many steps.
 //!
 //! The servers are the real control machine on [`ModelReplica`]s. What may happen is limited by a budget; the order in which
 //! it happens is not: messages overtake each other, and timers run out as soon as nothing is under way, or at any moment.
@@ -19,34 +18,28 @@ use primus_core::election;
 use primus_core::election::bully::{self, Bully};
 use primus_core::planted::Planted;
 use primus_core::{Delay, Machine, Output, ServerId};
+use primus_lab::world::{Delivery, Envelope, Taken, World};
 use primus_replica::consensus::Consensus;
 use primus_replica::message::{Entry, HardState, Kind, Record};
 use primus_replica::{ModelReplica, Role};
 use primus_server::Reason;
 use primus_server::control::{Command, Control, Message, Notice, Timer, Times};
-use stateright::{Checker, HasDiscoveries, Model, Property};
 
-use crate::elections::{Broken, judge};
-use primus_lab::world::{Delivery, Envelope, Taken, World};
+use self::Chance::{Crash, Doubt, Loss, Proposal, Restart, Stall, Tick, Timeout};
+use crate::frame::{Course, Milestone, Setting};
 
 /// A server that can be explored.
 pub type ModelServer = Control<Bully, ModelReplica>;
 
 type Words = <ModelServer as Machine>::Message;
 
-/// Three servers, what may happen to them, and what must be reached.
+/// Three servers.
 #[derive(Debug, Clone)]
-pub struct ServerExploration {
+pub struct Servers {
     /// How it begins.
     pub opening: Opening,
     /// Which timers may run out while messages are under way; all others wait until nothing is.
     pub early: &'static [Timer],
-    /// How many things may happen at most, one after the other.
-    pub depth_max: usize,
-    /// How often what may happen.
-    pub budget: Budget,
-    /// What must be reached, lest everything hold for want of cases.
-    pub milestones: &'static [Milestone],
     /// A bug that is to be found.
     pub planted: Planted,
 }
@@ -62,58 +55,52 @@ pub enum Opening {
     Figure8,
 }
 
-/// How often something may still happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Budget {
+/// What happens only so often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Chance {
     /// A server crashes.
-    pub crashes: u8,
+    Crash,
     /// A crashed server starts again.
-    pub restarts: u8,
+    Restart,
     /// A message is lost.
-    pub losses: u8,
+    Loss,
     /// A server is told that a live leader's process is gone.
-    pub doubts: u8,
+    Doubt,
     /// A client wants something written.
-    pub proposals: u8,
+    Proposal,
     /// A disk stalls, until it is done at some later moment or its server crashes.
-    pub stalls: u8,
+    Stall,
     /// A leader's clock ticks.
-    pub ticks: u8,
+    Tick,
     /// Any other timer runs out.
-    pub timers: u8,
+    Timeout,
 }
 
-/// Something that must happen on some way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Milestone {
-    /// Somebody leads a new term.
-    Elected,
-    /// A client's entry is committed.
-    Committed,
-    /// A server ran because a candidate knew less, and leads.
-    JumpedIn,
-    /// A leader that jumped in gave way to the best rank, which leads.
-    Corrected,
-    /// A server was suspected wrongly and leads on, in its old term.
-    Survived,
-    /// A crash took writes with it that were not durable.
-    LostWrites,
-}
+/// Somebody leads a new term.
+pub const ELECTED: Milestone = Milestone("somebody leads a new term");
+/// A client's entry is committed.
+pub const COMMITTED: Milestone = Milestone("an entry is committed");
+/// A server ran because a candidate knew less, and leads.
+pub const JUMPED_IN: Milestone = Milestone("somebody jumps in");
+/// A leader that jumped in gave way to the best rank, which leads.
+pub const CORRECTED: Milestone = Milestone("a transfer corrects");
+/// A server was suspected wrongly and leads on, in its old term.
+pub const SURVIVED: Milestone = Milestone("a doubt is survived");
+/// A crash took writes with it that were not durable.
+pub const LOST_WRITES: Milestone = Milestone("writes are lost");
 
 /// One state of an exploration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scene {
     world: World<ModelServer>,
-    left: Budget,
+    course: Course<Chance>,
     /// Who has yet to notice whose death.
     to_notice: BTreeSet<(ServerId, ServerId)>,
     stalled: BTreeSet<ServerId>,
     leaders: BTreeMap<u64, ServerId>,
     committed: BTreeMap<u64, Entry>,
-    violation: Option<&'static str>,
     jumping: Option<ServerId>,
     correcting: bool,
-    passed: u8,
 }
 
 /// Something that happens.
@@ -145,57 +132,16 @@ const MISSING: &str = "a leader has every acknowledged entry";
 const SERVERS: u64 = 3;
 const STARTUP: Timer = Timer::Election(election::Timer::Startup);
 
-impl Model for ServerExploration {
-    type State = Scene;
+impl Setting for Servers {
+    type Scene = Scene;
     type Action = Action;
+    type Chance = Chance;
 
-    fn init_states(&self) -> Vec<Scene> {
-        vec![self.open()]
-    }
-
-    fn actions(&self, scene: &Scene, actions: &mut Vec<Action>) {
-        actions.extend(scene.envelopes().map(Action::Deliver));
-        actions.extend(scene.to_notice.iter().map(|&(node, dead)| Action::Gone(node, dead)));
-        actions.extend(
-            scene.stalled.iter().filter(|node| scene.world.is_writing(**node)).map(|node| Action::Sync(*node)),
-        );
-        self.timers(scene, actions);
-        self.choices(scene, actions);
-    }
-
-    fn next_state(&self, scene: &Scene, action: Action) -> Option<Scene> {
-        let mut next = scene.clone();
-        self.act(&mut next, action);
-        self.tidy(&mut next);
-        Some(next)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        let always = [
-            Property::always(TWO_LEADERS, |_, scene: &Scene| scene.violation != Some(TWO_LEADERS)),
-            Property::always(TWO_ENTRIES, |_, scene: &Scene| scene.violation != Some(TWO_ENTRIES)),
-            Property::always(MISSING, |_, scene: &Scene| scene.violation != Some(MISSING)),
-        ];
-        always.into_iter().chain(self.milestones.iter().map(|milestone| milestone.property())).collect()
-    }
-}
-
-impl ServerExploration {
-    /// Visits every state within the depth and returns how many there are.
-    ///
-    /// # Errors
-    /// If a property is broken, or something is never reached.
-    pub fn visit(&self) -> Result<usize, Broken> {
-        // stateright counts states on the way, not what happens between them, and does not look at the last.
-        let checker = self.clone().checker().target_max_depth(self.depth_max + 2);
-        judge(&checker.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join())
-    }
-
-    fn open(&self) -> Scene {
+    fn open(&self, course: Course<Chance>) -> Scene {
         let nodes = || (1..=SERVERS).map(ServerId);
         let world = World::new(nodes().map(|node| (node, self.make(node, self.opening.disk(node)))));
         let world = nodes().fold(world, |world, node| world.with_disk(node, self.opening.disk(node)));
-        let mut scene = Scene::new(world, self.budget);
+        let mut scene = Scene::new(world);
         nodes().for_each(|node| self.command(&mut scene, node, Command::Boot));
         match self.opening {
             Opening::Calm => {
@@ -210,10 +156,74 @@ impl ServerExploration {
             }
         }
         scene.committed.extend(self.opening.committed());
-        self.tidy(&mut scene);
-        Scene { passed: 0, ..scene }
+        scene.tidy();
+        Scene { course, ..scene }
     }
 
+    fn events(&self, scene: &Scene, actions: &mut Vec<Action>) {
+        actions.extend(scene.world.distinct().map(Action::Deliver));
+        actions.extend(scene.to_notice.iter().map(|&(node, dead)| Action::Gone(node, dead)));
+        let writing = scene.stalled.iter().filter(|node| scene.world.is_writing(**node));
+        actions.extend(writing.map(|node| Action::Sync(*node)));
+        self.timers(scene, actions);
+    }
+
+    fn choices(&self, scene: &Scene, actions: &mut Vec<Action>) {
+        let Scene { course, world, .. } = scene;
+        let alive = || world.alive().map(|(node, _)| node);
+        course.offer(Crash, actions, alive().map(Action::Crash));
+        let dead = world.nodes().filter(|node| world.machine(*node).is_none());
+        course.offer(Restart, actions, dead.map(Action::Restart));
+        course.offer(Loss, actions, world.distinct().map(Action::Lose));
+        course.offer(Proposal, actions, alive().filter(|node| scene.leads(*node)).map(Action::Propose));
+        course.offer(Stall, actions, alive().filter(|node| !scene.stalled.contains(node)).map(Action::Stall));
+        let believer = |(node, server): (ServerId, &ModelServer)| Some((node, server.leader()?));
+        let pairs = world.alive().filter_map(believer).filter(|(node, leader)| node != leader);
+        course.offer(Doubt, actions, pairs.map(|(node, leader)| Action::Gone(node, leader)));
+    }
+
+    fn act(&self, scene: &mut Scene, action: Action) {
+        match action {
+            Action::Deliver(envelope) => {
+                if let Delivery::Arrived(taken) = scene.world.deliver(scene.world.find(&envelope)) {
+                    self.follow(scene, &taken);
+                }
+            }
+            Action::Lose(envelope) => {
+                scene.course.spend(Loss);
+                scene.world.drop(scene.world.find(&envelope));
+            }
+            Action::Fire(node, timer) => {
+                scene.course.spend(Chance::of(timer));
+                self.fire(scene, node, timer);
+            }
+            Action::Gone(node, peer) => {
+                if !scene.to_notice.remove(&(node, peer)) {
+                    scene.course.spend(Doubt);
+                }
+                self.command(scene, node, Command::Gone(peer));
+            }
+            Action::Crash(node) => self.crash(scene, node),
+            Action::Restart(node) => self.restart(scene, node),
+            Action::Propose(node) => {
+                scene.course.spend(Proposal);
+                self.command(scene, node, Command::Propose(vec![Bytes::from_static(b"word")]));
+            }
+            Action::Stall(node) => {
+                scene.course.spend(Stall);
+                scene.stalled.insert(node);
+            }
+            Action::Sync(node) => self.sync(scene, node),
+        }
+        scene.tidy();
+    }
+
+    fn course(scene: &Scene) -> &Course<Chance> {
+        &scene.course
+    }
+}
+
+impl Servers {
     /// Server 3 is dead, and everybody knows.
     fn bury(&self, scene: &mut Scene) {
         scene.world.crash(ServerId(3));
@@ -272,73 +282,10 @@ impl ServerExploration {
         let counts = |&(node, timer): &(ServerId, Timer)| match timer {
             Timer::Silence => false,
             timer if is_early && !self.early.contains(&timer) => false,
-            Timer::Tick => scene.left.ticks > 0 && scene.leads(node),
-            _ => scene.left.timers > 0,
+            Timer::Tick => scene.course.may(Tick) && scene.leads(node),
+            _ => scene.course.may(Timeout),
         };
         actions.extend(scene.world.timers().filter(counts).map(|(node, timer)| Action::Fire(node, timer)));
-    }
-
-    /// What happens only if the exploration wants it, within its budget.
-    fn choices(&self, scene: &Scene, actions: &mut Vec<Action>) {
-        let left = scene.left;
-        let alive = || scene.world.alive().map(|(node, _)| node);
-        if left.crashes > 0 {
-            actions.extend(alive().map(Action::Crash));
-        }
-        if left.restarts > 0 {
-            let dead = scene.world.nodes().filter(|node| scene.world.machine(*node).is_none());
-            actions.extend(dead.map(Action::Restart));
-        }
-        if left.losses > 0 {
-            actions.extend(scene.envelopes().map(Action::Lose));
-        }
-        if left.proposals > 0 {
-            actions.extend(alive().filter(|node| scene.leads(*node)).map(Action::Propose));
-        }
-        if left.stalls > 0 {
-            actions.extend(alive().filter(|node| !scene.stalled.contains(node)).map(Action::Stall));
-        }
-        if left.doubts > 0 {
-            let believer = |(node, server): (ServerId, &ModelServer)| Some((node, server.leader()?));
-            let pairs = scene.world.alive().filter_map(believer).filter(|(node, leader)| node != leader);
-            actions.extend(pairs.map(|(node, leader)| Action::Gone(node, leader)));
-        }
-    }
-
-    fn act(&self, scene: &mut Scene, action: Action) {
-        match action {
-            Action::Deliver(envelope) => {
-                let place = scene.place_of(&envelope);
-                if let Delivery::Arrived(taken) = scene.world.deliver(place) {
-                    self.follow(scene, &taken);
-                }
-            }
-            Action::Lose(envelope) => {
-                scene.left.losses -= 1;
-                scene.world.drop(scene.place_of(&envelope));
-            }
-            Action::Fire(node, timer) => {
-                let budget = if timer == Timer::Tick { &mut scene.left.ticks } else { &mut scene.left.timers };
-                *budget -= 1;
-                self.fire(scene, node, timer);
-            }
-            Action::Gone(node, peer) => {
-                let is_doubt = !scene.to_notice.remove(&(node, peer));
-                scene.left.doubts -= u8::from(is_doubt);
-                self.command(scene, node, Command::Gone(peer));
-            }
-            Action::Crash(node) => self.crash(scene, node),
-            Action::Restart(node) => self.restart(scene, node),
-            Action::Propose(node) => {
-                scene.left.proposals -= 1;
-                self.command(scene, node, Command::Propose(vec![Bytes::from_static(b"word")]));
-            }
-            Action::Stall(node) => {
-                scene.left.stalls -= 1;
-                scene.stalled.insert(node);
-            }
-            Action::Sync(node) => self.sync(scene, node),
-        }
     }
 
     fn command(&self, scene: &mut Scene, node: ServerId, command: Command) {
@@ -363,9 +310,9 @@ impl ServerExploration {
     }
 
     fn crash(&self, scene: &mut Scene, node: ServerId) {
-        scene.left.crashes -= 1;
+        scene.course.spend(Crash);
         if scene.world.is_writing(node) {
-            scene.pass(Milestone::LostWrites);
+            scene.course.pass(LOST_WRITES);
         }
         scene.world.crash(node);
         scene.stalled.remove(&node);
@@ -374,7 +321,7 @@ impl ServerExploration {
     }
 
     fn restart(&self, scene: &mut Scene, node: ServerId) {
-        scene.left.restarts -= 1;
+        scene.course.spend(Restart);
         scene.to_notice.retain(|(_, dead)| *dead != node);
         let disk = scene.world.disk(node).to_vec();
         scene.world.restart(node, self.make(node, disk));
@@ -388,7 +335,7 @@ impl ServerExploration {
             match output {
                 Output::Notify(Notice::Committed(entries)) => scene.judge_commits(entries),
                 Output::Notify(Notice::Leader(Some(leader), term, _)) if term.0 == 1 && scene.leads(*leader) => {
-                    scene.pass(Milestone::Survived);
+                    scene.course.pass(SURVIVED);
                 }
                 Output::Send { message: Message::Change(Reason::Rank), .. } => scene.correcting = true,
                 _ => {}
@@ -397,17 +344,6 @@ impl ServerExploration {
         if !scene.stalled.contains(&taken.node) {
             self.sync(scene, taken.node);
         }
-    }
-
-    /// What was sent to the dead dies with the link: a new process has new links.
-    fn tidy(&self, scene: &mut Scene) {
-        let is_dead = |node| scene.world.machine(node).is_none();
-        let dead: Vec<_> = scene.world.nodes().filter(|node| is_dead(*node)).collect();
-        while let Some(place) = scene.world.in_flight().iter().position(|envelope| dead.contains(&envelope.to)) {
-            scene.world.drop(place);
-        }
-        scene.passed &= self.milestones.iter().fold(0, |wanted, milestone| wanted | milestone.bit());
-        scene.world.forget_order();
     }
 }
 
@@ -446,19 +382,26 @@ impl Opening {
 }
 
 impl Scene {
-    fn new(world: World<ModelServer>, left: Budget) -> Self {
+    fn new(world: World<ModelServer>) -> Self {
         Self {
             world,
-            left,
+            course: Course::default(),
             to_notice: BTreeSet::new(),
             stalled: BTreeSet::new(),
             leaders: BTreeMap::new(),
             committed: BTreeMap::new(),
-            violation: None,
             jumping: None,
             correcting: false,
-            passed: 0,
         }
+    }
+
+    /// What was sent to the dead dies with the link: a new process has new links.
+    fn tidy(&mut self) {
+        let is_lost = |world: &World<_>, envelope: &Envelope<_>| world.machine(envelope.to).is_none();
+        while let Some(place) = self.world.in_flight().iter().position(|envelope| is_lost(&self.world, envelope)) {
+            self.world.drop(place);
+        }
+        self.world.forget_order();
     }
 
     fn judge_leader(&mut self, node: ServerId) {
@@ -469,28 +412,22 @@ impl Scene {
         }
         let log = server.replica().entries();
         let has = |entry: &Entry| log.get(entry.index as usize - 1).is_some_and(|own| own.term == entry.term);
-        if !self.committed.values().all(has) {
-            self.violation = Some(MISSING);
-        }
-        if self.leaders.insert(term, node).is_some() {
-            self.violation = Some(TWO_LEADERS);
-        }
-        self.pass(Milestone::Elected);
+        self.course.must(MISSING, self.committed.values().all(has));
+        self.course.must(TWO_LEADERS, self.leaders.insert(term, node).is_none());
+        self.course.pass(ELECTED);
         if self.jumping == Some(node) {
-            self.pass(Milestone::JumpedIn);
+            self.course.pass(JUMPED_IN);
         } else if self.correcting {
-            self.pass(Milestone::Corrected);
+            self.course.pass(CORRECTED);
         }
     }
 
     fn judge_commits(&mut self, entries: &[Entry]) {
         for entry in entries {
             let first = self.committed.entry(entry.index).or_insert_with(|| entry.clone()).clone();
-            if first != *entry {
-                self.violation = Some(TWO_ENTRIES);
-            }
+            self.course.must(TWO_ENTRIES, first == *entry);
             if !entry.data.is_empty() {
-                self.pass(Milestone::Committed);
+                self.course.pass(COMMITTED);
             }
         }
     }
@@ -498,45 +435,11 @@ impl Scene {
     fn leads(&self, node: ServerId) -> bool {
         self.world.machine(node).is_some_and(|server| server.replica().view().0 == Role::Leader)
     }
-
-    const fn pass(&mut self, milestone: Milestone) {
-        self.passed |= milestone.bit();
-    }
-
-    /// The messages in flight, equal ones once.
-    fn envelopes(&self) -> impl Iterator<Item = Envelope<Words>> + '_ {
-        let in_flight = self.world.in_flight();
-        let is_first = |index: &usize| *index == 0 || in_flight[*index] != in_flight[*index - 1];
-        (0..in_flight.len()).filter(is_first).map(|index| in_flight[index].clone())
-    }
-
-    fn place_of(&self, envelope: &Envelope<Words>) -> usize {
-        let place = self.world.in_flight().iter().position(|other| other == envelope);
-        place.expect("only what is in flight is delivered or lost")
-    }
 }
 
-impl Milestone {
-    const fn bit(self) -> u8 {
-        1 << self as u8
-    }
-
-    fn property(self) -> Property<ServerExploration> {
-        let sometimes = Property::<ServerExploration>::sometimes;
-        match self {
-            Self::Elected => {
-                sometimes("somebody leads a new term", |_, scene| scene.passed & Self::Elected.bit() != 0)
-            }
-            Self::Committed => {
-                sometimes("an entry is committed", |_, scene| scene.passed & Self::Committed.bit() != 0)
-            }
-            Self::JumpedIn => sometimes("somebody jumps in", |_, scene| scene.passed & Self::JumpedIn.bit() != 0),
-            Self::Corrected => {
-                sometimes("a transfer corrects", |_, scene| scene.passed & Self::Corrected.bit() != 0)
-            }
-            Self::Survived => sometimes("a doubt is survived", |_, scene| scene.passed & Self::Survived.bit() != 0),
-            Self::LostWrites => sometimes("writes are lost", |_, scene| scene.passed & Self::LostWrites.bit() != 0),
-        }
+impl Chance {
+    const fn of(timer: Timer) -> Self {
+        if matches!(timer, Timer::Tick) { Self::Tick } else { Self::Timeout }
     }
 }
 

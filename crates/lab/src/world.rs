@@ -259,6 +259,20 @@ impl<M: Machine> World<M> {
         &self.in_flight
     }
 
+    /// What is on its way, equal messages once. Their order must have been forgotten.
+    pub fn distinct(&self) -> impl Iterator<Item = Sent<M>> + '_ {
+        self.in_flight.chunk_by(PartialEq::eq).map(|equal| equal[0].clone())
+    }
+
+    /// Where in [`World::in_flight`] the first such message is.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn find(&self, envelope: &Sent<M>) -> usize {
+        let place = self.in_flight.iter().position(|other| other == envelope);
+        place.expect("only what is in flight can arrive, twice or never")
+    }
+
     /// The timers that are set, by node.
     pub fn timers(&self) -> impl Iterator<Item = (M::Peer, M::Timer)> + '_ {
         self.nodes.iter().flat_map(|(id, node)| node.timers.iter().map(|timer| (*id, *timer)))

@@ -15,7 +15,7 @@ use primus_core::planted::Planted;
 
 use super::link::{Link, Words};
 use super::scene::{BEAT, BORROWER, LENDER, Scene, TASK_US};
-use super::{Milestone, Rule};
+use super::{LENT_AGAIN, NOTHING_RUNS_AT_HOME, TOLD_FROM_HOME, WENT_BACK};
 
 /// Who leads its own farm, always.
 const HOME_LEADER: ServerId = ServerId(1);
@@ -212,7 +212,7 @@ impl Scene {
         out.drain().for_each(|output| self.carry_out(output));
         self.note_idle();
         let is_busy = self.guest.runs().is_some();
-        self.must(Rule::RunsAtHome, !is_busy || self.guest.is_away);
+        self.course.must(NOTHING_RUNS_AT_HOME, !is_busy || self.guest.is_away);
         self.guest.part();
     }
 
@@ -234,12 +234,12 @@ impl Scene {
             _ => false,
         };
         if tells && self.guest.is_at_home() {
-            self.pass_by(Milestone::ToldFromHome);
+            self.course.pass(TOLD_FROM_HOME);
         }
         if let Message::GaveBack(back) = &message
             && back.iter().any(|held| !self.has_begun(*held))
         {
-            self.pass_by(Milestone::WentBack);
+            self.course.pass(WENT_BACK);
         }
         self.guest.link.tell_leader(message);
     }
@@ -289,7 +289,7 @@ impl Scene {
         if self.guest.service.is_none() {
             return self.guest.begin(lent);
         }
-        self.pass_by(Milestone::LentAgain);
+        self.course.pass(LENT_AGAIN);
         self.step_service(Input::Command(worker::Command::Open(true)));
         self.step_service(Input::Command(worker::Command::Allegiance(lent)));
     }

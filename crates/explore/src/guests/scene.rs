@@ -13,9 +13,12 @@ use primus_core::loan::allegiance;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
 use primus_core::{ServerId, Term, WorkerId};
 
+use super::Chance::{self, Call, Crash, Cut, Doubt};
+use super::action::{Action, Member};
 use super::guest::{Guest, report};
 use super::link::Words;
-use super::{Action, Budget, GuestExploration, Member, Milestone, Rule};
+use super::{Guests, LEADER_DIED, NONE_HANDED_OUT_LATE, ONCE_IS_ONCE, ONE_RESULT, RECORDED_HAS_BEGUN, RUNS_AGAIN};
+use crate::frame::Course;
 
 pub(super) const LENDER: &str = "north";
 pub(super) const BORROWER: &str = "south";
@@ -52,14 +55,12 @@ pub struct Scene {
     begun: BTreeSet<Held>,
     stopped: BTreeSet<TaskId>,
     ended: BTreeSet<TaskId>,
-    left: Budget,
-    passed: u8,
-    broken: u8,
+    pub(super) course: Course<Chance>,
 }
 
 impl Scene {
     /// The guest has arrived, and its first task is on its way to it.
-    pub(super) fn open(model: &GuestExploration) -> Self {
+    pub(super) fn open(model: &Guests, course: Course<Chance>) -> Self {
         let rules = rules(model);
         let mut scene = Self {
             tasks: model.tasks,
@@ -77,9 +78,7 @@ impl Scene {
             begun: BTreeSet::new(),
             stopped: BTreeSet::new(),
             ended: BTreeSet::new(),
-            left: Budget::default(),
-            passed: 0,
-            broken: 0,
+            course: Course::default(),
         };
         scene.command(foreman::Command::Lead(Term(FIRST_TERM)));
         scene.meet_home();
@@ -89,34 +88,7 @@ impl Scene {
         }
         scene.settle();
         scene.agree(vec![Entry::Submit { spec: spec(model), key: None }]);
-        Self { left: model.budget, passed: 0, ..scene }
-    }
-
-    pub(super) const fn has_passed(&self, milestone: Milestone) -> bool {
-        self.passed & milestone.bit() != 0
-    }
-
-    pub(super) const fn pass_by(&mut self, milestone: Milestone) {
-        self.passed |= milestone.bit();
-    }
-
-    /// Only these count: otherwise there were as many states for each of the others as there are without it.
-    pub(super) fn keep_only(&mut self, milestones: &[Milestone]) {
-        self.passed &= milestones.iter().fold(0, |wanted, milestone| wanted | milestone.bit());
-    }
-
-    pub(super) const fn is_kept(&self, rule: Rule) -> bool {
-        self.broken & rule.bit() == 0
-    }
-
-    pub(super) const fn is_broken(&self) -> bool {
-        self.broken != 0
-    }
-
-    pub(super) const fn must(&mut self, rule: Rule, holds: bool) {
-        if !holds {
-            self.broken |= rule.bit();
-        }
+        Self { course, ..scene }
     }
 
     pub(super) fn has_begun(&self, held: Held) -> bool {
@@ -139,7 +111,7 @@ impl Scene {
         if !under_way.is_empty() {
             return true;
         }
-        let mut scene = Self { left: Budget::default(), ..self.clone() };
+        let mut scene = Self { course: Course::default(), ..self.clone() };
         if scene.own.is_none() {
             scene.hire();
         }
@@ -224,16 +196,14 @@ impl Scene {
     pub(super) fn choices(&self, actions: &mut Vec<Action>) {
         self.endings(actions);
         self.wishes(actions);
-        if self.left.crashes > 0 {
-            actions.push(Action::LeaderDies(false));
-            actions.extend((!self.proposed.is_empty()).then_some(Action::LeaderDies(true)));
-            let is_alive = self.guest.allegiance.is_some();
-            actions.extend(is_alive.then_some(Action::Dies(true)));
-            actions.extend((is_alive && !self.guest.is_written()).then_some(Action::Dies(false)));
-        }
-        actions.extend((self.left.cuts > 0 && self.guest.link.is_whole()).then_some(Action::Cut));
+        self.course.offer(Crash, actions, [Action::LeaderDies(false)]);
+        self.course.offer(Crash, actions, (!self.proposed.is_empty()).then_some(Action::LeaderDies(true)));
+        let is_alive = self.guest.allegiance.is_some();
+        self.course.offer(Crash, actions, is_alive.then_some(Action::Dies(true)));
+        self.course.offer(Crash, actions, (is_alive && !self.guest.is_written()).then_some(Action::Dies(false)));
+        self.course.offer(Cut, actions, self.guest.link.is_whole().then_some(Action::Cut));
         let is_heard = self.timers.contains(&foreman::Timer::Silence(GUEST)) && self.guest.link.is_whole();
-        actions.extend((self.left.doubts > 0 && is_heard).then_some(Action::Silence));
+        self.course.offer(Doubt, actions, is_heard.then_some(Action::Silence));
     }
 
     fn wishes(&self, actions: &mut Vec<Action>) {
@@ -248,7 +218,7 @@ impl Scene {
         let is_quiet = self.guest.link.is_quiet() && self.proposed.is_empty();
         let is_missing = ledger.loans().borrowed().contains_key(&name) && !is_registered;
         actions.extend((is_missing && is_quiet).then_some(Action::GiveBack));
-        actions.extend((self.left.calls > 0 && self.guest.is_at_home()).then_some(Action::Call));
+        self.course.offer(Call, actions, self.guest.is_at_home().then_some(Action::Call));
     }
 
     pub(super) fn act(&mut self, action: Action) {
@@ -268,7 +238,7 @@ impl Scene {
             Action::GuestNotices => self.guest_notices(),
             Action::Grace => self.fire_leaders(foreman::Timer::Grace(GUEST)),
             Action::Silence => {
-                self.left.doubts -= 1;
+                self.course.spend(Doubt);
                 self.is_doubted = true;
                 self.fire_leaders(foreman::Timer::Silence(GUEST));
             }
@@ -296,19 +266,19 @@ impl Scene {
             Action::Release => self.release_guest(),
             Action::GiveBack => self.give_back(),
             Action::Call => {
-                self.left.calls -= 1;
+                self.course.spend(Call);
                 self.is_recalled = false;
                 self.call_abroad();
             }
             Action::LeaderDies(is_heard) => self.replace_leader(is_heard),
             Action::Dies(is_synced) => {
-                self.left.crashes -= 1;
+                self.course.spend(Crash);
                 self.is_doubted = false;
                 self.guest.die(is_synced);
             }
             Action::Restarts => self.start_guest(),
             Action::Cut => {
-                self.left.cuts -= 1;
+                self.course.spend(Cut);
                 self.guest.link.cut();
             }
             _ => {}
@@ -339,9 +309,9 @@ impl Scene {
     /// What was under way from and to the dead leader is lost. What it had proposed is agreed on after all, if a majority has heard
     /// of it, or it never is.
     fn replace_leader(&mut self, is_heard: bool) {
-        self.left.crashes -= 1;
+        self.course.spend(Crash);
         if self.guest.runs().is_some() {
-            self.pass_by(Milestone::LeaderDied);
+            self.course.pass(LEADER_DIED);
         }
         let before = self.leader();
         let proposed = std::mem::take(&mut self.proposed);
@@ -390,7 +360,7 @@ impl Scene {
     fn send(&mut self, to: WorkerId, message: Message) {
         if let Message::Run(_, assignments) = &message {
             let is_late = assignments.iter().any(|assignment| self.ended.contains(&assignment.held.task));
-            self.must(Rule::HandedOutLate, !is_late);
+            self.course.must(NONE_HANDED_OUT_LATE, !is_late);
         }
         match to {
             OWN => self.to_own.push_back(message),
@@ -414,16 +384,16 @@ impl Scene {
     fn on_effect(&mut self, effect: &Effect) {
         let Effect::Finished(held) = effect else { return };
         let is_done = self.foreman.ledger().state(held.task) == Some(State::Done);
-        self.must(Rule::NeverBegan, !is_done || self.has_begun(*held));
+        self.course.must(RECORDED_HAS_BEGUN, !is_done || self.has_begun(*held));
         let is_first = self.ended.insert(held.task);
-        self.must(Rule::SecondResult, is_first);
+        self.course.must(ONE_RESULT, is_first);
     }
 
     pub(super) fn on_start(&mut self, held: Held) {
         let is_first = self.begun.iter().all(|begun| begun.task != held.task);
-        self.must(Rule::StartedTwice, is_first || !self.is_once);
+        self.course.must(ONCE_IS_ONCE, is_first || !self.is_once);
         if self.stopped.contains(&held.task) {
-            self.pass_by(Milestone::RunsAgain);
+            self.course.pass(RUNS_AGAIN);
         }
         self.begun.insert(held);
     }
@@ -471,12 +441,12 @@ fn is_about_guest(timer: foreman::Timer) -> bool {
     !matches!(timer, foreman::Timer::Grace(OWN) | foreman::Timer::Silence(OWN))
 }
 
-fn rules(model: &GuestExploration) -> foreman::Rules {
+fn rules(model: &Guests) -> foreman::Rules {
     let assignment = assign::Rule::Balanced;
     foreman::Rules { assignment, ahead_us: TASK_US, planted: model.planted, ..foreman::Rules::default() }
 }
 
-fn spec(model: &GuestExploration) -> Spec {
+fn spec(model: &Guests) -> Spec {
     Spec {
         name: String::new(),
         work: Work::Command(CommandLine::default()),

@@ -10,8 +10,9 @@ use primus_core::loan::allegiance::{self, Allegiance};
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output, Token};
 use primus_core::planted::Planted;
 
+use super::action::Action;
 use super::scene::{Scene, TICK_MS};
-use super::{Action, LENDER, Milestone};
+use super::{LATE_CALL, LENDER};
 
 /// A worker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -159,7 +160,7 @@ impl Scene {
         let Some(message) = self.members[worker].down.pop_front() else { return };
         let knows = |loan: &LoanId| self.members[worker].knows(*loan);
         if matches!(&message, Word::Redirect { loan, .. } if knows(loan)) {
-            self.pass_by(Milestone::LateCall);
+            self.course.pass(LATE_CALL);
         }
         let from = self.leader();
         self.step_allegiance(worker, Input::Message { from, message });

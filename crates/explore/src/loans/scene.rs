@@ -10,8 +10,13 @@ use primus_core::loan::{Content, Message, Word};
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::{FarmId, ServerId, Term};
 
+use super::Chance::{self, Crash, Cut, Delay, Flood, Loss, Order};
+use super::action::{Action, Way};
 use super::members::{Member, Place};
-use super::{Action, BORROWER, Budget, Farm, LENDER, LoanExploration, Milestone, Way};
+use super::{
+    ARRIVAL, BORROWER, BORROWER_CHANGE, DEATH, FALSE_DEATH, Farm, HOMECOMING, LENDER, LENDER_CHANGE, RECALL,
+};
+use crate::frame::{Budget, Course};
 
 /// So many looks of an office are a tick: it says once how things are.
 const LOOKS: u64 = 10;
@@ -37,8 +42,7 @@ pub struct Scene {
     lent: BTreeMap<LoanId, String>,
     /// and those whose worker was taken for dead.
     dead: BTreeSet<LoanId>,
-    left: Budget,
-    passed: u8,
+    pub(super) course: Course<Chance>,
 }
 
 /// A farm: whoever leads it, what is agreed on, and whether there is anything to do.
@@ -56,7 +60,7 @@ struct Host {
 
 impl Scene {
     /// Everybody is at home, both leaders have heard of each other, and the second farm has too much to do.
-    pub(super) fn open(model: &LoanExploration) -> Self {
+    pub(super) fn open(model: &super::Loans, course: Course<Chance>) -> Self {
         let rules = Rules {
             saturated_at: 1,
             saturated_ms: 0,
@@ -75,35 +79,17 @@ impl Scene {
             members: (0..model.workers).map(|worker| Member::new(worker, model.planted)).collect(),
             lent: BTreeMap::new(),
             dead: BTreeSet::new(),
-            left: Budget::default(),
-            passed: 0,
+            course: Course::default(),
         };
         [LENDER, BORROWER].into_iter().for_each(|farm| scene.lead(farm));
         (0..model.workers).for_each(|worker| scene.reach_home(worker));
         scene.settle();
         scene.farms[BORROWER].is_flooded = true;
-        Self { left: model.budget, passed: 0, ..scene }
+        Self { course, ..scene }
     }
 
     pub(super) const fn now(&self) -> u64 {
         self.now
-    }
-
-    pub(super) const fn may_delay(&self) -> bool {
-        self.left.delays > 0
-    }
-
-    pub(super) const fn has_passed(&self, milestone: Milestone) -> bool {
-        self.passed & milestone.bit() != 0
-    }
-
-    pub(super) const fn pass_by(&mut self, milestone: Milestone) {
-        self.passed |= milestone.bit();
-    }
-
-    /// Only these count: otherwise there were as many states for each of the others as there are without it.
-    pub(super) fn keep_only(&mut self, milestones: &[Milestone]) {
-        self.passed &= milestones.iter().fold(0, |wanted, milestone| wanted | milestone.bit());
     }
 
     /// Whoever works for another farm is lent to it, or was taken for dead.
@@ -140,7 +126,7 @@ impl Scene {
     }
 
     fn heal(&mut self) {
-        self.left = Budget { delays: u8::MAX, ..Budget::default() };
+        self.course = Course::new(Budget::from([(Delay, u8::MAX)]), &[]);
         self.farms.iter_mut().for_each(|host| host.is_flooded = false);
         for worker in 0..self.members.len() {
             [LENDER, BORROWER].into_iter().for_each(|farm| self.mend(farm, worker));
@@ -226,16 +212,14 @@ impl Scene {
         for farm in [LENDER, BORROWER] {
             if self.farms[farm].is_flooded {
                 actions.push(Action::Calm(farm));
-            } else if farm == LENDER && self.left.floods > 0 {
-                actions.push(Action::Flood(farm));
+            } else if farm == LENDER {
+                self.course.offer(Flood, actions, [Action::Flood(farm)]);
             }
             self.death_of_leader(farm, actions);
         }
         (0..self.members.len()).for_each(|worker| self.choices_for(worker, actions));
-        if self.left.losses > 0 {
-            let said = [LENDER, BORROWER].into_iter().filter(|farm| !self.farms[*farm].said.is_empty());
-            actions.extend(said.map(|farm| Action::Lose(Way::Between(farm))));
-        }
+        let said = [LENDER, BORROWER].into_iter().filter(|farm| !self.farms[*farm].said.is_empty());
+        self.course.offer(Loss, actions, said.map(|farm| Action::Lose(Way::Between(farm))));
     }
 
     fn choices_for(&self, worker: usize, actions: &mut Vec<Action>) {
@@ -246,45 +230,37 @@ impl Scene {
         self.deaths_of(worker, actions);
         self.losses_of(worker, actions);
         for farm in [LENDER, BORROWER] {
-            let may_cut = self.left.cuts > 0 && member.is_alive() && (farm == LENDER || member.is_away);
+            let may_cut = self.course.may(Cut) && member.is_alive() && (farm == LENDER || member.is_away);
             match member.links[farm] {
                 false => actions.push(Action::Mend(farm, worker)),
                 true if may_cut => actions.push(Action::Cut(farm, worker)),
                 true => {}
             }
         }
-        if self.left.orders > 0 {
-            let lent = self.loans(LENDER).loan_of(&member.name);
-            match lent.and_then(|loan| self.loans(LENDER).lent().get(&loan)) {
-                None => actions.push(Action::Lend(worker)),
-                Some(lent) if !lent.is_recalled => actions.push(Action::Recall(worker)),
-                Some(_) => {}
-            }
-        }
+        let lent = self.loans(LENDER).loan_of(&member.name);
+        let order = match lent.and_then(|loan| self.loans(LENDER).lent().get(&loan)) {
+            None => Some(Action::Lend(worker)),
+            Some(lent) => (!lent.is_recalled).then_some(Action::Recall(worker)),
+        };
+        self.course.offer(Order, actions, order);
     }
 
     fn death_of_leader(&self, farm: Farm, actions: &mut Vec<Action>) {
-        if self.left.crashes > 0 {
-            actions.push(Action::LeaderDies(farm, false));
-            let is_heard = !self.farms[farm].proposed.is_empty();
-            actions.extend(is_heard.then_some(Action::LeaderDies(farm, true)));
-        }
+        self.course.offer(Crash, actions, [Action::LeaderDies(farm, false)]);
+        let is_heard = !self.farms[farm].proposed.is_empty();
+        self.course.offer(Crash, actions, is_heard.then_some(Action::LeaderDies(farm, true)));
     }
 
     fn deaths_of(&self, worker: usize, actions: &mut Vec<Action>) {
         let member = &self.members[worker];
-        if self.left.crashes > 0 && member.is_alive() {
-            actions.push(Action::Dies(worker, true));
-            actions.extend(member.has_unsynced().then_some(Action::Dies(worker, false)));
-        }
+        self.course.offer(Crash, actions, member.is_alive().then_some(Action::Dies(worker, true)));
+        self.course.offer(Crash, actions, member.has_unsynced().then_some(Action::Dies(worker, false)));
     }
 
     fn losses_of(&self, worker: usize, actions: &mut Vec<Action>) {
         let member = &self.members[worker];
-        if self.left.losses > 0 {
-            actions.extend((!member.down.is_empty()).then_some(Action::Lose(Way::Down(worker))));
-            actions.extend((!member.up.is_empty()).then_some(Action::Lose(Way::Up(worker))));
-        }
+        self.course.offer(Loss, actions, (!member.down.is_empty()).then_some(Action::Lose(Way::Down(worker))));
+        self.course.offer(Loss, actions, (!member.up.is_empty()).then_some(Action::Lose(Way::Up(worker))));
     }
 
     pub(super) fn act(&mut self, action: Action) {
@@ -300,14 +276,14 @@ impl Scene {
             Action::Done(worker) => self.set_idle(worker, true),
             Action::Calm(farm) => self.farms[farm].is_flooded = false,
             Action::Flood(farm) => {
-                self.left.floods -= 1;
+                self.course.spend(Flood);
                 self.farms[farm].is_flooded = true;
             }
             Action::Lend(worker) => self.order(worker),
             Action::Recall(worker) => self.recall(worker),
             Action::LeaderDies(farm, is_heard) => self.replace_leader(farm, is_heard),
             Action::Dies(worker, is_synced) => {
-                self.left.crashes -= 1;
+                self.course.spend(Crash);
                 self.members[worker].die(is_synced);
             }
             Action::Restarts(worker) => {
@@ -322,7 +298,7 @@ impl Scene {
     }
 
     fn lose(&mut self, way: Way) {
-        self.left.losses -= 1;
+        self.course.spend(Loss);
         match way {
             Way::Between(farm) => self.farms[farm].said.clear(),
             Way::Down(worker) => self.members[worker].down.clear(),
@@ -331,21 +307,23 @@ impl Scene {
     }
 
     fn order(&mut self, worker: usize) {
-        self.left.orders -= 1;
+        self.course.spend(Order);
         let (worker, to) = (self.members[worker].name.clone(), NAMES[BORROWER].to_owned());
         let lend = Lend { worker, to, for_ms: LOAN_TICKS * TICK_MS, why: Why::Operator };
         self.agree(LENDER, vec![Entry::Lend(lend)]);
     }
 
     fn recall(&mut self, worker: usize) {
-        self.left.orders -= 1;
+        self.course.spend(Order);
         let loan = self.loans(LENDER).loan_of(&self.members[worker].name);
         self.agree(LENDER, loan.into_iter().map(Entry::Recall).collect());
     }
 
     /// Timers that are due run out first; then both leaders look around.
     fn pass_time(&mut self) {
-        self.left.delays -= u8::from(self.has_deliveries() && self.left.delays > 0);
+        if self.has_deliveries() {
+            self.course.spend(Delay);
+        }
         self.now += 1;
         (0..self.members.len()).for_each(|worker| self.fire_due(worker));
         for farm in [LENDER, BORROWER] {
@@ -361,10 +339,10 @@ impl Scene {
     /// What is under way from and to the dead leader is lost, and everybody who has a link to its successor says so. What it had
     /// proposed is agreed on after all, if a majority has heard of it, or it never is.
     fn replace_leader(&mut self, farm: Farm, is_heard: bool) {
-        self.left.crashes -= 1;
+        self.course.spend(Crash);
         let proposed = std::mem::take(&mut self.farms[farm].proposed);
         if self.members.iter().any(|member| member.is_away) {
-            self.pass_by(if farm == LENDER { Milestone::LenderChange } else { Milestone::BorrowerChange });
+            self.course.pass(if farm == LENDER { LENDER_CHANGE } else { BORROWER_CHANGE });
         }
         self.farms.iter_mut().for_each(|host| host.said.clear());
         self.farms[farm].term += 1;
@@ -381,7 +359,7 @@ impl Scene {
     }
 
     fn cut(&mut self, farm: Farm, worker: usize) {
-        self.left.cuts -= 1;
+        self.course.spend(Cut);
         self.members[worker].links[farm] = false;
         match farm {
             LENDER => {
@@ -518,20 +496,20 @@ impl Scene {
                 let lent = self.loans(LENDER).lent().get(&loan).map(|lent| (loan, lent.worker.clone()));
                 self.lent.extend(lent);
             }
-            Effect::Recalled(_) => self.pass_by(Milestone::Recall),
+            Effect::Recalled(_) => self.course.pass(RECALL),
             // The foreman asks it who it is, now that it may work here.
             Effect::Borrowed(name) => {
-                self.pass_by(Milestone::Arrival);
+                self.course.pass(ARRIVAL);
                 let guest = (0..self.members.len()).find(|worker| self.name_in(BORROWER, *worker) == name);
                 guest.into_iter().for_each(|worker| self.members[worker].greet());
             }
-            Effect::LoanEnded { ending: Ending::Home, .. } => self.pass_by(Milestone::Homecoming),
+            Effect::LoanEnded { ending: Ending::Home, .. } => self.course.pass(HOMECOMING),
             Effect::LoanEnded { loan, ending: Ending::Dead, lent } => {
                 self.dead.insert(loan);
-                self.pass_by(Milestone::Death);
+                self.course.pass(DEATH);
                 let mut away = self.members.iter().filter(|member| member.name == lent.worker);
                 if away.any(|member| member.away_under() == Some(loan)) {
-                    self.pass_by(Milestone::FalseDeath);
+                    self.course.pass(FALSE_DEATH);
                 }
             }
             _ => {}
