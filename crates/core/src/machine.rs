@@ -203,7 +203,7 @@ impl Delay {
 
 /// Where a machine puts its outputs. The driver owns it, empties it after each step and uses it again, so that
 /// stepping allocates nothing.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Outbox<M: Machine> {
     outputs: Vec<Output<M>>,
 }

@@ -1,7 +1,7 @@
 //! Explorations of what a guest does: a worker that is lent to a farm, the tasks that it gets there, and its way home, in any
 //! kind of time.
 //!
-//! Foreman, ledger, worker and allegiance are the real ones. Nothing here has a length: a timer that is set runs out at any
+//! Foreman, ledger and worker are the ones that ship. Nothing here has a length: a timer that is set runs out at any
 //! moment, what was proposed is agreed on at any moment, in order, and so is heard what was said on a link. Beyond that a budget
 //! says how often somebody dies, a link breaks, a living worker is given up, or is lent again.
 //!

@@ -8,6 +8,7 @@
 pub mod elections;
 pub mod frame;
 pub mod guests;
+mod host;
 pub mod leases;
 pub mod loans;
 pub mod servers;

@@ -1,6 +1,6 @@
 //! Explorations of loans: two farms, and workers of the first that it lends to the second, for so many ticks of the clock.
 //!
-//! Offices, allegiances and ledgers are the real ones. Time passes in coarse ticks, in each of which both leaders look around as
+//! Offices, workers and ledgers are the ones that ship. Time passes in coarse ticks, in each of which both leaders look around as
 //! often as it takes to say once how things are. Between two ticks everything arrives that was said, and everything is agreed on
 //! that was proposed, in any order; what two processes say to each other keeps its order. Beyond that a budget says how often
 //! something is late or lost, dies, is cut off, or is ordered by an operator.
@@ -8,7 +8,8 @@
 //! Left out, lest there be too many states: the log is what it comes to ([`crate::servers`] visits logs), so what a dying
 //! leader has proposed is agreed on or lost, and another one leads at once; that workers come and go is agreed on at once; of two
 //! beats that are under way in the same direction only the newer one arrives, and what is said twice in a row arrives once; a
-//! foreman is only whether there is work, and a task only whether its worker has one; all clocks are right. Only the first farm
+//! foreman is only whether there is work, it welcomes workers at once, and a task is only whether its worker has one, and has no
+//! result; all clocks are right. Only the first farm
 //! has workers. If there are two of them, farms agree and the second worker hears, says and does what it has to, before anything
 //! else happens. Runs ([`primus_lab::loans`]) try all of that, and follow every task to its end.
 //!

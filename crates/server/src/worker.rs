@@ -34,7 +34,7 @@ const RENEW: Delay = Delay::exactly_ms(100);
 const PAUSE_US: u64 = 1_000_000;
 
 /// What a worker goes by.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rules {
     /// Its own farm.
     pub farm: String,
@@ -50,8 +50,8 @@ pub struct Rules {
     pub planted: Planted,
 }
 
-/// One worker.
-#[derive(Debug)]
+/// One worker. A plain value: it can be copied, to remember it, and compared, to recognise it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Worker {
     rules: Rules,
     now: Moment,

@@ -3,15 +3,8 @@
 use std::collections::VecDeque;
 
 use primus_core::ServerId;
-use primus_core::farm::Message;
-use primus_core::loan::Word;
-
-/// What a leader says to a guest.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Words {
-    Work(Message),
-    Loan(Word),
-}
+use primus_core::farm;
+use primus_server::worker::Message;
 
 /// A link, and what each end believes of it. What was said on it arrives in order, or not at all once it is broken.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -23,8 +16,8 @@ pub(super) struct Link {
     /// Does the leader?
     pub(super) is_known: bool,
     is_broken: bool,
-    pub(super) to_leader: VecDeque<Message>,
-    pub(super) to_guest: VecDeque<Words>,
+    pub(super) to_leader: VecDeque<farm::Message>,
+    pub(super) to_guest: VecDeque<Message>,
 }
 
 impl Link {
@@ -37,15 +30,15 @@ impl Link {
     }
 
     /// What is said on a link that is gone reaches nobody.
-    pub(super) fn tell_leader(&mut self, message: Message) {
+    pub(super) fn tell_leader(&mut self, message: farm::Message) {
         if self.is_whole() {
             self.to_leader.push_back(message);
         }
     }
 
-    pub(super) fn tell_guest(&mut self, words: Words) {
+    pub(super) fn tell_guest(&mut self, message: Message) {
         if self.is_whole() {
-            self.to_guest.push_back(words);
+            self.to_guest.push_back(message);
         }
     }
 

@@ -12,19 +12,18 @@ use primus_core::ledger::{
 use primus_core::loan::allegiance;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
 use primus_core::{ServerId, Term, WorkerId};
+use primus_server::worker::Timer;
 
 use super::Chance::{self, Call, Crash, Cut, Doubt};
 use super::action::{Action, Member};
 use super::guest::{Guest, report};
-use super::link::Words;
 use super::{Guests, LEADER_DIED, NONE_HANDED_OUT_LATE, ONCE_IS_ONCE, ONE_RESULT, RECORDED_HAS_BEGUN, RUNS_AGAIN};
 use crate::frame::Course;
+use crate::host::HOME;
 
-pub(super) const LENDER: &str = "north";
-pub(super) const BORROWER: &str = "south";
 /// As long as a worker may have work in advance, so that it gets one task more than it can run.
 pub(super) const TASK_US: u64 = 15_000;
-pub(super) const BEAT: Delay = Delay::exactly_ms(500);
+const BEAT: Delay = Delay::exactly_ms(500);
 /// The guest and the own worker, as the borrower's leader knows them. The guest comes first.
 const GUEST: WorkerId = WorkerId(11);
 const OWN: WorkerId = WorkerId(12);
@@ -53,7 +52,7 @@ pub struct Scene {
     /// Was the guest given up for its silence, and has not shown since that it is alive?
     is_doubted: bool,
     begun: BTreeSet<Held>,
-    stopped: BTreeSet<TaskId>,
+    pub(super) stopped: BTreeSet<TaskId>,
     ended: BTreeSet<TaskId>,
     pub(super) course: Course<Chance>,
 }
@@ -81,7 +80,7 @@ impl Scene {
             course: Course::default(),
         };
         scene.command(foreman::Command::Lead(Term(FIRST_TERM)));
-        scene.meet_home();
+        scene.start_guest();
         scene.call_abroad();
         if model.has_own {
             scene.hire();
@@ -95,13 +94,13 @@ impl Scene {
         self.begun.contains(&held)
     }
 
-    pub(super) fn note_stopped(&mut self, held: Held) {
-        self.stopped.insert(held.task);
-    }
-
     /// The leader, by its term.
     pub(super) const fn leader(&self) -> ServerId {
         ServerId(self.term)
+    }
+
+    pub(super) const fn term(&self) -> Term {
+        Term(self.term)
     }
 
     /// If everybody is reached from now on, and the guest is wanted back: does every task end, and has the guest told everything?
@@ -128,8 +127,8 @@ impl Scene {
         };
         let has_nothing = |worker: &Worker| worker.has().next().is_none();
         (1..=self.tasks).all(is_over)
-            && self.guest.is_at_home()
-            && self.guest.service.is_none()
+            && self.guest.host.is_at_home()
+            && !self.guest.host.serves_abroad()
             && self.own.iter().all(|own| has_nothing(own))
     }
 
@@ -151,7 +150,7 @@ impl Scene {
             self.deliveries(&mut actions);
             self.endings(&mut actions);
             if actions.is_empty() {
-                actions.extend(self.guest.can_return().then_some(Action::Recall));
+                actions.extend(self.guest.host.can_return().then_some(Action::Recall));
                 self.timeouts(&mut actions);
                 actions.truncate(1);
             }
@@ -168,12 +167,12 @@ impl Scene {
         actions.extend((!guest.link.to_leader.is_empty() && guest.link.is_known).then_some(Action::Heard));
         actions.extend((!guest.link.to_guest.is_empty()).then_some(Action::Told));
         actions.extend((!self.proposed.is_empty()).then_some(Action::Agree));
-        actions.extend((!guest.unsynced.is_empty()).then_some(Action::Synced));
-        actions.extend(guest.unsynced_epoch.map(|_| Action::EpochSynced));
+        actions.extend(guest.host.writes(false).then_some(Action::Synced));
+        actions.extend(guest.host.writes(true).then_some(Action::EpochSynced));
         actions.extend(guest.link.can_leader_notice().then_some(Action::LeaderNotices));
         actions.extend(guest.link.can_guest_notice().then_some(Action::GuestNotices));
-        actions.extend((guest.service.is_some() && !guest.link.is_open).then_some(Action::Dial));
-        actions.extend(guest.allegiance.is_none().then_some(Action::Restarts));
+        actions.extend((guest.host.serves_abroad() && !guest.link.is_open).then_some(Action::Dial));
+        actions.extend((!guest.host.is_alive()).then_some(Action::Restarts));
         actions.extend((self.is_doubted && guest.link.is_whole()).then_some(Action::Beat));
     }
 
@@ -181,8 +180,9 @@ impl Scene {
     pub(super) fn timeouts(&self, actions: &mut Vec<Action>) {
         actions.extend(self.timers.contains(&foreman::Timer::Grace(GUEST)).then_some(Action::Grace));
         actions.extend(self.timers.contains(&foreman::Timer::Settle).then_some(Action::Settle));
-        actions.extend(self.guest.is_gathering.then_some(Action::Gather));
-        let is_returning = self.guest.timers.contains(&allegiance::Timer::Deadline);
+        let gathering = self.guest.timer(worker::Timer::Gather).filter(|timer| self.guest.host.has_timer(*timer));
+        actions.extend(gathering.map(|_| Action::Gather));
+        let is_returning = self.guest.host.has_timer(Timer::Placement(allegiance::Timer::Deadline));
         actions.extend(is_returning.then_some(Action::Deadline));
     }
 
@@ -198,9 +198,10 @@ impl Scene {
         self.wishes(actions);
         self.course.offer(Crash, actions, [Action::LeaderDies(false)]);
         self.course.offer(Crash, actions, (!self.proposed.is_empty()).then_some(Action::LeaderDies(true)));
-        let is_alive = self.guest.allegiance.is_some();
+        let is_alive = self.guest.host.is_alive();
+        let is_writing = self.guest.host.writes(true) || self.guest.host.writes(false);
         self.course.offer(Crash, actions, is_alive.then_some(Action::Dies(true)));
-        self.course.offer(Crash, actions, (is_alive && !self.guest.is_written()).then_some(Action::Dies(false)));
+        self.course.offer(Crash, actions, is_writing.then_some(Action::Dies(false)));
         self.course.offer(Cut, actions, self.guest.link.is_whole().then_some(Action::Cut));
         let is_heard = self.timers.contains(&foreman::Timer::Silence(GUEST)) && self.guest.link.is_whole();
         self.course.offer(Doubt, actions, is_heard.then_some(Action::Silence));
@@ -208,17 +209,18 @@ impl Scene {
 
     fn wishes(&self, actions: &mut Vec<Action>) {
         let ledger = self.foreman.ledger();
-        let (can_return, name) = (self.guest.can_return(), Guest::name());
+        let (can_return, name) = (self.guest.host.can_return(), Guest::name());
         actions.extend(can_return.then_some(Action::Recall));
         let is_registered = ledger.workers().contains_key(&name);
-        let is_told = self.guest.link.to_guest.iter().any(|words| matches!(words, Words::Loan(_)));
+        let is_told =
+            self.guest.link.to_guest.iter().any(|words| matches!(words, primus_server::worker::Message::Call(..)));
         let can_release = can_return && is_registered && self.guest.link.is_whole() && !is_told;
         actions.extend(can_release.then_some(Action::Release));
         // That takes longer than words do.
         let is_quiet = self.guest.link.is_quiet() && self.proposed.is_empty();
         let is_missing = ledger.loans().borrowed().contains_key(&name) && !is_registered;
         actions.extend((is_missing && is_quiet).then_some(Action::GiveBack));
-        self.course.offer(Call, actions, self.guest.is_at_home().then_some(Action::Call));
+        self.course.offer(Call, actions, self.guest.host.is_at_home().then_some(Action::Call));
     }
 
     pub(super) fn act(&mut self, action: Action) {
@@ -229,8 +231,8 @@ impl Scene {
                 let next = self.proposed.pop_front();
                 next.into_iter().for_each(|entries| self.agree(entries));
             }
-            Action::Synced => self.on_synced(),
-            Action::EpochSynced => self.on_epoch_synced(),
+            Action::Synced => self.sync_guest(false),
+            Action::EpochSynced => self.sync_guest(true),
             Action::Done(Member::Guest) => self.end_guests_task(),
             Action::Done(Member::Own) => self.end_own_task(),
             Action::Dial => self.dial(),
@@ -245,13 +247,12 @@ impl Scene {
             Action::Settle => self.fire_leaders(foreman::Timer::Settle),
             Action::Beat => {
                 self.is_doubted = false;
-                self.step_service(Input::Timer(worker::Timer::Beat));
+                self.guest.timer(worker::Timer::Beat).into_iter().for_each(|timer| self.fire_guests(timer));
             }
             Action::Gather => {
-                self.guest.is_gathering = false;
-                self.step_service(Input::Timer(worker::Timer::Gather));
+                self.guest.timer(worker::Timer::Gather).into_iter().for_each(|timer| self.fire_guests(timer));
             }
-            Action::Deadline => self.fire(allegiance::Timer::Deadline),
+            Action::Deadline => self.pass_deadline(),
             wish_or_fault => self.act_on_wish(wish_or_fault),
         }
         self.serve_own();
@@ -364,7 +365,7 @@ impl Scene {
         }
         match to {
             OWN => self.to_own.push_back(message),
-            _ => self.guest.link.tell_guest(Words::Work(message)),
+            _ => self.guest.link.tell_guest(primus_server::worker::Message::Work(message)),
         }
     }
 
@@ -373,7 +374,7 @@ impl Scene {
             foreman::Notice::Propose(entries) => self.propose(entries),
             foreman::Notice::Applied(effects) => effects.iter().for_each(|effect| self.on_effect(effect)),
             foreman::Notice::Arrived(worker, loan) if loan == self.loan && !self.is_recalled => {
-                let (from, why) = (LENDER.to_owned(), Why::Operator);
+                let (from, why) = (HOME.to_owned(), Why::Operator);
                 self.propose(vec![Entry::Borrow(Borrow { worker, from, loan, for_ms: 0, why })]);
             }
             foreman::Notice::Arrived(..) | foreman::Notice::Beside(_) => {}

@@ -1,34 +1,25 @@
-//! The workers of an exploration of loans: whom each works for, and what it is told and tells.
+//! The workers of an exploration of loans: what each hears and says, and what its links carry.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::VecDeque;
 
-use primus_core::ServerId;
-use primus_core::ledger::LoanId;
+use primus_core::farm::{self, Assignment};
+use primus_core::ledger::{Attempt, CommandLine, Held, JobId, LoanId, TaskId, Work};
 use primus_core::loan::Word;
-use primus_core::loan::allegiance::{self, Allegiance};
-use primus_core::machine::{Input, Machine, Moment, Outbox, Output, Token};
+use primus_core::loan::allegiance::Place;
+use primus_core::machine::{Input, Output};
 use primus_core::planted::Planted;
+use primus_core::{FarmId, ServerId, Term};
+use primus_server::worker::{Command, Happening, Message, Notice, Peer, Worker};
 
 use super::action::Action;
 use super::scene::{Scene, TICK_MS};
-use super::{LATE_CALL, LENDER};
+use super::{BORROWER, Farm, LATE_CALL, LENDER};
+use crate::host::{Effects, Host, call, hears, meets};
 
-/// A worker.
+/// A worker, and what is on its way from and to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Member {
-    pub(super) name: String,
-    planted: Planted,
-    /// Nothing while it is dead.
-    allegiance: Option<Arc<Allegiance>>,
-    /// What its disk says, and what a death may destroy.
-    epoch: LoanId,
-    unsynced: Option<(Token, LoanId)>,
-    /// When each timer runs out, in ticks.
-    timers: BTreeMap<allegiance::Timer, u64>,
-    /// Does it run something?
-    is_busy: bool,
-    pub(super) is_away: bool,
+    pub(super) host: Host,
     /// Does it reach its own farm, and the other one?
     pub(super) links: [bool; 2],
     /// What its own leader has said,
@@ -41,26 +32,10 @@ pub(super) struct Member {
     pub(super) greeting: Option<LoanId>,
 }
 
-/// Where a worker can be of use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    Home,
-    Away,
-    /// On its way, or about to stay: it takes nothing new.
-    Neither,
-}
-
 impl Member {
     pub(super) fn new(worker: usize, planted: Planted) -> Self {
         Self {
-            name: format!("w{}", worker + 1),
-            planted,
-            allegiance: Some(Arc::new(Allegiance::new(LoanId(0), planted))),
-            epoch: LoanId(0),
-            unsynced: None,
-            timers: BTreeMap::new(),
-            is_busy: false,
-            is_away: false,
+            host: Host::new(format!("w{}", worker + 1), TICK_MS * 1000, planted),
             links: [true; 2],
             down: VecDeque::new(),
             up: VecDeque::new(),
@@ -69,40 +44,23 @@ impl Member {
         }
     }
 
-    pub(super) const fn is_alive(&self) -> bool {
-        self.allegiance.is_some()
+    pub(super) fn name(&self) -> &str {
+        self.host.name()
     }
 
-    pub(super) const fn has_unsynced(&self) -> bool {
-        self.unsynced.is_some()
+    /// What it runs, and for which farm.
+    fn runs(&self) -> Option<(FarmId, Held)> {
+        let away = self.host.farm_abroad().zip(self.host.runs(true));
+        away.or_else(|| self.host.runs(false).map(|held| (FarmId::OWN, held)))
     }
 
-    pub(super) fn place(&self) -> Option<Place> {
-        self.allegiance.as_ref().map(|allegiance| match allegiance.place() {
-            allegiance::Place::Home => Place::Home,
-            allegiance::Place::Away { .. } => Place::Away,
-            _ => Place::Neither,
-        })
-    }
-
-    /// The loan under which it works for the other farm.
-    pub(super) fn away_under(&self) -> Option<LoanId> {
-        let allegiance = self.allegiance.as_ref()?;
-        allegiance.farm().map(|_| allegiance.epoch())
-    }
-
-    /// Has it, or its disk, heard of this loan?
-    pub(super) fn knows(&self, loan: LoanId) -> bool {
-        self.allegiance.as_ref().map_or(self.epoch, |allegiance| allegiance.epoch()) >= loan
-    }
-
-    pub(super) const fn is_busy(&self) -> bool {
-        self.is_busy
+    pub(super) fn is_busy(&self) -> bool {
+        self.runs().is_some()
     }
 
     /// It is away, and takes nothing new there.
     pub(super) fn is_returning(&self) -> bool {
-        self.is_away && self.place() == Some(Place::Neither)
+        matches!(self.host.place(), Some(Place::Returning { .. }))
     }
 
     pub(super) fn deliveries(&self, worker: usize, actions: &mut Vec<Action>) {
@@ -110,129 +68,145 @@ impl Member {
         actions.extend((!self.up.is_empty()).then_some(Action::Word(worker)));
         actions.extend((!self.abroad.is_empty()).then_some(Action::Abroad(worker)));
         actions.extend(self.greeting.map(|_| Action::Greeting(worker)));
-        actions.extend(self.unsynced.map(|_| Action::Synced(worker)));
+        actions.extend(self.host.writes(true).then_some(Action::Synced(worker)));
     }
 
     pub(super) fn call(&mut self, word: Word) {
-        if self.is_alive() && self.links[LENDER] && self.down.back() != Some(&word) {
+        if self.host.is_alive() && self.links[LENDER] && self.down.back() != Some(&word) {
             self.down.push_back(word);
         }
     }
 
     pub(super) fn call_from_abroad(&mut self, word: Word) {
-        if self.is_away && self.links[super::BORROWER] && self.abroad.back() != Some(&word) {
+        if self.host.is_away() && self.links[BORROWER] && self.abroad.back() != Some(&word) {
             self.abroad.push_back(word);
         }
     }
 
     pub(super) fn greet(&mut self) {
-        self.greeting = self.away_under().filter(|_| self.links[super::BORROWER]);
+        self.greeting = self.host.away_under().filter(|_| self.links[BORROWER]);
     }
 
-    pub(super) fn forget_home(&mut self) {
-        self.down.clear();
-        self.up.clear();
-    }
-
-    pub(super) fn forget_abroad(&mut self) {
-        self.abroad.clear();
-        self.greeting = None;
+    pub(super) fn forget(&mut self, farm: Farm) {
+        if farm == LENDER {
+            self.down.clear();
+            self.up.clear();
+        } else {
+            self.abroad.clear();
+            self.greeting = None;
+        }
     }
 
     pub(super) fn die(&mut self, is_synced: bool) {
-        if let Some((_, epoch)) = self.unsynced.take().filter(|_| is_synced) {
-            self.epoch = epoch;
-        }
-        self.allegiance = None;
-        self.timers.clear();
-        (self.is_busy, self.is_away) = (false, false);
-        self.forget_home();
-        self.forget_abroad();
+        self.host.die(is_synced);
+        [LENDER, BORROWER].into_iter().for_each(|farm| self.forget(farm));
     }
 
-    pub(super) fn start(&mut self) {
-        self.allegiance = Some(Arc::new(Allegiance::new(self.epoch, self.planted)));
+    /// The leader of a farm, if the worker has anything to do with that farm.
+    fn peer(&self, farm: Farm, leader: ServerId) -> Option<Peer> {
+        if farm == LENDER { Some(Host::home(leader)) } else { self.host.abroad(leader) }
     }
 }
 
+/// What workers hear.
 impl Scene {
+    pub(super) fn start(&mut self, worker: usize) {
+        let effects = self.members[worker].host.start();
+        self.carry_out(worker, effects);
+    }
+
     pub(super) fn on_call(&mut self, worker: usize) {
-        let Some(message) = self.members[worker].down.pop_front() else { return };
-        let knows = |loan: &LoanId| self.members[worker].knows(*loan);
-        if matches!(&message, Word::Redirect { loan, .. } if knows(loan)) {
+        let Some(word) = self.members[worker].down.pop_front() else { return };
+        let knows = |loan: &LoanId| self.members[worker].host.knows(*loan);
+        if matches!(&word, Word::Redirect { loan, .. } if knows(loan)) {
             self.course.pass(LATE_CALL);
         }
-        let from = self.leader();
-        self.step_allegiance(worker, Input::Message { from, message });
+        self.worker_turns(worker, LENDER, |leader| [hears(leader, call(word))]);
     }
 
     pub(super) fn on_abroad(&mut self, worker: usize) {
         let Some(word) = self.members[worker].abroad.pop_front() else { return };
-        self.step_allegiance(worker, Input::Command(allegiance::Command::Abroad(word)));
+        self.worker_turns(worker, BORROWER, |leader| [hears(leader, call(word))]);
     }
 
     pub(super) fn on_synced(&mut self, worker: usize) {
-        let Some((token, epoch)) = self.members[worker].unsynced.take() else { return };
-        self.members[worker].epoch = epoch;
-        self.step_allegiance(worker, Input::Persisted(token));
+        let effects = self.members[worker].host.sync(true);
+        self.carry_out(worker, effects);
     }
 
-    pub(super) fn meet_leader(&mut self, worker: usize, leader: ServerId) {
-        self.step_allegiance(worker, Input::Command(allegiance::Command::Home(Some(leader))));
+    /// The leader of a farm welcomes it.
+    pub(super) fn meet(&mut self, farm: Farm, worker: usize) {
+        let term = Term(self.leader(farm).0);
+        self.worker_turns(worker, farm, |leader| meets(leader, term));
     }
 
-    pub(super) fn lose_home(&mut self, worker: usize) {
-        self.step_allegiance(worker, Input::Command(allegiance::Command::Home(None)));
+    /// Its link to the leader of a farm is gone.
+    pub(super) fn part(&mut self, farm: Farm, worker: usize) {
+        self.worker_turns(worker, farm, |leader| [Input::LinkDown(leader)]);
     }
 
-    pub(super) fn set_idle(&mut self, worker: usize, is_idle: bool) {
-        if self.members[worker].is_busy == is_idle {
-            self.members[worker].is_busy = !is_idle;
-            self.step_allegiance(worker, Input::Command(allegiance::Command::Idle(is_idle)));
+    /// The leader of a farm gives it something.
+    pub(super) fn occupy(&mut self, farm: Farm, worker: usize) {
+        let term = Term(self.leader(farm).0);
+        let run = Message::Work(farm::Message::Run(term, vec![task()]));
+        if !self.members[worker].is_busy() {
+            self.worker_turns(worker, farm, |leader| [hears(leader, run)]);
         }
     }
 
-    pub(super) fn fire_due(&mut self, worker: usize) {
-        let now = self.now();
-        let is_due = |_: &allegiance::Timer, due: &mut u64| *due <= now;
-        let due: Vec<_> = self.members[worker].timers.extract_if(.., is_due).collect();
-        due.into_iter().for_each(|(timer, _)| self.step_allegiance(worker, Input::Timer(timer)));
+    /// What it runs ends, and nothing is to be told of it.
+    pub(super) fn end(&mut self, worker: usize) {
+        let member = &mut self.members[worker];
+        let Some((farm, held)) = member.runs() else { return };
+        let effects = member.host.turn([Input::Command(Command::Abandoned(farm, held))]);
+        self.carry_out(worker, effects);
     }
 
-    fn step_allegiance(&mut self, worker: usize, input: Input<Allegiance>) {
-        let Some(allegiance) = &mut self.members[worker].allegiance else { return };
-        let mut out = Outbox::new();
-        Arc::make_mut(allegiance).step(Moment::START, input, &mut out);
-        let now = self.now();
-        for output in out.drain() {
-            let member = &mut self.members[worker];
-            match output {
-                Output::Send { message, .. } if member.up.back() != Some(&message) => member.up.push_back(message),
-                Output::Persist { token, records } => {
-                    member.unsynced = records.last().map(|record| (token, record.epoch));
+    pub(super) fn pass_time_of(&mut self, worker: usize) {
+        self.members[worker].host.now = self.now();
+        while let Some(timer) = self.members[worker].host.due() {
+            let effects = self.members[worker].host.fire(timer);
+            self.carry_out(worker, effects);
+        }
+    }
+
+    fn worker_turns<const N: usize>(
+        &mut self,
+        worker: usize,
+        farm: Farm,
+        inputs: impl FnOnce(Peer) -> [Input<Worker>; N],
+    ) {
+        let leader = self.leader(farm);
+        let member = &mut self.members[worker];
+        let Some(peer) = member.peer(farm, leader) else { return };
+        let effects = member.host.turn(inputs(peer));
+        self.carry_out(worker, effects);
+    }
+
+    fn carry_out(&mut self, worker: usize, effects: Effects) {
+        let member = &mut self.members[worker];
+        for effect in effects {
+            match effect {
+                Output::Send { message: Message::Placement(word), .. } if member.up.back() != Some(&word) => {
+                    member.up.push_back(word);
                 }
-                Output::Set { timer, delay } => {
-                    _ = member.timers.insert(timer, now + delay.min_us.div_ceil(TICK_MS * 1000));
-                }
-                Output::Cancel(timer) => _ = member.timers.remove(&timer),
-                Output::Notify(notice) => self.obey(worker, &notice),
+                Output::Notify(Notice::Happened(Happening::Lent(..))) => member.greet(),
+                Output::Notify(Notice::Happened(Happening::Home(_))) => member.forget(BORROWER),
                 _ => {}
             }
         }
     }
+}
 
-    fn obey(&mut self, worker: usize, notice: &allegiance::Notice) {
-        match notice {
-            allegiance::Notice::Go { .. } => {
-                self.members[worker].is_away = true;
-                self.members[worker].greet();
-            }
-            allegiance::Notice::Finish => {}
-            allegiance::Notice::Stop => self.set_idle(worker, true),
-            allegiance::Notice::ComeHome => {
-                self.members[worker].is_away = false;
-                self.members[worker].forget_abroad();
-            }
-        }
+/// Something to do. All tasks are alike, and a worker has one at a time.
+fn task() -> Assignment {
+    Assignment {
+        held: Held { task: TaskId { job: JobId(1), index: 1 }, attempt: Attempt { term: Term(1), sequence: 1 } },
+        work: Work::Command(CommandLine::default()),
+        argument: String::new(),
+        number: 1,
+        timeout_ms: None,
+        cpus: 1,
+        is_once: false,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use primus_core::ledger::loans::{home_of, name_here};
 use primus_core::ledger::{Batch, Effect, Ending, Entry, Ledger, Lend, LoanId, Loans, Why};
+use primus_core::loan::allegiance::Place;
 use primus_core::loan::office::{self, LOOK_MS, Office, Rules, Situation};
 use primus_core::loan::{Content, Message, Word};
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
@@ -12,11 +13,12 @@ use primus_core::{FarmId, ServerId, Term};
 
 use super::Chance::{self, Crash, Cut, Delay, Flood, Loss, Order};
 use super::action::{Action, Way};
-use super::members::{Member, Place};
+use super::members::Member;
 use super::{
     ARRIVAL, BORROWER, BORROWER_CHANGE, DEATH, FALSE_DEATH, Farm, HOMECOMING, LENDER, LENDER_CHANGE, RECALL,
 };
 use crate::frame::{Budget, Course};
+use crate::host;
 
 /// So many looks of an office are a tick: it says once how things are.
 const LOOKS: u64 = 10;
@@ -25,7 +27,7 @@ pub(super) const TICK_MS: u64 = LOOKS * LOOK_MS;
 const LOAN_TICKS: u64 = 2;
 /// Within so many ticks everything must have come to its end.
 const REST_TICKS: u64 = 40;
-const NAMES: [&str; 2] = ["north", "south"];
+const NAMES: [&str; 2] = [host::HOME, host::ABROAD];
 /// Terms of two farms have nothing to do with each other.
 const TERMS: [u64; 2] = [7, 3];
 /// How each farm calls the other one.
@@ -82,7 +84,10 @@ impl Scene {
             course: Course::default(),
         };
         [LENDER, BORROWER].into_iter().for_each(|farm| scene.lead(farm));
-        (0..model.workers).for_each(|worker| scene.reach_home(worker));
+        for worker in 0..model.workers {
+            scene.start(worker);
+            scene.reach_home(worker);
+        }
         scene.settle();
         scene.farms[BORROWER].is_flooded = true;
         Self { course, ..scene }
@@ -95,9 +100,9 @@ impl Scene {
     /// Whoever works for another farm is lent to it, or was taken for dead.
     pub(super) fn is_whoever_is_away_lent(&self) -> bool {
         let lent = self.loans(LENDER).lent();
-        let away = self.members.iter().filter_map(|member| Some((member, member.away_under()?)));
+        let away = self.members.iter().filter_map(|member| Some((member, member.host.away_under()?)));
         away.into_iter().all(|(member, loan)| {
-            self.dead.contains(&loan) || lent.get(&loan).is_some_and(|lent| lent.worker == member.name)
+            self.dead.contains(&loan) || lent.get(&loan).is_some_and(|lent| lent.worker == member.name())
         })
     }
 
@@ -135,7 +140,7 @@ impl Scene {
 
     fn is_at_rest(&self) -> bool {
         [LENDER, BORROWER].into_iter().all(|farm| self.loans(farm).is_empty())
-            && self.members.iter().all(|member| member.place().is_none_or(|place| place == Place::Home))
+            && self.members.iter().all(|member| member.host.place().is_none_or(|place| *place == Place::Home))
     }
 
     /// Everything arrives, and what runs ends.
@@ -193,7 +198,7 @@ impl Scene {
 
     /// What a worker runs may end at any time; that makes a difference only while it is to go home, or away.
     fn endings(&self, actions: &mut Vec<Action>) {
-        let is_leaving = |member: &Member| !member.is_away && self.loans(LENDER).is_lent(&member.name);
+        let is_leaving = |member: &Member| !member.host.is_away() && self.loans(LENDER).is_lent(member.name());
         let busy = self.members.iter().enumerate().filter(|(_, member)| member.is_busy());
         let ending = busy.filter(|(_, member)| member.is_returning() || is_leaving(member));
         actions.extend(ending.map(|(worker, _)| Action::Done(worker)));
@@ -202,7 +207,8 @@ impl Scene {
     /// A farm has a worker that is not there.
     fn is_missed(&self, farm: Farm, worker: usize) -> bool {
         let member = &self.members[worker];
-        let is_there = member.links[farm] && if farm == LENDER { member.is_alive() } else { member.is_away };
+        let is_there =
+            member.links[farm] && if farm == LENDER { member.host.is_alive() } else { member.host.is_away() };
         self.is_registered(farm, worker) && !is_there
     }
 
@@ -224,20 +230,21 @@ impl Scene {
 
     fn choices_for(&self, worker: usize, actions: &mut Vec<Action>) {
         let member = &self.members[worker];
-        if !member.is_alive() {
+        if !member.host.is_alive() {
             actions.push(Action::Restarts(worker));
         }
         self.deaths_of(worker, actions);
         self.losses_of(worker, actions);
         for farm in [LENDER, BORROWER] {
-            let may_cut = self.course.may(Cut) && member.is_alive() && (farm == LENDER || member.is_away);
+            let may_cut =
+                self.course.may(Cut) && member.host.is_alive() && (farm == LENDER || member.host.is_away());
             match member.links[farm] {
                 false => actions.push(Action::Mend(farm, worker)),
                 true if may_cut => actions.push(Action::Cut(farm, worker)),
                 true => {}
             }
         }
-        let lent = self.loans(LENDER).loan_of(&member.name);
+        let lent = self.loans(LENDER).loan_of(member.name());
         let order = match lent.and_then(|loan| self.loans(LENDER).lent().get(&loan)) {
             None => Some(Action::Lend(worker)),
             Some(lent) => (!lent.is_recalled).then_some(Action::Recall(worker)),
@@ -253,8 +260,8 @@ impl Scene {
 
     fn deaths_of(&self, worker: usize, actions: &mut Vec<Action>) {
         let member = &self.members[worker];
-        self.course.offer(Crash, actions, member.is_alive().then_some(Action::Dies(worker, true)));
-        self.course.offer(Crash, actions, member.has_unsynced().then_some(Action::Dies(worker, false)));
+        self.course.offer(Crash, actions, member.host.is_alive().then_some(Action::Dies(worker, true)));
+        self.course.offer(Crash, actions, member.host.writes(true).then_some(Action::Dies(worker, false)));
     }
 
     fn losses_of(&self, worker: usize, actions: &mut Vec<Action>) {
@@ -273,7 +280,7 @@ impl Scene {
             Action::Greeting(worker) => self.on_greeting(worker),
             Action::Synced(worker) => self.on_synced(worker),
             Action::Missed(farm, worker) => self.leave(farm, worker),
-            Action::Done(worker) => self.set_idle(worker, true),
+            Action::Done(worker) => self.end(worker),
             Action::Calm(farm) => self.farms[farm].is_flooded = false,
             Action::Flood(farm) => {
                 self.course.spend(Flood);
@@ -287,7 +294,7 @@ impl Scene {
                 self.members[worker].die(is_synced);
             }
             Action::Restarts(worker) => {
-                self.members[worker].start();
+                self.start(worker);
                 self.reach_home(worker);
             }
             Action::Cut(farm, worker) => self.cut(farm, worker),
@@ -308,14 +315,14 @@ impl Scene {
 
     fn order(&mut self, worker: usize) {
         self.course.spend(Order);
-        let (worker, to) = (self.members[worker].name.clone(), NAMES[BORROWER].to_owned());
+        let (worker, to) = (self.members[worker].name().to_owned(), NAMES[BORROWER].to_owned());
         let lend = Lend { worker, to, for_ms: LOAN_TICKS * TICK_MS, why: Why::Operator };
         self.agree(LENDER, vec![Entry::Lend(lend)]);
     }
 
     fn recall(&mut self, worker: usize) {
         self.course.spend(Order);
-        let loan = self.loans(LENDER).loan_of(&self.members[worker].name);
+        let loan = self.loans(LENDER).loan_of(self.members[worker].name());
         self.agree(LENDER, loan.into_iter().map(Entry::Recall).collect());
     }
 
@@ -325,7 +332,7 @@ impl Scene {
             self.course.spend(Delay);
         }
         self.now += 1;
-        (0..self.members.len()).for_each(|worker| self.fire_due(worker));
+        (0..self.members.len()).for_each(|worker| self.pass_time_of(worker));
         for farm in [LENDER, BORROWER] {
             (0..LOOKS).for_each(|_| self.step_office(farm, Input::Timer(office::Timer::Look)));
         }
@@ -341,19 +348,17 @@ impl Scene {
     fn replace_leader(&mut self, farm: Farm, is_heard: bool) {
         self.course.spend(Crash);
         let proposed = std::mem::take(&mut self.farms[farm].proposed);
-        if self.members.iter().any(|member| member.is_away) {
+        if self.members.iter().any(|member| member.host.is_away()) {
             self.course.pass(if farm == LENDER { LENDER_CHANGE } else { BORROWER_CHANGE });
         }
         self.farms.iter_mut().for_each(|host| host.said.clear());
+        (0..self.members.len()).for_each(|worker| self.part(farm, worker));
         self.farms[farm].term += 1;
         self.step_office(farm, Input::Command(office::Command::Follow));
         proposed.into_iter().filter(|_| is_heard).for_each(|entries| self.apply(farm, entries));
         self.lead(farm);
         for worker in 0..self.members.len() {
-            match farm {
-                LENDER => self.members[worker].forget_home(),
-                _ => self.members[worker].abroad.clear(),
-            }
+            self.members[worker].forget(farm);
             self.reach(farm, worker);
         }
     }
@@ -361,13 +366,8 @@ impl Scene {
     fn cut(&mut self, farm: Farm, worker: usize) {
         self.course.spend(Cut);
         self.members[worker].links[farm] = false;
-        match farm {
-            LENDER => {
-                self.members[worker].forget_home();
-                self.lose_home(worker);
-            }
-            _ => self.members[worker].forget_abroad(),
-        }
+        self.members[worker].forget(farm);
+        self.part(farm, worker);
     }
 
     fn mend(&mut self, farm: Farm, worker: usize) {
@@ -387,25 +387,26 @@ impl Scene {
     /// A worker that has found its own leader registers, if that is news, and says where it is.
     pub(super) fn reach_home(&mut self, worker: usize) {
         let member = &self.members[worker];
-        if !member.is_alive() || !member.links[LENDER] {
+        if !member.host.is_alive() || !member.links[LENDER] {
             return;
         }
-        let is_news = !self.is_registered(LENDER, worker) || self.loans(LENDER).is_missing(&member.name);
+        let is_news = !self.is_registered(LENDER, worker) || self.loans(LENDER).is_missing(member.name());
         if is_news {
-            let join = Entry::Join { worker: member.name.clone(), slots: 1 };
+            let join = Entry::Join { worker: member.name().to_owned(), slots: 1 };
             self.agree(LENDER, vec![join]);
         }
-        self.meet_leader(worker, self.leader());
+        self.meet(LENDER, worker);
     }
 
-    /// Whoever leads the lender, by its term.
-    pub(super) const fn leader(&self) -> ServerId {
-        ServerId(self.farms[LENDER].term)
+    /// Whoever leads a farm, by its term.
+    pub(super) const fn leader(&self, farm: Farm) -> ServerId {
+        ServerId(self.farms[farm].term)
     }
 
     /// A worker introduces itself abroad: it may work there, or it is only heard and the office decides.
     fn on_greeting(&mut self, worker: usize) {
         let Some(loan) = self.members[worker].greeting.take() else { return };
+        self.meet(BORROWER, worker);
         let name = self.name_in(BORROWER, worker);
         let is_in = self.loans(BORROWER).borrowed().get(&name).is_some_and(|borrowed| borrowed.loan == loan);
         if is_in {
@@ -421,7 +422,7 @@ impl Scene {
         let name = self.name_in(BORROWER, worker);
         self.agree(BORROWER, vec![Entry::Join { worker: name, slots: 1 }]);
         if self.farms[BORROWER].is_flooded {
-            self.set_idle(worker, false);
+            self.occupy(BORROWER, worker);
         }
     }
 
@@ -432,7 +433,7 @@ impl Scene {
 
     fn on_word(&mut self, worker: usize) {
         let Some(word) = self.members[worker].up.pop_front() else { return };
-        let name = self.members[worker].name.clone();
+        let name = self.members[worker].name().to_owned();
         self.step_office(LENDER, Input::Command(office::Command::Said(name, word)));
     }
 
@@ -507,8 +508,8 @@ impl Scene {
             Effect::LoanEnded { loan, ending: Ending::Dead, lent } => {
                 self.dead.insert(loan);
                 self.course.pass(DEATH);
-                let mut away = self.members.iter().filter(|member| member.name == lent.worker);
-                if away.any(|member| member.away_under() == Some(loan)) {
+                let mut away = self.members.iter().filter(|member| member.name() == lent.worker);
+                if away.any(|member| member.host.away_under() == Some(loan)) {
                     self.course.pass(FALSE_DEATH);
                 }
             }
@@ -520,14 +521,16 @@ impl Scene {
     fn situation(&mut self, farm: Farm) -> Situation {
         let is_flooded = self.farms[farm].is_flooded;
         let open: Vec<usize> = (0..self.members.len()).filter(|worker| self.is_open(farm, *worker)).collect();
-        open.iter().filter(|_| farm == LENDER).for_each(|worker| self.set_idle(*worker, !is_flooded));
+        for worker in open.iter().filter(|_| farm == LENDER) {
+            if is_flooded { self.occupy(LENDER, *worker) } else { self.end(*worker) }
+        }
         let own = open.iter().filter(|_| farm == LENDER && !is_flooded);
         let guests = self.farms[farm].ledger.workers().keys().filter(|name| home_of(name).is_some());
         Situation {
             now_ms: self.now_ms(),
             queued: if is_flooded { self.members.len() as u64 } else { 0 },
             free: if is_flooded { 0 } else { u32::try_from(open.len()).unwrap_or(u32::MAX) },
-            idle: own.map(|worker| (self.members[*worker].name.clone(), 1)).collect(),
+            idle: own.map(|worker| (self.members[*worker].name().to_owned(), 1)).collect(),
             guests: guests.cloned().collect(),
         }
     }
@@ -535,9 +538,9 @@ impl Scene {
     /// May a worker be given something here?
     fn is_open(&self, farm: Farm, worker: usize) -> bool {
         let member = &self.members[worker];
-        let is_lent = farm == LENDER && self.loans(LENDER).is_lent(&member.name);
-        let place = if farm == LENDER { Place::Home } else { Place::Away };
-        self.is_registered(farm, worker) && !is_lent && member.links[farm] && member.place() == Some(place)
+        let is_lent = farm == LENDER && self.loans(LENDER).is_lent(member.name());
+        let is_here = if farm == LENDER { member.host.is_at_home() } else { member.host.can_return() };
+        self.is_registered(farm, worker) && !is_lent && member.links[farm] && is_here
     }
 
     fn is_registered(&self, farm: Farm, worker: usize) -> bool {
@@ -549,8 +552,8 @@ impl Scene {
     }
 
     fn name_in(&self, farm: Farm, worker: usize) -> String {
-        let name = &self.members[worker].name;
-        if farm == LENDER { name.clone() } else { guest_name(name) }
+        let name = self.members[worker].name();
+        if farm == LENDER { name.to_owned() } else { guest_name(name) }
     }
 
     const fn now_ms(&self) -> u64 {

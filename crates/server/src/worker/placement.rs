@@ -19,7 +19,7 @@ use super::words::{FarmAddress, Happening, Notice, Record, Servers, Timer, Write
 const FARMS_MAX: usize = 16;
 
 /// What must be on disk before the placement goes on.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Move {
     /// The write of the epoch, and whether it is durable.
     token: Token,

@@ -16,7 +16,7 @@ use super::words::{self, Happening, Message, Peer, Record, Servers, Write};
 use super::{Timer as WorkerTimer, Worker};
 
 /// A worker's session with one farm.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Session {
     farm: FarmId,
     name: String,
@@ -43,7 +43,7 @@ pub(super) struct Session {
 }
 
 /// What a server says about loans, and where the servers of the farm are that it speaks of.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Call {
     pub(super) from: ServerId,
     pub(super) word: Word,
