@@ -8,10 +8,10 @@
 //! Left out, lest there be too many states: the log is what it comes to ([`crate::servers`] visits logs), so what a dying
 //! leader has proposed is agreed on or lost, and another one leads at once; that workers come and go is agreed on at once; of two
 //! beats that are under way in the same direction only the newer one arrives, and what is said twice in a row arrives once; a
-//! foreman is only whether there is work, it welcomes workers at once, and a task is only whether its worker has one, and has no
-//! result; all clocks are right. Only the first farm
-//! has workers. If there are two of them, farms agree and the second worker hears, says and does what it has to, before anything
-//! else happens. Runs ([`primus_lab::loans`]) try all of that, and follow every task to its end.
+//! foreman is only whether there is work, and it welcomes workers at once; a task is only whether its worker has one, and comes to
+//! no result; all clocks are right. Only the first farm has workers. If there are two of them, farms agree and the second worker
+//! hears, says and does what it has to, before anything else happens. Runs ([`primus_lab::loans`]) try all of that, and follow
+//! every task to its end.
 //!
 //! What must always hold is that whoever works for another farm is lent to it, as its owner agrees, or was taken for dead; that
 //! nobody is borrowed who was not lent; and that from every state at the end of the time every loan ends, and everybody who lives

@@ -8,7 +8,7 @@ use primus_core::loan::Word;
 use primus_core::loan::allegiance::Place;
 use primus_core::machine::{Input, Output};
 use primus_core::planted::Planted;
-use primus_core::{FarmId, ServerId, Term};
+use primus_core::{ServerId, Term};
 use primus_server::worker::{Command, Happening, Message, Notice, Peer, Worker};
 
 use super::action::Action;
@@ -48,14 +48,9 @@ impl Member {
         self.host.name()
     }
 
-    /// What it runs, and for which farm.
-    fn runs(&self) -> Option<(FarmId, Held)> {
-        let away = self.host.farm_abroad().zip(self.host.runs(true));
-        away.or_else(|| self.host.runs(false).map(|held| (FarmId::OWN, held)))
-    }
-
+    /// Does it run something, for whichever farm?
     pub(super) fn is_busy(&self) -> bool {
-        self.runs().is_some()
+        self.host.runs(false).or(self.host.runs(true)).is_some()
     }
 
     /// It is away, and takes nothing new there.
@@ -154,12 +149,12 @@ impl Scene {
         }
     }
 
-    /// What it runs ends, and nothing is to be told of it.
-    pub(super) fn end(&mut self, worker: usize) {
-        let member = &mut self.members[worker];
-        let Some((farm, held)) = member.runs() else { return };
-        let effects = member.host.turn([Input::Command(Command::Abandoned(farm, held))]);
-        self.carry_out(worker, effects);
+    /// What it runs for a farm ends, and nothing is to be told of it.
+    pub(super) fn end(&mut self, farm: Farm, worker: usize) {
+        if let Some(held) = self.members[worker].host.runs(farm == BORROWER) {
+            let abandoned = |leader: Peer| Input::Command(Command::Abandoned(leader.farm, held));
+            self.worker_turns(worker, farm, |leader| [abandoned(leader)]);
+        }
     }
 
     pub(super) fn pass_time_of(&mut self, worker: usize) {

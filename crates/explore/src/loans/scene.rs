@@ -280,7 +280,7 @@ impl Scene {
             Action::Greeting(worker) => self.on_greeting(worker),
             Action::Synced(worker) => self.on_synced(worker),
             Action::Missed(farm, worker) => self.leave(farm, worker),
-            Action::Done(worker) => self.end(worker),
+            Action::Done(worker) => [LENDER, BORROWER].into_iter().for_each(|farm| self.end(farm, worker)),
             Action::Calm(farm) => self.farms[farm].is_flooded = false,
             Action::Flood(farm) => {
                 self.course.spend(Flood);
@@ -522,7 +522,7 @@ impl Scene {
         let is_flooded = self.farms[farm].is_flooded;
         let open: Vec<usize> = (0..self.members.len()).filter(|worker| self.is_open(farm, *worker)).collect();
         for worker in open.iter().filter(|_| farm == LENDER) {
-            if is_flooded { self.occupy(LENDER, *worker) } else { self.end(*worker) }
+            if is_flooded { self.occupy(LENDER, *worker) } else { self.end(LENDER, *worker) }
         }
         let own = open.iter().filter(|_| farm == LENDER && !is_flooded);
         let guests = self.farms[farm].ledger.workers().keys().filter(|name| home_of(name).is_some());
@@ -538,9 +538,11 @@ impl Scene {
     /// May a worker be given something here?
     fn is_open(&self, farm: Farm, worker: usize) -> bool {
         let member = &self.members[worker];
-        let is_lent = farm == LENDER && self.loans(LENDER).is_lent(member.name());
-        let is_here = if farm == LENDER { member.host.is_at_home() } else { member.host.can_return() };
-        self.is_registered(farm, worker) && !is_lent && member.links[farm] && is_here
+        let is_here = match farm {
+            LENDER => member.host.is_alive() && !self.loans(LENDER).is_lent(member.name()),
+            _ => member.host.can_return(),
+        };
+        self.is_registered(farm, worker) && member.links[farm] && is_here
     }
 
     fn is_registered(&self, farm: Farm, worker: usize) -> bool {
