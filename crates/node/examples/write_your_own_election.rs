@@ -15,7 +15,8 @@ use primus_core::election::{Command, Election, MessageKind, Notice, Timer};
 use primus_core::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use primus_lab::chance::Chance;
 use primus_lab::invariants::{Evidence, Property, judge};
-use primus_lab::simulate::{self, Happening, Network, Setup};
+use primus_lab::network::Network;
+use primus_lab::simulate::{self, Happening, Setup};
 use primus_node::server::{Server, Settings};
 use serde::{Deserialize, Serialize};
 
