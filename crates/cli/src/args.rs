@@ -1,0 +1,461 @@
+//! Arguments as typed. Nothing here is checked beyond its spelling: what the words mean is the business of
+//! [`crate::settings`], which can also say better what is wrong with them.
+
+mod bench;
+mod cluster;
+mod configuration;
+mod guide;
+mod lead;
+mod lending;
+mod loans;
+mod mistakes;
+mod replay;
+mod ring;
+mod tasks;
+
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use primus_terminal::Format;
+use primus_terminal::failure::Failure;
+
+pub(crate) use bench::{
+    BeatArgs, Bench, BenchArgs, BenchFailoverArgs, BenchGroupsArgs, BenchHandoverArgs, BenchIdleArgs,
+    BenchLeadArgs, BenchLendingArgs, BenchLogArgs, BenchPressureArgs, BenchQueueArgs, BenchRescueArgs,
+    BenchRingArgs, BenchSimulateArgs, BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault,
+    GuardArgs, HoldArgs, LeadFault, LeadVictim, Manner, PressureLoad, RescueFault, TaskKind,
+};
+pub(crate) use cluster::{
+    Chaos, ChaosArgs, ElectArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs,
+};
+pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
+pub(crate) use guide::guide;
+pub(crate) use lead::{CompanionArgs, LeadArgs, LeadRank, Restart};
+pub(crate) use lending::{LendingArgs, Shape};
+pub(crate) use loans::{LendArgs, RecallArgs};
+pub(crate) use ring::{
+    RealRing, RealRingArgs, RingFile, RingNodeArgs, RingRunArgs, RingSetupArgs, RingStartArgs, Transport,
+};
+pub(crate) use tasks::{
+    CancelArgs, DrainArgs, ExplainArgs, JobsArgs, LogsArgs, RetryArgs, RunArgs, SubmitArgs, TaskArgs, TasksArgs,
+    WaitArgs, WorkArgs,
+};
+
+/// Everything that was typed.
+#[derive(Debug, Clone, PartialEq, Parser)]
+#[command(name = "primus", version, about = guide::ABOUT, help_template = guide::TEMPLATE, after_help = guide::COMMANDS)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// How to print: text for people, json for scripts, mermaid where there is something to draw
+    #[arg(
+        short = 'o',
+        long = "output",
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        display_order = 900
+    )]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub(crate) enum Command {
+    /// A tour of elections that checks what it shows
+    #[command(after_help = guide::DEMO)]
+    Demo,
+    /// Run an election in virtual time and judge it
+    #[command(after_help = guide::SIMULATE)]
+    Simulate(SimulateArgs),
+    /// Start a farm of real processes on this host
+    #[command(after_help = guide::UP)]
+    Up(UpArgs),
+    /// Run a command somewhere in the farm, and show what it prints
+    #[command(after_help = guide::RUN)]
+    Run(RunArgs),
+    /// Submit a command, once or many times
+    #[command(after_help = guide::SUBMIT)]
+    Submit(SubmitArgs),
+    /// List jobs
+    #[command(after_help = guide::JOBS)]
+    Jobs(JobsArgs),
+    /// List tasks
+    #[command(after_help = guide::TASKS)]
+    Tasks(TasksArgs),
+    /// Show a task
+    #[command(after_help = guide::TASK)]
+    Task(TaskArgs),
+    /// Say why a task does not run yet, or how it ended; why a server leads; or where a lent worker is, and why
+    #[command(after_help = guide::EXPLAIN)]
+    Explain(ExplainArgs),
+    /// Show what a task printed
+    #[command(after_help = guide::LOGS)]
+    Logs(LogsArgs),
+    /// Wait until jobs or tasks have ended
+    #[command(after_help = guide::WAIT)]
+    Wait(WaitArgs),
+    /// End jobs or tasks that are not wanted any more
+    #[command(after_help = guide::CANCEL)]
+    Cancel(CancelArgs),
+    /// Run tasks again that ended badly
+    #[command(after_help = guide::RETRY)]
+    Retry(RetryArgs),
+    /// Give a worker nothing new
+    #[command(after_help = guide::DRAIN)]
+    Drain(DrainArgs),
+    /// Run a command on exactly one host at a time
+    #[command(after_help = guide::LEAD)]
+    Lead(LeadArgs),
+    /// Show who leads, and how all servers are
+    #[command(after_help = guide::STATUS)]
+    Status(StatusArgs),
+    /// Say who leads
+    #[command(after_help = guide::LEADER)]
+    Leader(Place),
+    /// Show who leads further groups
+    #[command(after_help = guide::GROUPS)]
+    Groups(Place),
+    /// Show the farm and its neighbours
+    #[command(after_help = guide::FARMS)]
+    Farms(Place),
+    /// Show which workers are away from home
+    #[command(after_help = guide::LOANS)]
+    Loans(Place),
+    /// Lend idle workers to a neighbour
+    #[command(after_help = guide::LEND)]
+    Lend(LendArgs),
+    /// Call workers home that are lent
+    #[command(after_help = guide::RECALL)]
+    Recall(RecallArgs),
+    /// Keep small values that all servers agree on
+    #[command(after_help = guide::KV)]
+    Kv(KvArgs),
+    /// Show what has happened
+    #[command(after_help = guide::EVENTS)]
+    Events(EventsArgs),
+    /// Hold an election
+    #[command(after_help = guide::ELECT)]
+    Elect(ElectArgs),
+    /// Let the leader step down
+    #[command(after_help = guide::RESIGN)]
+    Resign(Place),
+    /// Let another server lead
+    #[command(after_help = guide::TRANSFER)]
+    Transfer(TransferArgs),
+    /// Kill, freeze, cut off and overload what primus up runs
+    #[command(after_help = guide::CHAOS)]
+    Chaos(ChaosArgs),
+    /// Run one server of a cluster
+    #[command(after_help = guide::SERVER)]
+    Server(ServerArgs),
+    /// Run one worker of a farm
+    #[command(after_help = guide::WORKER)]
+    Worker(WorkerArgs),
+    /// Own the commands of the worker that started this; for workers only
+    #[command(hide = true, after_help = guide::COMPANION)]
+    Companion(CompanionArgs),
+    /// Run a ring through RabbitMQ or over sockets
+    #[command(after_help = guide::REAL_RING)]
+    Ring(RealRingArgs),
+    /// Show or check a server's configuration
+    #[command(after_help = guide::CONFIG)]
+    Config(ConfigArgs),
+    /// Measure how fast primus is here
+    #[command(after_help = guide::bench::BENCH)]
+    Bench(BenchArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct SimulateArgs {
+    #[command(subcommand)]
+    pub(crate) what: Simulated,
+}
+
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub(crate) enum Simulated {
+    #[command(flatten)]
+    Election(Algorithm),
+    /// Whole servers, ratified by a quorum: elections, replicated log and disks
+    #[command(after_help = guide::CLUSTER)]
+    Cluster(ClusterArgs),
+    /// The rules by which tasks find workers, compared while scores are stale
+    #[command(after_help = guide::SIMULATED_FARM)]
+    Farm(FarmArgs),
+    /// A day of farms that lend each other workers, and the same day without lending
+    #[command(after_help = guide::LENDING)]
+    Lending(LendingArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub(crate) enum Algorithm {
+    /// A token travels round a ring; the lowest or the highest id wins
+    #[command(after_help = guide::RING)]
+    Ring(RingArgs),
+    /// The best-ranked live node wins: by id, address or load
+    #[command(after_help = guide::BULLY)]
+    Bully(BullyArgs),
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct RingArgs {
+    /// The ids of the nodes, in ring order
+    #[arg(long, value_name = "ID,ID,…", allow_hyphen_values = true)]
+    pub(crate) ids: String,
+    /// Which id wins
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
+    pub(crate) winner: WhichWins,
+    /// Who starts: positions in the ring from 1, or all [default: all, cold, at random moments]
+    #[arg(long, value_name = "POSITION,…", allow_hyphen_values = true)]
+    pub(crate) start: Vec<String>,
+    /// Who dies, by position in the ring, and when [default: at once]
+    #[arg(long, value_name = "POSITION[@2s],…", allow_hyphen_values = true)]
+    pub(crate) crash: Vec<String>,
+    /// Groups of positions that cannot talk to each other, and when [default: always]
+    #[arg(long, value_name = "1,2|3[@2s..5s]", allow_hyphen_values = true)]
+    pub(crate) partition: Vec<String>,
+    #[command(flatten)]
+    pub(crate) conditions: Conditions,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct BullyArgs {
+    /// The names of the nodes: integers for rank id, addresses for rank address, any names for rank load
+    #[arg(long, value_name = "NAME,NAME,…", allow_hyphen_values = true)]
+    pub(crate) nodes: String,
+    /// What makes a node better: a higher id, a greater address or a lower load
+    #[arg(long, value_enum, default_value_t, value_name = "RANK")]
+    pub(crate) rank: RankedBy,
+    /// Their loads from 0 to 100, in the order of --nodes [default: drawn from the seed]
+    #[arg(long, value_name = "LOAD,LOAD,…", allow_hyphen_values = true)]
+    pub(crate) loads: Option<String>,
+    /// Who starts, by name, or all; after a crash, who notices first [default: all, cold, at random moments]
+    #[arg(long, value_name = "NAME,…", allow_hyphen_values = true)]
+    pub(crate) start: Vec<String>,
+    /// Who leads first and then dies, and when [default: at once]; further ones just die
+    #[arg(long, value_name = "NAME[@2s],…", allow_hyphen_values = true)]
+    pub(crate) crash: Vec<String>,
+    /// Nobody notices the death by itself: those who start ask the dead one, too, and wait in vain
+    #[arg(long)]
+    pub(crate) unnoticed: bool,
+    /// Groups of names that cannot talk to each other, and when [default: always]
+    #[arg(long, value_name = "1,2|3[@2s..5s]", allow_hyphen_values = true)]
+    pub(crate) partition: Vec<String>,
+    /// Does a better node take over from a live leader? [default: true, by load false]
+    #[arg(long, value_name = "true|false", value_parser = clap::value_parser!(bool))]
+    pub(crate) preempt: Option<bool>,
+    /// Are better nodes asked all at once, or one by one from the best down?
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    pub(crate) asking: HowToAsk,
+    #[command(flatten)]
+    pub(crate) conditions: Conditions,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct ClusterArgs {
+    /// How many servers [default: 3]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) servers: Option<String>,
+    /// Where all chance comes from; the same seed gives the same run [default: a fresh one]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seed: Option<String>,
+    /// Run this many seeds, from --seed or 0 on, and find the first that violates a property
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seeds: Option<String>,
+    /// What goes wrong, drawn from the seed: these in every run, or all, each in about half of the runs [default: none]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHICH,…")]
+    pub(crate) faults: Vec<ClusterFault>,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct FarmArgs {
+    /// How many workers [default: 10]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) workers: Option<String>,
+    /// How many tasks a worker runs at once [default: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) slots: Option<String>,
+    /// How many tasks are submitted [default: 20000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) tasks: Option<String>,
+    /// How long a task takes on average [default: 1s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) task: Option<String>,
+    /// How much of all slots the tasks take, in percent [default: 75]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
+    pub(crate) load: Option<String>,
+    /// How often a worker says how loaded it is [default: 2s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) heartbeat: Option<String>,
+    /// Where all chance comes from; the same seed gives the same tasks [default: a fresh one]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seed: Option<String>,
+}
+
+/// What both algorithms are subjected to.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub(crate) struct Conditions {
+    /// Where all chance comes from; the same seed gives the same run [default: a fresh one]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seed: Option<String>,
+    /// Run this many seeds, from --seed or 0 on, and find the first that violates a property
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seeds: Option<String>,
+    /// The share of messages that get lost in the first 10 s, from 0 to 1
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    pub(crate) loss: Option<String>,
+    /// How long messages take [default: 1..20ms]
+    #[arg(long, value_name = "MIN..MAX", allow_hyphen_values = true)]
+    pub(crate) delay: Option<String>,
+    /// Faults of all kinds, drawn from the seed: loss, duplication, lateness, crashes, restarts, partitions, …
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
+    pub(crate) faults: WhichFaults,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum WhichWins {
+    #[default]
+    Lowest,
+    Highest,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum RankedBy {
+    #[default]
+    Id,
+    Address,
+    Load,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum WhichAlgorithm {
+    #[default]
+    Bully,
+    Ring,
+}
+
+impl WhichAlgorithm {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Bully => "bully",
+            Self::Ring => "ring",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum HowToAsk {
+    #[default]
+    All,
+    OneByOne,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum WhichFaults {
+    #[default]
+    None,
+    All,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ClusterFault {
+    None,
+    All,
+    /// Messages get lost
+    Loss,
+    /// Messages arrive twice
+    Duplication,
+    /// Messages arrive late and out of order
+    Lateness,
+    /// Links are cut: sides, one direction, some pairs, a bridge, the leader alone
+    Partitions,
+    /// Processes die and lose what was not synced
+    Crashes,
+    /// Processes stand still
+    Pauses,
+    /// Disks are slow
+    Disks,
+    /// Clocks run at different rates
+    Clocks,
+    /// Somebody asks for elections and transfers, and loads change
+    Commands,
+}
+
+/// Why there is nothing to carry out.
+pub(crate) enum Early {
+    /// A help text or the version was asked for.
+    Text(String),
+    /// The words make no sense.
+    Mistake(Failure),
+}
+
+/// Reads a command line, program name first.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Early> {
+    let parsed = Cli::command().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Early::Text(error.render().ansi().to_string()),
+        _ => Early::Mistake(mistakes::explain(&error, words)),
+    })
+}
+
+/// Does this line run somebody else's program, whose exit codes must not be mixed up with ours?
+pub(crate) fn is_run(words: &[OsString]) -> bool {
+    let command = Cli::command();
+    let mut names = words.iter().skip(1).filter_map(|word| word.to_str());
+    matches!(names.find(|word| command.find_subcommand(word).is_some()), Some("run" | "lead"))
+}
+
+/// The output format that was meant, as far as one can tell from words that make no sense otherwise.
+pub(crate) fn wanted_output(words: &[OsString]) -> Format {
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let asks_for_json = |pair: &[&str]| matches!(pair, ["-o" | "--output", "json"]);
+    let is_json = words.windows(2).any(asks_for_json)
+        || words.iter().any(|word| matches!(*word, "-ojson" | "-o=json" | "--output=json"));
+    if is_json { Format::Json } else { Format::Text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_definition_of_the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_the_list_and_ends_its_help_with_an_example() {
+        let mut open = vec![Cli::command()];
+        while let Some(command) = open.pop() {
+            for part in command.get_subcommands() {
+                let name = part.get_name().to_string();
+                let help = part.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.contains("  primus "), "{name} has no example");
+                open.push(part.clone());
+            }
+        }
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            assert!(guide::COMMANDS.contains(&format!("  {} ", command.get_name())));
+        }
+    }
+
+    #[test]
+    fn a_line_that_runs_a_program_is_recognised() {
+        assert!(is_run(&words("primus -o json run --nonsense")));
+        assert!(!is_run(&words("primus submit run")) && !is_run(&words("primus")));
+    }
+
+    #[test]
+    fn json_is_recognised_even_in_a_line_that_makes_no_sense() {
+        for line in ["primus -o json nonsense", "primus x -ojson", "primus x --output=json", "primus --output json"]
+        {
+            assert_eq!(wanted_output(&words(line)), Format::Json, "{line}");
+        }
+        assert_eq!(wanted_output(&words("primus json -o text")), Format::Text);
+    }
+}

@@ -1,0 +1,384 @@
+//! Finding a farm, and talking to its servers.
+//!
+//! Every server answers for the farm. Reads go from one to the next until somebody answers. A write goes to one that is
+//! known to listen, and is never sent twice: when no answer comes back, its outcome is unknown, and that is what is said.
+
+pub(crate) mod farms;
+pub(crate) mod http;
+pub(crate) mod pages;
+pub(crate) mod tasks;
+pub(crate) mod tokens;
+
+use std::io::Read;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farms::Farm;
+use http::{Request, Response, Trouble};
+use primus_shapes::token::Token;
+use primus_terminal::failure::Failure;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::args::Place;
+
+/// Where a server listens that nobody configured otherwise.
+const DEFAULT_API: &str = "127.0.0.1:7461";
+const DEFAULT_PORT: u16 = 7461;
+/// How long a server may take to say who leads. One that is frozen says nothing; a busy host is slow.
+const PATIENCE: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(3)];
+/// How long to wait before asking again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// No answer is waited for less than this.
+const ANSWER_TIME_MIN: Duration = Duration::from_millis(500);
+
+/// The servers of one farm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Client {
+    /// `host:port` of each.
+    addresses: Vec<String>,
+}
+
+/// How long to go on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Patience {
+    /// Ask once, and give the answer this much time.
+    Once(Duration),
+    /// Ask again while there is no leader, for so long.
+    WhileNoLeader(Duration),
+}
+
+/// Who leads, as a server sees it.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Leader {
+    pub(crate) farm: String,
+    pub(crate) leader: Option<u64>,
+    pub(crate) term: u64,
+    pub(crate) since: String,
+    pub(crate) reason: String,
+}
+
+impl Client {
+    /// The servers that these arguments mean: `--api`, `--farm`, `PRIMUS_API`, the farm that runs here, or the default.
+    pub(crate) fn find(place: &Place) -> Result<Self, Failure> {
+        if let Some(api) = &place.api {
+            return Self::at("--api", api);
+        }
+        let from_environment = std::env::var("PRIMUS_API").ok().filter(|api| !api.is_empty());
+        match (&place.farm, from_environment) {
+            // What was typed outweighs what was set some time ago.
+            (None, Some(api)) => Self::at("PRIMUS_API", &api),
+            (name, _) => match Farm::find(name.as_deref())? {
+                Some(farm) => Ok(Self::of(&farm)),
+                None => Self::at("the default", DEFAULT_API),
+            },
+        }
+    }
+
+    /// `host:port` of each server.
+    pub(crate) fn into_addresses(self) -> Vec<String> {
+        self.addresses
+    }
+
+    /// The servers of a farm that runs here.
+    pub(crate) fn of(farm: &Farm) -> Self {
+        // A dead server would only cost time.
+        let alive = farm.servers.iter().filter(|server| server.pid.is_some());
+        Self { addresses: alive.map(|server| server.api.trim_start_matches("http://").to_string()).collect() }
+    }
+
+    /// The servers at these addresses, separated by commas.
+    fn at(origin: &str, urls: &str) -> Result<Self, Failure> {
+        let addresses = urls.split(',').map(|url| address(origin, url.trim()));
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        match Token::from_environment().map_err(|(message, hint)| Failure::usage(message, hint))? {
+            Some(token) => addresses.iter().for_each(|address| tokens::know(address, &token)),
+            // One of them may be a server of this user: reading what runs here makes its secret known.
+            None => _ = Farm::all(),
+        }
+        Ok(Self { addresses })
+    }
+
+    /// Reads something from a server that listens; if it then says nothing, from the next.
+    pub(crate) fn read(&self, path: &str, patience: Patience) -> Result<Value, Failure> {
+        let request = Request::get(path);
+        self.persist(patience, |answer_time| {
+            let views = self.views("/v1/leader");
+            let mut last = if views.is_empty() { self.absent() } else { self.unreachable() };
+            for (address, _) in views {
+                let sent = request.send(&address, answer_time);
+                match sent.and_then(|response| understood(response).map_err(Trouble::NoAnswer)) {
+                    Ok(Err(failure)) if failure.is_not_now() => last = failure,
+                    Ok(answer) => return answer,
+                    Err(_) => {}
+                }
+            }
+            Err(last)
+        })
+    }
+
+    /// Has something changed, once at most.
+    pub(crate) fn write(&self, request: Request<'_>, patience: Patience) -> Result<Value, Failure> {
+        self.persist(patience, |answer_time| {
+            let Some((address, _)) = self.views("/v1/leader").into_iter().next() else {
+                return Err(self.absent());
+            };
+            let sent = request.send(&address, answer_time);
+            match sent.and_then(|response| understood(response).map_err(Trouble::NoAnswer)) {
+                Ok(answer) => answer,
+                Err(Trouble::Unreachable) => {
+                    Err(Failure::no_leader("the server that was asked has just ended", "try again"))
+                }
+                Err(Trouble::NoAnswer(error)) => Err(unknown_outcome(&error)),
+            }
+        })
+    }
+
+    /// Has many values written while they are read. The leader gets them itself, if one can tell where it is.
+    pub(crate) fn import(&self, body: &mut impl Read, batch: u64, answer_time: Duration) -> Result<Value, Failure> {
+        let path = format!("/v1/kv?batch={batch}");
+        let (first, status) = self.views("/v1/status").into_iter().next().ok_or_else(|| self.absent())?;
+        let leader = status["servers"].as_array().into_iter().flatten().find(|server| server["role"] == "leader");
+        let address = leader.and_then(|leader| leader["api"].as_str()).unwrap_or(&first);
+        tokens::share(&first, address);
+        let sent = http::upload(address, &path, http::LINES, body, answer_time);
+        match sent.and_then(|response| understood(response).map_err(Trouble::NoAnswer)) {
+            Ok(answer) => answer,
+            Err(Trouble::Unreachable) => Err(self.unreachable()),
+            Err(Trouble::NoAnswer(error)) => Err(unknown_outcome(&error)),
+        }
+    }
+
+    /// The latest view that a server has of this: `/v1/leader` or `/v1/status`.
+    pub(crate) fn latest(&self, path: &str) -> Result<Value, Failure> {
+        self.views(path).into_iter().next().map(|(_, view)| view).ok_or_else(|| self.absent())
+    }
+
+    /// The latest list that a server has of this, all of it from that server: every server has its own.
+    pub(crate) fn latest_list(&self, path: &str) -> Result<Value, Failure> {
+        let mut server: Option<Self> = None;
+        pages::all(path, |page| match &server {
+            Some(server) => server.latest(page),
+            None => {
+                let (address, list) = self.views(page).into_iter().next().ok_or_else(|| self.absent())?;
+                server = Some(Self { addresses: vec![address] });
+                Ok(list)
+            }
+        })
+    }
+
+    /// Who leads, understood and as it was said.
+    pub(crate) fn leader(&self) -> Result<(Leader, Value), Failure> {
+        let view = self.latest("/v1/leader")?;
+        Ok((Leader::read(&view)?, view))
+    }
+
+    /// What all servers say that answer, the latest first. One that is cut off may still believe in an old leader.
+    pub(crate) fn views(&self, path: &str) -> Vec<(String, Value)> {
+        let rank = |view: &Value| (view["term"].as_u64(), view["leader"].is_u64());
+        for answer_time in PATIENCE {
+            let mut views = self.ask_all(path, answer_time);
+            views.sort_by_key(|(_, view)| std::cmp::Reverse(rank(view)));
+            if !views.is_empty() {
+                return views;
+            }
+        }
+        Vec::new()
+    }
+
+    /// A stream of events from the first server that gives one.
+    pub(crate) fn open(&self, path: &str, answer_time: Duration) -> Result<Response, Failure> {
+        for address in &self.addresses {
+            // A frozen server accepts connections and says nothing, so see first whether it is alive.
+            let is_alive = Request::get("/livez").send(address, PATIENCE[0]).is_ok();
+            match Request::get(path).send(address, answer_time) {
+                Ok(response) if is_alive && response.status == 200 => return Ok(response),
+                Ok(response) if is_alive => return Err(refusal(response)),
+                _ => {}
+            }
+        }
+        Err(self.unreachable())
+    }
+
+    /// A client of each server by itself, for what every server has its own of.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Self> {
+        self.addresses.iter().map(|address| {
+            let mut one = self.clone();
+            one.addresses = vec![address.clone()];
+            one
+        })
+    }
+
+    /// Puts the server that leads first, if one can tell which that is: some things only that one sees.
+    pub(crate) fn prefer_leader(&mut self) {
+        let Ok(status) = self.latest("/v1/status") else { return };
+        let leader = status["servers"].as_array().into_iter().flatten().find(|server| server["role"] == "leader");
+        let Some(api) = leader.and_then(|leader| leader["api"].as_str()) else { return };
+        self.addresses.sort_by_key(|address| address != api);
+    }
+
+    /// Puts this server last, because it has let us down.
+    pub(crate) fn rotate(&mut self) {
+        if !self.addresses.is_empty() {
+            self.addresses.rotate_left(1);
+        }
+    }
+
+    fn ask_all(&self, path: &str, answer_time: Duration) -> Vec<(String, Value)> {
+        let ask = |address: &String| {
+            let response = Request::get(path).send(address, answer_time).ok()?;
+            let view = understood(response).ok()?.ok()?;
+            Some((address.clone(), view))
+        };
+        thread::scope(|scope| {
+            let asked: Vec<_> = self.addresses.iter().map(|address| scope.spawn(move || ask(address))).collect();
+            asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
+        })
+    }
+
+    fn persist(
+        &self,
+        patience: Patience,
+        attempt: impl Fn(Duration) -> Result<Value, Failure>,
+    ) -> Result<Value, Failure> {
+        let length = match patience {
+            Patience::Once(length) => return attempt(length),
+            Patience::WhileNoLeader(length) => length,
+        };
+        let until = Instant::now() + length;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match attempt(left.max(ANSWER_TIME_MIN)) {
+                Err(failure) if failure.is_not_now() && !left.is_zero() => thread::sleep(PAUSE),
+                done => return done,
+            }
+        }
+    }
+
+    /// Why no server tells anything: one of them may be there, and refuse.
+    fn absent(&self) -> Failure {
+        let refused = self.addresses.iter().find_map(|address| {
+            let response = Request::get("/v1/leader").send(address, PATIENCE[0]).ok()?;
+            matches!(response.status, 401 | 403 | 421).then(|| refusal(response))
+        });
+        refused.unwrap_or_else(|| self.unreachable())
+    }
+
+    fn unreachable(&self) -> Failure {
+        let places = self.addresses.join(", ");
+        let message = if places.is_empty() {
+            "no server of the farm runs at the moment".to_string()
+        } else {
+            format!("no server answers at {places}")
+        };
+        Failure::unreachable(message, "start one with primus up, or say where it is with --api URL")
+    }
+}
+
+impl Leader {
+    /// What a server said about it.
+    pub(crate) fn read(view: &Value) -> Result<Self, Failure> {
+        Self::deserialize(view).map_err(|_| strange_answer())
+    }
+}
+
+/// Asks one server, and no other, for something that may be repeated.
+pub(crate) fn tell(api: &str, path: &str, body: &Value, answer_time: Duration) -> Result<(), Failure> {
+    let body = body.to_string();
+    let silent = || Failure::unreachable(format!("the server at {api} does not answer"), "is it frozen or dead?");
+    let response = Request::post(path, body.as_bytes()).send(&address("the server", api)?, answer_time);
+    understood(response.map_err(|_| silent())?).map_err(|_| silent())??;
+    Ok(())
+}
+
+/// Does the server there listen?
+pub(crate) fn listens(api: &str) -> bool {
+    address("the server", api).is_ok_and(|address| Request::get("/livez").send(&address, PATIENCE[0]).is_ok())
+}
+
+/// `host:port` of a URL.
+fn address(origin: &str, url: &str) -> Result<String, Failure> {
+    if url.starts_with("https://") {
+        return Err(Failure::usage(format!("{origin} is '{url}'"), "only http:// is spoken here so far"));
+    }
+    let place = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
+    let is_host = |c: char| c.is_alphanumeric() || "-._:[]".contains(c);
+    if place.is_empty() || !place.chars().all(is_host) {
+        return Err(Failure::usage(format!("{origin} is '{url}'"), "write it like http://127.0.0.1:7461"));
+    }
+    let has_port = place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    Ok(if has_port { place.to_string() } else { format!("{place}:{DEFAULT_PORT}") })
+}
+
+/// What a server answered, or why it refused.
+fn understood(response: Response) -> std::io::Result<Result<Value, Failure>> {
+    let status = response.status;
+    let bytes = response.bytes()?;
+    let body: Option<Value> = serde_json::from_slice(&bytes).ok();
+    Ok(match (status, body) {
+        (200..=299, Some(body)) => Ok(body),
+        (204, None) => Ok(Value::Null),
+        (200..=299, None) => Err(strange_answer()),
+        (_, body) => Err(refusal_of(status, &body.unwrap_or_default())),
+    })
+}
+
+fn refusal(response: Response) -> Failure {
+    let status = response.status;
+    let body = response.bytes().ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    refusal_of(status, &body.unwrap_or_default())
+}
+
+pub(crate) fn refusal_of(status: u16, body: &Value) -> Failure {
+    let text = |key: &str| body["error"][key].as_str().map(str::to_string);
+    let message = text("message").unwrap_or_else(|| format!("the server answered with HTTP status {status}"));
+    let hint = text("hint").unwrap_or_else(|| "check that --api leads to a primus server".to_string());
+    Failure::refused(text("code").unwrap_or_else(|| "http".to_string()), status, &message, &hint)
+}
+
+/// A server said something that this version does not understand.
+pub(crate) fn strange_answer() -> Failure {
+    Failure::failed(
+        "strange_answer",
+        "the server's answer makes no sense",
+        "is it a primus server of this version?",
+    )
+}
+
+fn unknown_outcome(error: &std::io::Error) -> Failure {
+    let message = format!("no answer came back ({error}), so whether it was done is unknown");
+    Failure::failed("unknown_outcome", message, "look before you try again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_as_people_write_them() {
+        for (url, expected) in [
+            ("http://127.0.0.1:7461", Some("127.0.0.1:7461")),
+            ("http://127.0.0.1:9/", Some("127.0.0.1:9")),
+            ("host", Some("host:7461")),
+            ("[::1]", Some("[::1]:7461")),
+            ("http://[::1]:80", Some("[::1]:80")),
+            ("https://host", None),
+            ("http://", None),
+            ("", None),
+            ("http://a/b", None),
+            ("a\r\nx: y", None),
+        ] {
+            assert_eq!(address("--api", url).ok().as_deref(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_keeps_the_words_of_the_server() {
+        let body = serde_json::json!({"error": {"code": "no_leader", "message": "nobody leads", "hint": "wait"}});
+        assert!(refusal_of(503, &body).is_not_now());
+        assert_eq!(refusal_of(503, &body).words(), "nobody leads; wait");
+        let unknown = serde_json::json!({"error": {"code": "unknown_outcome", "message": "x", "hint": "y"}});
+        assert!(!refusal_of(503, &unknown).is_not_now());
+        assert!(!refusal_of(500, &Value::Null).is_not_now());
+    }
+}

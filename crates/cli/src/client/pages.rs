@@ -1,0 +1,75 @@
+//! Lists as one answer: page after page, until there is no more or there are enough.
+
+use primus_terminal::failure::Failure;
+use serde_json::{Value, json};
+
+use super::http::escaped;
+use super::strange_answer;
+
+/// How many items a server gives at once at most.
+const PAGE_MAX: usize = 10_000;
+
+/// The first items of the list at this path, in the form of one page, whose `next` is null if these are all.
+pub(crate) fn gather(
+    path: &str,
+    count_max: usize,
+    mut get: impl FnMut(&str) -> Result<Value, Failure>,
+) -> Result<Value, Failure> {
+    let joint = if path.contains('?') { '&' } else { '?' };
+    let (mut items, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let limit = PAGE_MAX.min(count_max - items.len());
+        let behind = after.as_ref().map(|after| format!("&after={}", escaped(after))).unwrap_or_default();
+        let mut page = get(&format!("{path}{joint}limit={limit}{behind}"))?;
+        let Some(Value::Array(found)) = page.get_mut("items").map(Value::take) else {
+            return Err(strange_answer());
+        };
+        items.extend(found);
+        let next = page["next"].as_str().map(str::to_owned);
+        // A server that leads in a circle must not be followed for ever.
+        if next.is_some() && next == after {
+            return Err(strange_answer());
+        }
+        if next.is_none() || items.len() >= count_max {
+            return Ok(json!({ "items": items, "next": next }));
+        }
+        after = next;
+    }
+}
+
+/// All items of a list.
+pub(crate) fn all(path: &str, get: impl FnMut(&str) -> Result<Value, Failure>) -> Result<Value, Failure> {
+    gather(path, usize::MAX, get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server whose list has so many items, and pages with three at most.
+    fn get(count: u64) -> impl FnMut(&str) -> Result<Value, Failure> {
+        move |path| {
+            let field =
+                |name: &str| path.split(['?', '&']).find_map(|field| field.strip_prefix(name)?.parse().ok());
+            let (limit, after): (Option<u64>, Option<u64>) = (field("limit="), field("after="));
+            let (first, limit) = (after.unwrap_or(0) + 1, limit.unwrap_or(100).min(3));
+            let last = count.min(first + limit - 1);
+            let next = (last < count).then(|| last.to_string());
+            Ok(json!({ "items": (first..=last).collect::<Vec<_>>(), "next": next }))
+        }
+    }
+
+    #[test]
+    fn all_pages_are_one_answer() {
+        assert_eq!(all("/v1/x", get(0)).unwrap(), json!({ "items": [], "next": null }));
+        assert_eq!(all("/v1/x", get(7)).unwrap(), json!({ "items": [1, 2, 3, 4, 5, 6, 7], "next": null }));
+        assert_eq!(gather("/v1/x?y=1", 4, get(7)).unwrap(), json!({ "items": [1, 2, 3, 4], "next": "4" }));
+    }
+
+    #[test]
+    fn a_server_that_leads_in_a_circle_is_not_followed() {
+        let circle = |_: &str| Ok(json!({ "items": [1], "next": "1" }));
+        assert_eq!(all("/v1/x", circle).unwrap_err().code(), "strange_answer");
+        assert_eq!(all("/v1/x", |_| Ok(json!({}))).unwrap_err().code(), "strange_answer");
+    }
+}

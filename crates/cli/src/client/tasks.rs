@@ -1,0 +1,318 @@
+//! Talking to a farm about tasks.
+//!
+//! Everything that is asked here may be asked again: reads change nothing, a job that is submitted twice under one key
+//! exists once, and what is cancelled twice is cancelled. So whoever asks goes from server to server until one answers,
+//! and a leader that dies meanwhile is nothing but a pause. Only what was cancelled and then forgotten cannot be told from
+//! what never was; who may have been heard the first time says so.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use primus_terminal::failure::Failure;
+use serde_json::{Value, json};
+
+use super::farms::Farm;
+use super::http::{Request, Response, Trouble, escaped};
+use super::{Client, listens, refusal, strange_answer, understood};
+use crate::args::Place;
+
+/// How long one server may take to answer, the first time and later: one that is frozen says nothing.
+const ANSWER_TIMES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
+/// How much longer an order may take than a question: a job can have millions of tasks.
+const ORDER_TIME: Duration = Duration::from_secs(10);
+/// How long a farm may have nobody who answers.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait before asking again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long a server may let somebody wait before it says that there is nothing new.
+const POLL_TIME: Duration = Duration::from_secs(5);
+
+/// Somebody who asks a farm.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    client: Client,
+    /// Has a server ever answered? Until then a farm that cannot be reached is not there.
+    is_met: bool,
+}
+
+/// One piece of what a task printed.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// The attempt that printed it; nothing if none has begun.
+    pub(crate) attempt: Option<String>,
+    /// Where it begins in what the attempt printed.
+    pub(crate) offset: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// Will nothing more come?
+    pub(crate) is_last: bool,
+    /// How much the attempt printed, once that is known.
+    pub(crate) total: Option<u64>,
+    /// The worker that may have what is missing before this piece, and is not here.
+    pub(crate) elsewhere: Option<String>,
+}
+
+/// What somebody wants to read of a task's output.
+#[derive(Debug, Clone)]
+pub(crate) struct Reading {
+    pub(crate) task: String,
+    /// `stdout` or `stderr`.
+    pub(crate) stream: &'static str,
+    /// The attempt that was read so far, and how much of it.
+    pub(crate) attempt: Option<String>,
+    pub(crate) offset: u64,
+}
+
+impl Caller {
+    /// The farm that these arguments mean.
+    pub(crate) fn find(place: &Place) -> Result<Self, Failure> {
+        Ok(Self { client: Client::find(place)?, is_met: false })
+    }
+
+    /// A farm of this host.
+    pub(crate) fn of(farm: &Farm) -> Self {
+        Self { client: Client::of(farm), is_met: false }
+    }
+
+    /// Do all its servers run on this host?
+    pub(crate) fn is_local(&self) -> bool {
+        let is_local = |address: &String| {
+            let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+            host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(is_loopback)
+        };
+        self.client.addresses.iter().all(is_local)
+    }
+
+    /// Submits a job, once, however often that has to be said.
+    pub(crate) fn submit(&mut self, body: &[u8], key: &str) -> Result<Value, Failure> {
+        self.ask(&Request::post("/v1/jobs", body), Some(("idempotency-key", key)), Duration::ZERO)
+    }
+
+    /// Reads something.
+    pub(crate) fn get(&mut self, path: &str) -> Result<Value, Failure> {
+        self.ask(&Request::get(path), None, Duration::ZERO)
+    }
+
+    /// Has something done that may be done twice.
+    pub(crate) fn post(&mut self, path: &str, body: &Value) -> Result<Value, Failure> {
+        // A server that is frozen must not use up the time that a busy one may need.
+        let is_alive = |address: &String| listens(address);
+        if let Some(place) = self.client.addresses.iter().position(is_alive) {
+            self.client.addresses.rotate_left(place);
+        }
+        self.ask(&Request::post(path, body.to_string().as_bytes()), None, ORDER_TIME)
+    }
+
+    /// A job or a task (its path), when it has ended or this much time has passed.
+    pub(crate) fn wait(&mut self, path: &str, time: Duration) -> Result<Value, Failure> {
+        let time = time.min(POLL_TIME);
+        self.ask(&Request::get(&format!("{path}/wait?timeout_ms={}", time.as_millis())), None, time)
+    }
+
+    /// The next piece of an output, when there is one or a while has passed.
+    pub(crate) fn read(&mut self, reading: &Reading, time: Duration) -> Result<Piece, Failure> {
+        let time = time.min(POLL_TIME);
+        let Reading { task, stream, attempt, offset } = reading;
+        let attempt = attempt.as_ref().map(|attempt| format!("&attempt={attempt}")).unwrap_or_default();
+        let wait_ms = time.as_millis();
+        let query = format!("stream={stream}&offset={offset}{attempt}&wait_ms={wait_ms}");
+        let path = format!("/v1/tasks/{task}/output?{query}");
+        self.persist(&Request::get(&path), None, time, |response| {
+            if response.status == 200 { Piece::read(response) } else { Ok(Err(refusal(response))) }
+        })
+    }
+
+    fn ask(
+        &mut self,
+        request: &Request<'_>,
+        field: Option<(&str, &str)>,
+        extra: Duration,
+    ) -> Result<Value, Failure> {
+        self.persist(request, field, extra, understood)
+    }
+
+    /// Asks one server after the other until one answers. `extra`: how long it may think about it.
+    fn persist<T>(
+        &mut self,
+        request: &Request<'_>,
+        field: Option<(&str, &str)>,
+        extra: Duration,
+        read: impl Fn(Response) -> std::io::Result<Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let until = Instant::now() + PATIENCE;
+        let (mut unreachable, mut silent) = (0, 0);
+        // May an earlier attempt have been carried out?
+        let mut is_heard = false;
+        loop {
+            let Some(address) = self.client.addresses.first().cloned() else {
+                return Err(self.client.unreachable());
+            };
+            let time = ANSWER_TIMES[silent.min(ANSWER_TIMES.len() - 1)] + extra;
+            let sent = request.send_with(field, &address, time);
+            let last = match sent.and_then(|response| read(response).map_err(Trouble::NoAnswer)) {
+                Ok(Err(failure)) if is_passing(&failure) => {
+                    is_heard |= failure.code() == "unknown_outcome";
+                    failure
+                }
+                Ok(Err(failure)) if is_heard && request.method == "POST" && is_late(&failure) => {
+                    return Err(perhaps_done(&failure));
+                }
+                Ok(answer) => {
+                    self.is_met = true;
+                    return answer;
+                }
+                Err(Trouble::Unreachable) => {
+                    unreachable += 1;
+                    self.client.unreachable()
+                }
+                Err(Trouble::NoAnswer(_)) => {
+                    (silent, is_heard) = (silent + 1, true);
+                    self.client.unreachable()
+                }
+            };
+            let is_nobody_there = !self.is_met && silent == 0 && unreachable >= self.client.addresses.len();
+            if is_nobody_there || Instant::now() > until {
+                return Err(last);
+            }
+            self.client.rotate();
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Will it be otherwise in a moment? A full queue will not.
+fn is_passing(failure: &Failure) -> bool {
+    matches!(failure.code(), "no_leader" | "busy" | "unknown_outcome")
+}
+
+/// May it be so because of what was asked before? What is gone may have been cancelled; and what was submitted waits for
+/// room on disks that take nothing new by now.
+fn is_late(failure: &Failure) -> bool {
+    matches!(failure.code(), "not_found" | "disk_full")
+}
+
+/// Something has changed, and we may be the reason.
+fn perhaps_done(failure: &Failure) -> Failure {
+    let message = format!("no answer came back at first, and now {}: it may have been done", failure.message());
+    Failure::failed("unknown_outcome", message, "look with primus jobs")
+}
+
+fn is_loopback(address: std::net::IpAddr) -> bool {
+    address.is_loopback()
+}
+
+impl Piece {
+    fn read(response: Response) -> std::io::Result<Result<Self, Failure>> {
+        let number = |name: &str| response.field(name).and_then(|text| text.parse().ok());
+        let (Some(offset), total) = (number("x-primus-offset"), number("x-primus-total")) else {
+            return Ok(Err(strange_answer()));
+        };
+        let attempt = response.field("x-primus-attempt").map(str::to_owned);
+        let elsewhere = response.field("x-primus-elsewhere").map(str::to_owned);
+        let is_last = response.field("x-primus-last") == Some("true");
+        Ok(Ok(Self { attempt, offset, is_last, total, elsewhere, bytes: response.bytes()? }))
+    }
+}
+
+/// The path of a job or a task, as people name it.
+pub(crate) fn path_of(id: &str) -> Result<String, Failure> {
+    let is_number = |text: &str| text.parse::<u64>().is_ok_and(|number| number > 0);
+    let is_job = is_number(id);
+    let is_task = id.split_once('.').is_some_and(|(job, index)| is_number(job) && is_number(index));
+    match (is_job, is_task) {
+        (true, _) => Ok(format!("/v1/jobs/{}", escaped(id))),
+        (_, true) => Ok(format!("/v1/tasks/{}", escaped(id))),
+        _ => {
+            let hint = "a job is a number such as 12, its seventh task is 12.7";
+            Err(Failure::usage(
+                format!("{} names neither a job nor a task", primus_terminal::amounts::quoted(id)),
+                hint,
+            ))
+        }
+    }
+}
+
+/// The path of a task; a job alone means its first.
+pub(crate) fn task_path(id: &str) -> Result<String, Failure> {
+    Ok(path_of(id)?.replacen("/v1/jobs/", "/v1/tasks/", 1))
+}
+
+/// What is said to servers that are to do something with a job or a task.
+pub(crate) fn nothing() -> Value {
+    json!({})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn jobs_and_tasks_as_people_name_them() {
+        for (id, expected) in [
+            ("12", Some("/v1/jobs/12")),
+            ("12.7", Some("/v1/tasks/12.7")),
+            ("0", None),
+            ("12.0", None),
+            ("12.", None),
+            ("a", None),
+            ("", None),
+            ("-1", None),
+            ("1.2.3", None),
+        ] {
+            assert_eq!(path_of(id).ok().as_deref(), expected, "{id}");
+        }
+        assert_eq!(task_path("12").unwrap(), "/v1/tasks/12");
+    }
+
+    /// A server that answers each connection in turn with one of these, and says nothing where there is none.
+    fn server(answers: Vec<Option<&'static str>>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it has an address").to_string();
+        thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().expect("somebody calls");
+                _ = stream.read(&mut [0; 4096]);
+                if let Some(answer) = answer {
+                    _ = write!(stream, "HTTP/1.1 {answer}");
+                }
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn what_is_refused_after_an_unheard_order_may_have_been_done() {
+        const ALIVE: Option<&str> = Some("200 OK\r\ncontent-length: 0\r\n\r\n");
+        const GONE: Option<&str> = Some(
+            "404 Not Found\r\n\r\n{\"error\":{\"code\":\"not_found\",\"message\":\"there is no job 1\",\"hint\":\"h\"}}",
+        );
+        const FULL: Option<&str> = Some(
+            "503 Unavailable\r\n\r\n{\"error\":{\"code\":\"disk_full\",\"message\":\"the disk is full\",\"hint\":\"h\"}}",
+        );
+        for (answers, expected) in [
+            (vec![ALIVE, None, GONE], "unknown_outcome"),
+            (vec![ALIVE, GONE], "not_found"),
+            (vec![ALIVE, None, FULL], "unknown_outcome"),
+            (vec![ALIVE, FULL], "disk_full"),
+        ] {
+            let client = Client { addresses: vec![server(answers)] };
+            let refused = Caller { client, is_met: false }.post("/v1/jobs/1/cancel", &nothing());
+            assert_eq!(refused.expect_err("it is refused").code(), expected);
+        }
+    }
+
+    #[test]
+    fn only_servers_on_this_host_are_local() {
+        for (addresses, expected) in [
+            (&["127.0.0.1:1", "[::1]:2", "localhost:3"][..], true),
+            (&["127.0.0.1:1", "10.0.0.1:2"][..], false),
+            (&["host:7461"][..], false),
+        ] {
+            let addresses = addresses.iter().map(ToString::to_string).collect();
+            let caller = Caller { client: Client { addresses }, is_met: false };
+            assert_eq!(caller.is_local(), expected, "{caller:?}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The commands: each takes arguments, prints what it found and says whether what was asked for held.
+
+mod amend;
+mod bench;
+mod chaos;
+mod config;
+mod demo;
+mod diagnostics;
+mod events;
+mod explain;
+mod groups;
+mod kv;
+mod lead;
+mod leader;
+mod loans;
+mod logs;
+mod operate;
+mod own_farm;
+mod ring;
+mod run;
+pub(crate) mod seeds;
+pub(crate) mod server;
+mod simulate;
+mod status;
+mod submit;
+mod tasks;
+mod up;
+mod wait;
+mod worker;
+
+use std::ffi::OsString;
+
+use primus_node::private::Exposed;
+use primus_terminal::failure::Failure;
+use primus_terminal::format::nothing_to_draw;
+use primus_terminal::{Format, Verdict, json, screen};
+use serde::Serialize;
+
+use crate::args::{self, Bench, Cli, Command};
+
+/// Carries out what was typed.
+pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
+    match &cli.command {
+        None => guide(cli.output),
+        Some(Command::Demo) => demo::run(cli.output),
+        Some(Command::Simulate(args)) => simulate::run(&args.what, cli.output),
+        Some(Command::Up(args)) => up::run(args, cli.output),
+        Some(Command::Run(args)) => run::run(args, cli.output).map_err(Failure::into_own),
+        Some(Command::Submit(args)) => submit::run(args, cli.output),
+        Some(Command::Jobs(args)) => tasks::jobs(args, cli.output),
+        Some(Command::Tasks(args)) => tasks::tasks(args, cli.output),
+        Some(Command::Task(args)) => tasks::task(args, cli.output),
+        Some(Command::Explain(args)) => explain::run(args, cli.output),
+        Some(Command::Logs(args)) => logs::run(args, cli.output),
+        Some(Command::Wait(args)) => wait::run(args, cli.output),
+        Some(Command::Cancel(args)) => amend::cancel(args, cli.output),
+        Some(Command::Retry(args)) => amend::retry(args, cli.output),
+        Some(Command::Drain(args)) => amend::drain(args, cli.output),
+        Some(Command::Status(args)) => status::run(args, cli.output),
+        Some(Command::Leader(place)) => leader::run(place, cli.output),
+        Some(Command::Groups(place)) => groups::run(place, cli.output),
+        Some(Command::Farms(place)) => loans::farms(place, cli.output),
+        Some(Command::Loans(place)) => loans::loans(place, cli.output),
+        Some(Command::Lend(args)) => loans::lend(args, cli.output),
+        Some(Command::Recall(args)) => loans::recall(args, cli.output),
+        Some(Command::Kv(args)) => kv::run(args, cli.output),
+        Some(Command::Events(args)) => events::run(args, cli.output),
+        Some(Command::Elect(args)) => operate::elect(args, cli.output),
+        Some(Command::Resign(place)) => operate::resign(place, cli.output),
+        Some(Command::Transfer(args)) => operate::transfer(args, cli.output),
+        Some(Command::Chaos(args)) => chaos::run(args, cli.output),
+        Some(Command::Server(args)) => server::run(args),
+        Some(Command::Worker(args)) => worker::run(args),
+        Some(Command::Companion(args)) => companion(&args.words),
+        Some(Command::Lead(args)) => lead::run(args, cli.output).map_err(Failure::into_own),
+        Some(Command::Ring(args)) => ring::run(&args.what, cli.output),
+        Some(Command::Config(args)) => config::run(&args.what, cli.output),
+        Some(Command::Bench(args)) => match &args.what {
+            Bench::Simulate(args) => bench::simulate(args, cli.output),
+            Bench::Failover(args) => bench::failover(args, cli.output),
+            Bench::Transfer(args) => bench::transfer(args, cli.output),
+            Bench::Handover(args) => bench::handover(args, cli.output),
+            Bench::Idle(args) => bench::idle(args, cli.output),
+            Bench::Log(args) => bench::log(args, cli.output),
+            Bench::Stability(args) => bench::stability(args, cli.output),
+            Bench::Tasks(args) => bench::tasks(args, cli.output),
+            Bench::Rescue(args) => bench::rescue(args, cli.output),
+            Bench::Queue(args) => bench::queue(args, cli.output),
+            Bench::Lending(args) => bench::lending(args, cli.output),
+            Bench::Ring(args) => bench::real_ring(args, cli.output),
+            Bench::Lead(args) => bench::lead(args, cli.output),
+            Bench::Groups(args) => bench::groups(args, cli.output),
+            Bench::Pressure(args) => bench::pressure(args, cli.output),
+            Bench::Guard(args) => bench::guard(args),
+            Bench::Hold(args) => bench::hold(args),
+            Bench::Burn(args) => bench::burn(args),
+            Bench::Beat(args) => bench::beat(args),
+        },
+    }
+}
+
+/// A folder that other users could change is no place for data.
+fn exposed(exposed: &Exposed, key: &str) -> Failure {
+    Failure::usage(exposed.to_string(), format!("{key} says which folder is used"))
+}
+
+/// What workers and `primus lead` start: nobody types this.
+fn companion(words: &[OsString]) -> Result<Verdict, Failure> {
+    let ended = match words.split_first() {
+        None => primus_node::companion::run(),
+        Some((word, [])) if word == "guard" => primus_node::companion::guarded::run(),
+        Some((word, command)) if word == "limit" => {
+            return Ok(Verdict::Code(primus_node::companion::limited::exec(command)));
+        }
+        Some((word, command)) if word == "exec" => {
+            let error = primus_node::companion::guarded::exec(command);
+            let message = format!(
+                "{} could not be started: {error}",
+                command.first().map_or_else(Default::default, |name| name.display().to_string())
+            );
+            return Err(Failure::failed("command", message, "look at the command behind --").into_own());
+        }
+        Some(_) => {
+            return Err(Failure::usage("a companion takes no arguments", "workers start it; nobody else needs to"));
+        }
+    };
+    ended.map(|()| Verdict::Held).map_err(|error| {
+        Failure::failed(
+            "companion",
+            format!("there is no worker: {error}"),
+            "workers start it; nobody else needs to",
+        )
+    })
+}
+
+#[derive(Serialize)]
+struct Guide {
+    version: &'static str,
+    guide: String,
+}
+
+fn guide(format: Format) -> Result<Verdict, Failure> {
+    let guide = args::guide();
+    let text = match format {
+        Format::Text => guide,
+        Format::Json => json::line(&Guide { version: env!("CARGO_PKG_VERSION"), guide }),
+        Format::Mermaid => return Err(nothing_to_draw("the guide")),
+    };
+    screen::print(&text)?;
+    Ok(Verdict::Held)
+}

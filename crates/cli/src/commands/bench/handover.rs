@@ -1,0 +1,135 @@
+//! `primus bench handover`: how long nobody acknowledges a write while a leader hands over because it is too loaded.
+//!
+//! All servers pretend to have a load. In every run the leader's is raised, and it must hand over by itself, once, to the
+//! least loaded. How long it waits until it does is configured, and not measured.
+
+use std::time::{Duration, Instant};
+
+use primus_terminal::amounts::number;
+use primus_terminal::failure::Failure;
+use primus_terminal::format::nothing_to_draw;
+use primus_terminal::{Format, Verdict};
+use serde::Serialize;
+use serde_json::json;
+
+use super::writers::{Writer, Writers};
+use super::{Spread, debug_remark, milliseconds};
+use crate::args::BenchHandoverArgs;
+use crate::client;
+use crate::client::farms::Started;
+use crate::commands::own_farm::{OwnFarm, history, metric};
+
+const SERVERS: u64 = 3;
+const SERVERS_MAX: u64 = 25;
+const RUNS: u64 = 20;
+const RUNS_MAX: u64 = 10_000;
+/// Unless somebody says how many, no run starts after this; a bench ends within 45 s.
+const BUDGET_MS: f64 = 30_000.0;
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+/// What servers count handovers under.
+const HANDOVERS: &str = "primus_leader_changes_total{reason=\"load\"}";
+/// The load of a leader that must hand over, of everybody else, and of whoever shall lead next. The last two are less
+/// than a margin apart.
+const BUSY: u32 = 90;
+const CALM: u32 = 20;
+const CALMEST: u32 = 10;
+
+/// The figures, as scripts see them.
+#[derive(Serialize)]
+struct Figures {
+    bench: &'static str,
+    servers: u64,
+    #[serde(flatten)]
+    spread: Spread,
+    /// How often the leader changed because of its load: once per run, if all is well.
+    handovers: u64,
+}
+
+/// Measures and prints.
+pub(in crate::commands) fn handover(args: &BenchHandoverArgs, format: Format) -> Result<Verdict, Failure> {
+    let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 2, SERVERS_MAX))?;
+    let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
+    if format == Format::Mermaid {
+        return Err(nothing_to_draw("a bench"));
+    }
+    let figures = measure(servers, runs).map_err(Failure::into_bench)?;
+    format.show(|| text(&figures), &figures)?;
+    Ok(Verdict::of(figures.handovers == figures.spread.runs.len() as u64))
+}
+
+fn measure(servers: u64, runs: Option<u64>) -> Result<Figures, Failure> {
+    let started = Instant::now();
+    let farm = OwnFarm::start_handing_over("bench", servers)?;
+    let writers = Writers::of(&farm);
+    let bench = Bench { farm: &farm, writers: &writers };
+    writers.during(|| {
+        bench.calm_down()?;
+        farm.settled()?;
+        let before = bench.handovers();
+        let mut gaps = Vec::new();
+        while (gaps.len() as u64) < runs.unwrap_or(RUNS)
+            && (runs.is_some() || gaps.is_empty() || milliseconds(started) < BUDGET_MS)
+        {
+            gaps.push(bench.run()?);
+        }
+        let handovers = bench.handovers() - before;
+        Ok(Figures { bench: "handover", servers, spread: Spread::of(gaps), handovers })
+    })
+}
+
+struct Bench<'a> {
+    farm: &'a OwnFarm,
+    writers: &'a Writers,
+}
+
+impl Bench<'_> {
+    /// One handover, to the server with the next id.
+    fn run(&self) -> Result<f64, Failure> {
+        self.calm_down()?;
+        let old = self.writers.leader()?;
+        let new = self.writers.next(old);
+        pretend(&new.api, CALMEST)?;
+        self.writers.only([old, new]);
+        old.wait()?;
+        pretend(&old.api, BUSY)?;
+        new.wait()?;
+        self.check(new)?;
+        old.gap_ms(new)
+    }
+
+    fn calm_down(&self) -> Result<(), Failure> {
+        self.farm.servers().iter().try_for_each(|server| pretend(&server.api, CALM))
+    }
+
+    /// A change for any other reason measures something else.
+    fn check(&self, new: &Writer) -> Result<(), Failure> {
+        let events = history(&new.api).unwrap_or_default();
+        let last = events.into_iter().rfind(|event| event["kind"] == "leader_changed").unwrap_or_default();
+        if last["leader"] == new.id && last["reason"] == "load" {
+            return Ok(());
+        }
+        let message = format!("server {} leads because of {}, not of its load", new.id, last["reason"]);
+        Err(Failure::failed("other_reason", message, "see whether the host is overloaded"))
+    }
+
+    /// How many handovers a server knows of that knows the most. None of them is counted before the first.
+    fn handovers(&self) -> u64 {
+        let of = |server: &Started| metric(&server.api, HANDOVERS).unwrap_or(0.0) as u64;
+        self.farm.servers().iter().map(of).max().unwrap_or(0)
+    }
+}
+
+fn pretend(api: &str, score: u32) -> Result<(), Failure> {
+    client::tell(api, "/v1/chaos/load", &json!({ "score": score }), ANSWER_TIME)
+}
+
+fn text(figures: &Figures) -> String {
+    let Figures { servers, spread, handovers, .. } = figures;
+    format!(
+        "handover     {servers} servers, {} runs, between two leaders' acknowledged writes; {handovers} handovers by load
+{}{}",
+        spread.runs.len(),
+        spread.text(),
+        debug_remark(),
+    )
+}

@@ -1,0 +1,144 @@
+//! `primus bench idle`: what servers cost that have nothing to do.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use primus_terminal::amounts::number;
+use primus_terminal::failure::Failure;
+use primus_terminal::format::nothing_to_draw;
+use primus_terminal::json::rounded;
+use primus_terminal::{Format, Verdict};
+use serde::Serialize;
+
+use super::processes::{cpu_ms, resident_mb};
+use super::{Spread, debug_remark};
+use crate::args::BenchIdleArgs;
+use crate::commands::chaos;
+use crate::commands::own_farm::{OwnFarm, metric};
+
+const SERVERS: u64 = 5;
+const SERVERS_MAX: u64 = 25;
+const WORKERS_MAX: u64 = 1000;
+const RUNS: u64 = 10;
+const RUNS_MAX: u64 = 100_000;
+/// How many servers each farm has whose messages are counted.
+const SIZES: [u64; 4] = [3, 5, 9, 25];
+const COUNTING: Duration = Duration::from_secs(3);
+/// What a start leaves behind must be over: loads are measured for the first time, memory is given back.
+const CALM: Duration = Duration::from_millis(1500);
+
+/// How long it may take until all workers are there.
+const WAITING_TIME: Duration = Duration::from_secs(60);
+
+/// The figures, as scripts see them.
+#[derive(Serialize)]
+struct Figures {
+    bench: &'static str,
+    servers: u64,
+    workers: u64,
+    /// Milliseconds of processor time of all servers in each second.
+    #[serde(flatten)]
+    cpu: Spread,
+    /// Of one processor, all servers together.
+    cpu_percent: f64,
+    /// Of the server that has the most.
+    resident_mb: f64,
+    messages: Vec<Messages>,
+}
+
+/// How much is said in a farm of one size.
+#[derive(Serialize)]
+struct Messages {
+    servers: u64,
+    per_s: f64,
+    /// By each server but the leader, and to it: the same in every farm if messages grow like servers.
+    per_s_and_follower: f64,
+}
+
+/// Measures and prints.
+pub(in crate::commands) fn idle(args: &BenchIdleArgs, format: Format) -> Result<Verdict, Failure> {
+    let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 1, SERVERS_MAX))?;
+    let workers = args.workers.as_deref().map_or(Ok(0), |text| number("--workers", text, 0, WORKERS_MAX))?;
+    let runs = args.runs.as_deref().map_or(Ok(RUNS), |text| number("--runs", text, 1, RUNS_MAX))?;
+    if format == Format::Mermaid {
+        return Err(nothing_to_draw("a bench"));
+    }
+    let figures = measure(servers, workers, runs).map_err(Failure::into_bench)?;
+    format.show(|| text(&figures), &figures)?;
+    Ok(Verdict::Held)
+}
+
+fn measure(servers: u64, workers: u64, runs: u64) -> Result<Figures, Failure> {
+    let farm = settled(servers, workers)?;
+    let started = Instant::now();
+    let first = cpu_of(&farm)?;
+    let mut before = first;
+    let mut milliseconds = Vec::new();
+    for second in 1..=runs {
+        thread::sleep(Duration::from_secs(second).saturating_sub(started.elapsed()));
+        let now = cpu_of(&farm)?;
+        milliseconds.push(rounded(now - before));
+        before = now;
+    }
+    let cpu_percent = rounded((before - first) / started.elapsed().as_secs_f64() / 10.0);
+    let resident_mb = pids(&farm)?.into_iter().filter_map(resident_mb).fold(0.0, f64::max);
+    drop(farm);
+    let messages = SIZES.into_iter().map(messages).collect::<Result<_, _>>()?;
+    let cpu = Spread::of(milliseconds);
+    let resident_mb = rounded(resident_mb);
+    Ok(Figures { bench: "idle", servers, workers, cpu, cpu_percent, resident_mb, messages })
+}
+
+fn settled(servers: u64, workers: u64) -> Result<OwnFarm, Failure> {
+    let farm = OwnFarm::start_with_workers("bench", servers, workers, 1)?;
+    farm.settled()?;
+    chaos::wait(WAITING_TIME, "all workers to be there", || {
+        let status = farm.ask("/v1/status")?;
+        let there = status["workers"].as_array().map_or(0, Vec::len) as u64;
+        Ok((there == workers).then_some(()))
+    })?;
+    thread::sleep(CALM);
+    Ok(farm)
+}
+
+fn messages(servers: u64) -> Result<Messages, Failure> {
+    let farm = settled(servers, 0)?;
+    let sent = || -> Result<f64, Failure> {
+        let counts = farm.servers().iter().map(|server| metric(&server.api, "primus_messages_sent_total"));
+        counts.sum::<Option<f64>>().ok_or_else(unknown)
+    };
+    let (before, started) = (sent()?, Instant::now());
+    thread::sleep(COUNTING);
+    let per_s = (sent()? - before) / started.elapsed().as_secs_f64();
+    let per_s_and_follower = rounded(per_s / servers.saturating_sub(1).max(1) as f64);
+    Ok(Messages { servers, per_s: rounded(per_s), per_s_and_follower })
+}
+
+fn pids(farm: &OwnFarm) -> Result<Vec<u32>, Failure> {
+    farm.now()?.servers.iter().map(|server| server.pid).collect::<Option<_>>().ok_or_else(unknown)
+}
+
+fn cpu_of(farm: &OwnFarm) -> Result<f64, Failure> {
+    pids(farm)?.into_iter().map(cpu_ms).sum::<Option<f64>>().ok_or_else(unknown)
+}
+
+fn unknown() -> Failure {
+    Failure::failed("system", "a server's figures cannot be read", "this needs Linux, and servers that live")
+}
+
+fn text(figures: &Figures) -> String {
+    let Figures { servers, workers, cpu_percent, resident_mb, cpu, messages, .. } = figures;
+    let line = |messages: &Messages| {
+        let Messages { servers, per_s, per_s_and_follower } = messages;
+        format!("messages     {servers} servers: {per_s:.0} per second, {per_s_and_follower:.1} per follower\n")
+    };
+    format!(
+        "idle         {servers} servers, {workers} workers, {} s
+processor    {cpu_percent:.2} % of one, all servers together
+memory       {resident_mb:.1} MB at most, each
+{}{}",
+        cpu.runs.len(),
+        messages.iter().map(line).collect::<String>(),
+        debug_remark(),
+    )
+}

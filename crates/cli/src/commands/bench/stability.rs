@@ -1,0 +1,134 @@
+//! `primus bench stability`: does the leader stay where nothing happens, on an idle host and on a busy one?
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use primus_terminal::amounts::{number, quoted};
+use primus_terminal::failure::Failure;
+use primus_terminal::format::nothing_to_draw;
+use primus_terminal::json::rounded;
+use primus_terminal::{Format, Verdict};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::processes::Burners;
+use super::{Spread, debug_remark};
+use crate::args::BenchStabilityArgs;
+use crate::client::farms::Started;
+use crate::commands::own_farm::{OwnFarm, Reign, believes, history, metric};
+
+const SERVERS: u64 = 3;
+const SERVERS_MAX: u64 = 25;
+const MINUTES_MAX: f64 = 100_000.0;
+/// A bench ends within 45 s, unless somebody says otherwise.
+const WATCHING: Duration = Duration::from_secs(30);
+
+/// The figures, as scripts see them.
+#[derive(Serialize)]
+struct Figures {
+    bench: &'static str,
+    servers: u64,
+    busy: bool,
+    seconds: f64,
+    leader_changes: u64,
+    /// Why, each time that a server learned of another leader.
+    reasons: Vec<String>,
+    suspicions: u64,
+    longest_turn_ms: f64,
+    /// The longest turn of each server's control loop.
+    #[serde(flatten)]
+    turns: Spread,
+}
+
+/// Watches and prints.
+pub(in crate::commands) fn stability(args: &BenchStabilityArgs, format: Format) -> Result<Verdict, Failure> {
+    let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 1, SERVERS_MAX))?;
+    let watching = args.minutes.as_deref().map_or(Ok(WATCHING), watching)?;
+    if format == Format::Mermaid {
+        return Err(nothing_to_draw("a bench"));
+    }
+    let figures = measure(servers, watching, args.busy).map_err(Failure::into_bench)?;
+    format.show(|| text(&figures), &figures)?;
+    Ok(Verdict::of(figures.leader_changes == 0))
+}
+
+fn watching(text: &str) -> Result<Duration, Failure> {
+    let minutes = text.parse().ok().filter(|minutes: &f64| *minutes > 0.0 && *minutes <= MINUTES_MAX);
+    let wrong = || Failure::usage(format!("--minutes is {}", quoted(text)), "write a number such as 10 or 0.5");
+    Ok(Duration::from_secs_f64(60.0 * minutes.ok_or_else(wrong)?))
+}
+
+fn measure(servers: u64, watching: Duration, busy: bool) -> Result<Figures, Failure> {
+    let farm = OwnFarm::start("bench", servers)?;
+    let first = farm.settled()?;
+    let before = Seen::now(&farm)?;
+    let burners = if busy { Some(Burners::for_all()?) } else { None };
+    let started = Instant::now();
+    thread::sleep(watching);
+    let seconds = rounded(started.elapsed().as_secs_f64());
+    drop(burners);
+    let after = Seen::now(&farm)?;
+    let reasons = after.changes.get(before.changes.len()..).unwrap_or_default().to_vec();
+    let last = farm.servers().iter().find_map(|server| believes(&server.api));
+    let turns = Spread::of(after.turns_ms);
+    Ok(Figures {
+        bench: "stability",
+        servers,
+        busy,
+        seconds,
+        leader_changes: changes(first, last, reasons.len() as u64),
+        reasons,
+        suspicions: after.suspicions - before.suspicions,
+        longest_turn_ms: turns.max_ms,
+        turns,
+    })
+}
+
+/// Every leader has a term of its own; a leader that came and went within one look is in the histories.
+fn changes(first: Reign, last: Option<Reign>, heard: u64) -> u64 {
+    heard.max(u64::from(last != Some(first)))
+}
+
+/// What all servers have seen so far.
+struct Seen {
+    /// The reasons of the changes that one server knows of that knows the most.
+    changes: Vec<String>,
+    suspicions: u64,
+    turns_ms: Vec<f64>,
+}
+
+impl Seen {
+    fn now(farm: &OwnFarm) -> Result<Self, Failure> {
+        let silent = || Failure::failed("silent", "a server does not answer", "see whether the host is overloaded");
+        let total = |name: &str| {
+            let values = farm.servers().iter().map(|server| metric(&server.api, name));
+            values.collect::<Option<Vec<f64>>>().ok_or_else(silent)
+        };
+        let turns = total("primus_loop_turn_longest_seconds")?;
+        Ok(Self {
+            changes: farm.servers().iter().map(changes_of).max_by_key(Vec::len).unwrap_or_default(),
+            suspicions: total("primus_suspicions_total")?.iter().sum::<f64>() as u64,
+            turns_ms: turns.iter().map(|seconds| rounded(seconds * 1000.0)).collect(),
+        })
+    }
+}
+
+fn changes_of(server: &Started) -> Vec<String> {
+    let events = history(&server.api).unwrap_or_default();
+    let is_change = |event: &&Value| event["kind"] == "leader_changed";
+    events.iter().filter(is_change).map(|event| event["reason"].as_str().unwrap_or_default().to_string()).collect()
+}
+
+fn text(figures: &Figures) -> String {
+    let Figures { servers, busy, seconds, leader_changes, reasons, suspicions, longest_turn_ms, .. } = figures;
+    let busy = if *busy { "all processors busy" } else { "nothing else started" };
+    let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+    format!(
+        "stability     {servers} servers, {seconds:.0} s, {busy}
+changes       {leader_changes}{why}
+suspicions    {suspicions}
+longest turn  {longest_turn_ms:.1} ms of a control loop
+{}",
+        debug_remark()
+    )
+}

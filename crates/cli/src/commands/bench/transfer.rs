@@ -1,0 +1,205 @@
+//! `primus bench transfer`: how long nobody acknowledges a write while leadership is handed over on request.
+//!
+//! Clients write without pause to the old leader and to whoever shall lead next, and note when each acknowledged. Then
+//! leadership is offered to servers that cannot take it: that must fail, and the leader must stay.
+
+use std::time::{Duration, Instant};
+
+use primus_terminal::amounts::number;
+use primus_terminal::failure::Failure;
+use primus_terminal::format::nothing_to_draw;
+use primus_terminal::json::rounded;
+use primus_terminal::{Format, Verdict};
+use rustix::process::Signal;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::writers::{Writer, Writers, nothing_written};
+use super::{Spread, debug_remark, milliseconds};
+use crate::args::BenchTransferArgs;
+use crate::client::http::{self, Request};
+use crate::commands::chaos;
+use crate::commands::own_farm::{OwnFarm, believes};
+
+const SERVERS: u64 = 3;
+const SERVERS_MAX: u64 = 25;
+const RUNS: u64 = 20;
+const RUNS_MAX: u64 = 10_000;
+/// How often a run is repeated that came to nothing.
+const TRIES_MAX: usize = 10;
+/// Unless somebody says how many, no run starts after this; a bench ends within 45 s.
+const BUDGET_MS: f64 = 25_000.0;
+/// By how many writes a server lags that must not lead.
+const LAG: u64 = 5000;
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// The figures, as scripts see them.
+#[derive(Serialize)]
+struct Figures {
+    bench: &'static str,
+    servers: u64,
+    #[serde(flatten)]
+    spread: Spread,
+    /// How many transfers came to nothing, because the disks were too slow for their time.
+    given_up: u64,
+    refused: Vec<Refused>,
+}
+
+/// What came of an offer to a server that could not take over.
+#[derive(Serialize)]
+struct Refused {
+    target: &'static str,
+    code: String,
+    message: String,
+    took_ms: f64,
+    /// The longest time without an acknowledged write meanwhile.
+    gap_ms: f64,
+    leader_stays: bool,
+}
+
+/// Measures and prints.
+pub(in crate::commands) fn transfer(args: &BenchTransferArgs, format: Format) -> Result<Verdict, Failure> {
+    let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 3, SERVERS_MAX))?;
+    let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
+    if format == Format::Mermaid {
+        return Err(nothing_to_draw("a bench"));
+    }
+    let figures = measure(servers, runs).map_err(Failure::into_bench)?;
+    format.show(|| text(&figures), &figures)?;
+    Ok(Verdict::of(figures.refused.iter().all(|refused| refused.leader_stays && !refused.code.is_empty())))
+}
+
+fn measure(servers: u64, runs: Option<u64>) -> Result<Figures, Failure> {
+    let started = Instant::now();
+    let farm = OwnFarm::start_ranked("bench", servers, "load")?;
+    farm.settled()?;
+    let writers = Writers::of(&farm);
+    let bench = Bench { farm: &farm, writers: &writers };
+    writers.during(|| bench.figures(servers, runs, started))
+}
+
+struct Bench<'a> {
+    farm: &'a OwnFarm,
+    writers: &'a Writers,
+}
+
+impl Bench<'_> {
+    fn figures(&self, servers: u64, runs: Option<u64>, started: Instant) -> Result<Figures, Failure> {
+        let (mut gaps, mut given_up) = (Vec::new(), 0);
+        while (gaps.len() as u64) < runs.unwrap_or(RUNS)
+            && (runs.is_some() || gaps.is_empty() || milliseconds(started) < BUDGET_MS)
+        {
+            gaps.push(self.run_that_counts(&mut given_up)?);
+        }
+        let refused = vec![self.offer_to_dead()?, self.offer_to_frozen(0)?, self.offer_to_frozen(LAG)?];
+        Ok(Figures { bench: "transfer", servers, spread: Spread::of(gaps), given_up, refused })
+    }
+
+    fn run_that_counts(&self, given_up: &mut u64) -> Result<f64, Failure> {
+        for _ in 0..TRIES_MAX {
+            match self.run()? {
+                Some(gap) => return Ok(gap),
+                None => *given_up += 1,
+            }
+        }
+        let message = format!("{TRIES_MAX} transfers in a row came to nothing");
+        Err(Failure::failed("not_transferred", message, "see whether the host is overloaded"))
+    }
+
+    /// One handover, to the server with the next id; nothing if it did not come about.
+    fn run(&self) -> Result<Option<f64>, Failure> {
+        let old = self.writers.leader()?;
+        let new = self.writers.next(old);
+        self.writers.only([old, new]);
+        old.wait()?;
+        let answer = offer(old, new.id)?;
+        if answer["leader"] != new.id {
+            return Ok(None);
+        }
+        new.wait()?;
+        old.gap_ms(new).map(Some)
+    }
+
+    fn offer_to_dead(&self) -> Result<Refused, Failure> {
+        let old = self.writers.leader()?;
+        let target = self.writers.next(old);
+        let now = self.farm.now()?;
+        chaos::kill(&now, &target.id.to_string())?;
+        let refused = self.refusal("dead", old, target)?;
+        chaos::restart(&now, &target.id.to_string())?;
+        Ok(refused)
+    }
+
+    /// It has everything, or it misses some writes.
+    fn offer_to_frozen(&self, lag: u64) -> Result<Refused, Failure> {
+        self.writers.only([]);
+        self.farm.settled()?;
+        let old = self.writers.leader()?;
+        let target = self.writers.next(old);
+        let now = self.farm.now()?;
+        chaos::signal(&now, &target.id.to_string(), "freeze", "", Signal::STOP)?;
+        let what = if lag == 0 { "frozen" } else { "lagging" };
+        let refused = write_many(&old.api, lag).and_then(|()| self.refusal(what, old, target));
+        chaos::signal(&now, &target.id.to_string(), "thaw", "", Signal::CONT)?;
+        refused
+    }
+
+    fn refusal(&self, what: &'static str, old: &Writer, target: &Writer) -> Result<Refused, Failure> {
+        let before = believes(&old.api);
+        self.writers.only([old]);
+        old.wait()?;
+        let started = Instant::now();
+        let answer = offer(old, target.id)?;
+        let took_ms = milliseconds(started);
+        old.forget_until(started);
+        old.wait()?;
+        let text = |key: &str| answer["error"][key].as_str().unwrap_or_default().to_string();
+        Ok(Refused {
+            target: what,
+            code: text("code"),
+            message: text("message"),
+            took_ms,
+            gap_ms: longest_gap_ms(started, &old.acknowledged()),
+            leader_stays: believes(&old.api) == before,
+        })
+    }
+}
+
+/// Asks the leader to let this server lead; its answer, whatever it is.
+fn offer(leader: &Writer, to: u64) -> Result<Value, Failure> {
+    let body = json!({ "to": to }).to_string();
+    let silent = || Failure::failed("silent", "the leader does not answer", "see whether the host is overloaded");
+    let response = Request::post("/v1/leader/transfer", body.as_bytes()).send(&leader.api, ANSWER_TIME);
+    let bytes = response.map_err(|_| silent())?.bytes().map_err(|_| silent())?;
+    serde_json::from_slice(&bytes).map_err(|_| silent())
+}
+
+fn write_many(api: &str, count: u64) -> Result<(), Failure> {
+    let lines = "{\"key\":\"bench/transfer\",\"value\":\"lag\"}\n".repeat(count as usize);
+    let sent = http::upload(api, "/v1/kv", http::LINES, &mut lines.as_bytes(), ANSWER_TIME);
+    let is_done = sent.is_ok_and(|response| response.status == 200);
+    if is_done { Ok(()) } else { Err(nothing_written()) }
+}
+
+fn longest_gap_ms(since: Instant, times: &[Instant]) -> f64 {
+    let begins = std::iter::once(&since).chain(times);
+    let gaps = begins.zip(times).map(|(begin, end)| end.saturating_duration_since(*begin));
+    rounded(gaps.max().unwrap_or_default().as_secs_f64() * 1000.0)
+}
+
+fn text(figures: &Figures) -> String {
+    let Figures { servers, spread, given_up, refused, .. } = figures;
+    let line = |refused: &Refused| {
+        let Refused { target, code, message, took_ms, gap_ms, leader_stays } = refused;
+        let stays = if *leader_stays { "" } else { ", BUT IT LEADS NO MORE" };
+        format!("to a {target} one  {code} after {took_ms:.1} ms, no write for {gap_ms:.1} ms: {message}{stays}\n")
+    };
+    format!(
+        "transfer     {servers} servers, {} runs, between two leaders' acknowledged writes; {given_up} more given up
+{}{}{}",
+        spread.runs.len(),
+        spread.text(),
+        refused.iter().map(line).collect::<String>(),
+        debug_remark(),
+    )
+}

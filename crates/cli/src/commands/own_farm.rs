@@ -1,0 +1,416 @@
+//! A farm that a command starts for itself and ends with itself: real servers, run by our own `primus up`.
+//!
+//! `up` ends when the last of its farms goes, and also when this process is killed: it asks the kernel for that.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use primus_terminal::failure::Failure;
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+use super::chaos;
+use crate::args::WhichAlgorithm;
+use crate::client::farms::{self, Farm, Started};
+use crate::client::http::{Request, escaped};
+use crate::client::tasks::Caller;
+use crate::client::{Client, Patience};
+use crate::settings::work::fresh_key;
+
+/// How long a farm may take until everybody is alive, caught up and of one mind.
+const SETTLING_TIME: Duration = Duration::from_secs(15);
+/// How long it may take until a write is accepted again.
+const WRITE_TIME: Duration = Duration::from_secs(10);
+/// How long one server may take to answer.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+/// How long somebody waits for an answer that should not come.
+const REFUSAL_TIME: Duration = Duration::from_millis(500);
+/// How long `up` may take to end by itself; it gives its servers two seconds.
+const END_TIME: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
+/// How a loaded leader is made to hand over at once, and again soon.
+const SOON: [(&str, &str); 3] = [
+    ("PRIMUS_ELECTION_HANDOVER_DWELL", "100ms"),
+    ("PRIMUS_ELECTION_HANDOVER_COOLDOWN", "500ms"),
+    ("PRIMUS_ELECTION_LEAST_TENURE", "100ms"),
+];
+/// Of what `up` says on stderr, only this much is kept.
+const WORDS_LEN_MAX: usize = 4096;
+
+/// The farm, as long as this lives.
+#[derive(Debug)]
+pub(super) struct OwnFarm {
+    /// Neighbours share theirs.
+    _up: Arc<Up>,
+    farm: Farm,
+}
+
+/// A `primus up` of ours, which ends when this value goes.
+#[derive(Debug)]
+struct Up(Child);
+
+/// Who leads, and since which term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reign {
+    pub(super) leader: u64,
+    pub(super) term: u64,
+}
+
+/// How long messages take, and how long a leader may be silent, as one server measures it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Pace {
+    pub(super) silence_ms: f64,
+    /// The slowest and the fastest link.
+    pub(super) round_trip_ms: f64,
+    fastest_ms: f64,
+}
+
+impl OwnFarm {
+    /// Starts it and waits until it has a leader.
+    pub(super) fn start(purpose: &str, servers: u64) -> Result<Self, Failure> {
+        Self::start_ranked(purpose, servers, "id")
+    }
+
+    /// The same; by load, no server takes leadership back by itself.
+    pub(super) fn start_ranked(purpose: &str, servers: u64, rank: &str) -> Result<Self, Failure> {
+        // Nobody submits anything here, and figures should not depend on who looks on.
+        Self::begin(purpose, servers, &["--rank", rank, "--workers", "0"])
+    }
+
+    /// The same, by load, with leaders that hand over as soon as they may.
+    pub(super) fn start_handing_over(purpose: &str, servers: u64) -> Result<Self, Failure> {
+        Self::begin_told(purpose, servers, &["--rank", "load", "--workers", "0"], &SOON)
+    }
+
+    /// The same, by id, with this algorithm.
+    pub(super) fn start_electing(purpose: &str, servers: u64, algorithm: WhichAlgorithm) -> Result<Self, Failure> {
+        Self::begin(purpose, servers, &["--algorithm", algorithm.name(), "--rank", "id", "--workers", "0"])
+    }
+
+    /// The same, with workers that can run anything.
+    pub(super) fn start_with_workers(
+        purpose: &str,
+        servers: u64,
+        workers: u64,
+        slots: u64,
+    ) -> Result<Self, Failure> {
+        let [workers, slots] = [workers, slots].map(|number| number.to_string());
+        Self::begin(purpose, servers, &["--rank", "id", "--workers", &workers, "--slots", &slots])
+    }
+
+    /// The same, by load, without workers; leases last this long.
+    pub(super) fn start_leasing(purpose: &str, servers: u64, lease: &str) -> Result<Self, Failure> {
+        let variables = [("PRIMUS_GUARD_LEASE", lease)];
+        Self::begin_told(purpose, servers, &["--rank", "load", "--workers", "0"], &variables)
+    }
+
+    fn begin(purpose: &str, servers: u64, options: &[&str]) -> Result<Self, Failure> {
+        Self::begin_told(purpose, servers, options, &[])
+    }
+
+    fn begin_told(
+        purpose: &str,
+        servers: u64,
+        options: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<Self, Failure> {
+        let name = format!("{purpose}-{}", std::process::id());
+        Self::of(Arc::new(Up::start(&name, servers, options, variables)?), &name)
+    }
+
+    /// Two farms that are neighbours, with workers of one slot that can run anything. No other farms are called like them.
+    pub(super) fn start_neighbours(
+        purpose: &str,
+        servers: u64,
+        workers: u64,
+        variables: &[(&str, &str)],
+    ) -> Result<[Self; 2], Failure> {
+        let names = ["north", "south"].map(|wind| format!("{wind}-{purpose}-{}", std::process::id()));
+        let workers = workers.to_string();
+        let options = ["--farms", "2", "--rank", "id", "--workers", &workers, "--slots", "1"];
+        let up = Arc::new(Up::start(&names[0], servers, &options, variables)?);
+        let [north, south] = names.map(|name| Self::of(Arc::clone(&up), &name));
+        Ok([north?, south?])
+    }
+
+    /// The farm of this name, which `up` has said is ready.
+    fn of(up: Arc<Up>, name: &str) -> Result<Self, Failure> {
+        let farm = Farm::find(Some(name))?.ok_or_else(|| refused(String::new()))?;
+        Ok(Self { _up: up, farm })
+    }
+
+    /// How it is now: processes change when servers die and start again.
+    pub(super) fn now(&self) -> Result<Farm, Failure> {
+        self.farm.again()
+    }
+
+    /// Its servers, dead or alive.
+    pub(super) fn servers(&self) -> &[Started] {
+        &self.farm.servers
+    }
+
+    /// Waits until all servers are alive, linked, caught up, and agree on a leader.
+    pub(super) fn settled(&self) -> Result<Reign, Failure> {
+        chaos::wait(SETTLING_TIME, "all servers to be alive and of one mind", || {
+            let now = self.now()?;
+            let is_whole = now.servers.iter().all(|server| server.pid.is_some());
+            Ok(if is_whole { self.agreement(&Client::of(&now)) } else { None })
+        })
+    }
+
+    fn agreement(&self, client: &Client) -> Option<Reign> {
+        let count = self.farm.servers.len();
+        let reigns: Vec<Reign> =
+            client.views("/v1/leader").iter().filter_map(|(_, view)| Reign::of(view)).collect();
+        let first = *reigns.first()?;
+        let agree = reigns.len() == count && reigns.iter().all(|reign| *reign == first);
+        let is_linked = |server: &Started| links_up(&server.api) == Some(count - 1);
+        let status = client.latest("/v1/status").ok().filter(|status| Reign::of(status) == Some(first))?;
+        let is_well = |server: &Value| server["alive"] == true && server["lag"] == 0;
+        let servers = status["servers"].as_array()?;
+        let all_well = servers.len() == count && servers.iter().all(is_well);
+        (agree && all_well && self.farm.servers.iter().all(is_linked)).then_some(first)
+    }
+
+    /// Writes while all is well.
+    pub(super) fn write(&self, key: &str, value: &str) -> Result<(), Failure> {
+        let path = path(key);
+        let request = Request { method: "PUT", path: &path, body: value.as_bytes() };
+        Client::of(&self.now()?).write(request, Patience::WhileNoLeader(WRITE_TIME)).map(|_| ())
+    }
+
+    /// What was written, as a server says that knows the latest.
+    pub(super) fn read(&self, key: &str) -> Result<String, Failure> {
+        let answer = Client::of(&self.now()?).read(&path(key), Patience::WhileNoLeader(WRITE_TIME))?;
+        Ok(answer["value"].as_str().unwrap_or_default().to_string())
+    }
+
+    /// Writes to the others in turn, without pause, until one acknowledges. Who leads then?
+    ///
+    /// A server that still believes in the fallen leader would pass the write on to it and wait. It is therefore first
+    /// asked whom it follows, and not troubled while it names that one.
+    pub(super) fn write_without(&self, fallen: u64, key: &str, value: &str) -> Result<Reign, Failure> {
+        let path = path(key);
+        let request = Request { method: "PUT", path: &path, body: value.as_bytes() };
+        let until = Instant::now() + WRITE_TIME;
+        let others = || self.farm.servers.iter().filter(|server| server.id != fallen);
+        while Instant::now() < until {
+            for server in others() {
+                let Some(reign) = believes(&server.api).filter(|reign| reign.leader != fallen) else { continue };
+                let answer = request.send(place(&server.api), ANSWER_TIME);
+                if answer.is_ok_and(|answer| answer.status == 200) {
+                    return Ok(reign);
+                }
+            }
+        }
+        let message = format!("no write was accepted within {} s", WRITE_TIME.as_secs());
+        Err(Failure::no_leader(message, "see whether the host is overloaded"))
+    }
+
+    /// Makes all links between its servers this slow, one way, and waits until all servers have measured it.
+    pub(super) fn slow_down(&self, delay: Duration) -> Result<(), Failure> {
+        let ids = self.farm.servers.iter().map(|server| server.id).collect();
+        chaos::slow_down(&self.now()?, &ids, delay)?;
+        let least_ms = 2.0 * delay.as_secs_f64() * 1000.0;
+        chaos::wait(SETTLING_TIME, "all servers to measure how slow their links are", || {
+            let paces = self.paces();
+            let all = paces.len() == ids.len() && paces.iter().all(|pace| pace.fastest_ms >= least_ms);
+            Ok(all.then_some(()))
+        })
+    }
+
+    /// What its servers measure, those that are alive.
+    pub(super) fn paces(&self) -> Vec<Pace> {
+        self.farm.servers.iter().filter_map(|server| Pace::of(&json(&server.api, "/v1/status")?)).collect()
+    }
+
+    /// Has its leader say something.
+    pub(super) fn ask(&self, path: &str) -> Result<Value, Failure> {
+        Client::of(&self.now()?).read(path, Patience::WhileNoLeader(WRITE_TIME))
+    }
+
+    /// Submits a job, whoever leads meanwhile. What is it called?
+    pub(super) fn submit(&self, job: &Value) -> Result<String, Failure> {
+        let answer = Caller::of(&self.now()?).submit(job.to_string().as_bytes(), &fresh_key())?;
+        let job = answer["job"].as_str().map(str::to_owned);
+        job.ok_or_else(|| Failure::failed("refused", "the farm takes no tasks", "please report this"))
+    }
+
+    /// What has happened, as all servers tell that are alive, in the order of time.
+    pub(super) fn happened(&self) -> Vec<Value> {
+        let mut events: Vec<Value> =
+            self.farm.servers.iter().filter_map(|server| history(&server.api)).flatten().collect();
+        // Times as they are written sort like times.
+        events.sort_by_key(|event| event["time"].as_str().map(str::to_owned));
+        events
+    }
+
+    /// Does another server's history tell that this reign began because the fallen leader was missed?
+    pub(super) fn is_failover(&self, fallen: u64, new: Reign) -> bool {
+        let is_it = |event: &Value| {
+            let is_missed = ["link_lost", "silence"].iter().any(|reason| event["reason"] == *reason);
+            Reign::of(event) == Some(new) && event["previous"] == fallen && is_missed
+        };
+        let others = self.farm.servers.iter().filter(|server| server.id != fallen);
+        others.filter_map(|server| history(&server.api)).flatten().any(|event| is_it(&event))
+    }
+
+    /// Waits until this server itself says that another one leads, or none.
+    pub(super) fn wait_until_noticed(&self, id: u64) -> Result<(), Failure> {
+        let until = Instant::now() + WRITE_TIME;
+        let api = self.farm.servers.iter().find(|server| server.id == id).map(|server| server.api.as_str());
+        while Instant::now() < until {
+            let view = api.and_then(|api| json(api, "/v1/leader"));
+            if view.is_some_and(|view| view["leader"].as_u64() != Some(id)) {
+                return Ok(());
+            }
+        }
+        let message = format!("server {id} still believes that it leads, after {} s", WRITE_TIME.as_secs());
+        Err(Failure::failed("stale", message, "please report this"))
+    }
+}
+
+impl Up {
+    /// Starts it and waits until it says that all is ready. Servers get what variables say about elections, guards,
+    /// lending and loads.
+    fn start(name: &str, servers: u64, options: &[&str], variables: &[(&str, &str)]) -> Result<Self, Failure> {
+        let spawned =
+            command(name, servers, options).and_then(|mut command| command.envs(variables.iter().copied()).spawn());
+        let mut up = spawned.map(Self).map_err(|error| {
+            Failure::failed("system", format!("primus up cannot be started: {error}"), "make room, then try again")
+        })?;
+        let words = up.0.stderr.take().map(listen);
+        let mut ready = String::new();
+        let read = up.0.stdout.take().map(|stdout| BufReader::new(stdout).read_line(&mut ready));
+        if matches!(read, Some(Ok(_))) && ready.starts_with("{\"ready\":true") {
+            return Ok(up);
+        }
+        // It has said all that it says when it has ended.
+        drop(up);
+        Err(refused(words.and_then(|words| words.join().ok()).unwrap_or_default()))
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        end(&mut self.0);
+        // Had it to be killed, its folder is left.
+        _ = farms::tidy();
+    }
+}
+
+impl Pace {
+    fn of(status: &Value) -> Option<Self> {
+        let trips = status["servers"].as_array()?.iter().filter_map(|server| server["round_trip_ms"].as_f64());
+        let trips: Vec<f64> = trips.collect();
+        let reduced = |of: fn(f64, f64) -> f64| trips.iter().copied().reduce(of);
+        let (round_trip_ms, fastest_ms) = (reduced(f64::max)?, reduced(f64::min)?);
+        Some(Self { silence_ms: status["silence_ms"].as_f64()?, round_trip_ms, fastest_ms })
+    }
+}
+
+impl Reign {
+    /// As a server sees it.
+    pub(super) fn of(view: &Value) -> Option<Self> {
+        Some(Self { leader: view["leader"].as_u64()?, term: view["term"].as_u64()? })
+    }
+}
+
+/// Whom this server follows.
+pub(super) fn believes(api: &str) -> Option<Reign> {
+    Reign::of(&json(api, "/v1/leader")?)
+}
+
+/// The value under a key, as this server answers.
+pub(super) fn value(api: &str, key: &str) -> Option<String> {
+    json(api, &path(key))?["value"].as_str().map(str::to_string)
+}
+
+/// Does this server acknowledge a write, soon?
+pub(super) fn accepts(api: &str, key: &str, value: &str) -> bool {
+    let path = path(key);
+    let request = Request { method: "PUT", path: &path, body: value.as_bytes() };
+    request.send(place(api), REFUSAL_TIME).is_ok_and(|answer| answer.status == 200)
+}
+
+/// All events that this server remembers.
+pub(super) fn history(api: &str) -> Option<Vec<Value>> {
+    let response = Request::get("/v1/events?follow=false").send(place(api), ANSWER_TIME).ok()?;
+    let lines = response.lines().map_while(Result::ok);
+    Some(lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data:")?).ok()).collect())
+}
+
+/// When an event was, in milliseconds since 1970.
+pub(super) fn time_ms(event: &Value) -> Option<f64> {
+    let time: jiff::Timestamp = event["time"].as_str()?.parse().ok()?;
+    Some(time.as_millisecond() as f64)
+}
+
+fn json(api: &str, path: &str) -> Option<Value> {
+    let response = Request::get(path).send(place(api), ANSWER_TIME).ok()?;
+    serde_json::from_slice(&response.bytes().ok()?).ok()
+}
+
+fn links_up(api: &str) -> Option<usize> {
+    Some(metric(api, "primus_links_up")? as usize)
+}
+
+/// One of the numbers that this server counts.
+pub(super) fn metric(api: &str, name: &str) -> Option<f64> {
+    let response = Request::get("/metrics").send(place(api), ANSWER_TIME).ok()?;
+    let text = String::from_utf8(response.bytes().ok()?).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+pub(super) fn place(api: &str) -> &str {
+    api.trim_start_matches("http://")
+}
+
+fn path(key: &str) -> String {
+    format!("/v1/kv/{}", escaped(key))
+}
+
+fn command(name: &str, servers: u64, options: &[&str]) -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["up", "-o", "json", "--farm", name, "--servers", &servers.to_string()]);
+    command.args(options);
+    command.arg("--parent").arg(std::process::id().to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
+}
+
+/// Reads all that is said, so that `up` never has to wait for a reader, and keeps the beginning.
+fn listen(stderr: ChildStderr) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut stderr = BufReader::new(stderr);
+        let mut words = String::new();
+        _ = stderr.by_ref().take(WORDS_LEN_MAX as u64).read_to_string(&mut words);
+        _ = std::io::copy(&mut stderr, &mut std::io::sink());
+        words
+    })
+}
+
+/// Why there is no farm, in the words of `up`.
+fn refused(words: String) -> Failure {
+    let body: Option<Value> = words.lines().rev().find_map(|line| serde_json::from_str(line).ok());
+    let text = |key: &str| body.as_ref().and_then(|body| Some(body["error"][key].as_str()?.to_string()));
+    let message = text("message").unwrap_or_else(|| "it ended without a word".to_string());
+    let hint = text("hint").unwrap_or_else(|| "see what primus up says".to_string());
+    Failure::failed("system", format!("no farm could be started: {message}"), hint)
+}
+
+/// Politely, then not.
+fn end(up: &mut Child) {
+    if let Some(pid) = farms::process(up.id()) {
+        _ = kill_process(pid, Signal::TERM);
+    }
+    let until = Instant::now() + END_TIME;
+    while matches!(up.try_wait(), Ok(None)) && Instant::now() < until {
+        thread::sleep(PAUSE);
+    }
+    _ = up.kill();
+    _ = up.wait();
+}

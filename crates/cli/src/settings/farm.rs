@@ -1,0 +1,48 @@
+//! What the arguments of `primus simulate farm` mean.
+
+use primus_lab::assignment::Comparison;
+use primus_terminal::amounts::{length, number};
+use primus_terminal::failure::Failure;
+
+use super::fresh_seed;
+use crate::args::FarmArgs;
+
+const WORKERS_MAX: u64 = 1_000;
+const SLOTS_MAX: u64 = 1_000;
+const TASKS_MAX: u64 = 10_000_000;
+/// With more, the queue would grow for ever.
+const LOAD_MAX: u64 = 99;
+
+/// Rules to compare, and the seed of their tasks.
+#[derive(Debug, PartialEq)]
+pub(crate) struct FarmSimulation {
+    pub(crate) comparison: Comparison,
+    pub(crate) seed: u64,
+}
+
+impl FarmSimulation {
+    /// What these arguments ask for.
+    pub(crate) fn new(args: &FarmArgs) -> Result<Self, Failure> {
+        let default = Comparison::default();
+        let amount = |flag, text: &Option<String>, default, max| {
+            text.as_deref().map_or(Ok(default), |text| number(flag, text, 1, max))
+        };
+        let time_us = |flag, text: &Option<String>, default| {
+            text.as_deref().map_or(Ok(default), |text| {
+                let time_us = length(flag, text)?.as_micros();
+                Ok(u64::try_from(time_us).unwrap_or(u64::MAX).max(1))
+            })
+        };
+        let slots = amount("--slots", &args.slots, u64::from(default.slots), SLOTS_MAX)?;
+        let comparison = Comparison {
+            workers: amount("--workers", &args.workers, default.workers, WORKERS_MAX)?,
+            slots: u32::try_from(slots).unwrap_or(u32::MAX),
+            tasks: amount("--tasks", &args.tasks, default.tasks, TASKS_MAX)?,
+            task_us: time_us("--task", &args.task, default.task_us)?,
+            load_percent: amount("--load", &args.load, default.load_percent, LOAD_MAX)?,
+            heartbeat_us: time_us("--heartbeat", &args.heartbeat, default.heartbeat_us)?,
+        };
+        let seed = args.seed.as_deref().map(|text| number("--seed", text, 0, u64::MAX)).transpose()?;
+        Ok(Self { comparison, seed: seed.unwrap_or_else(fresh_seed) })
+    }
+}

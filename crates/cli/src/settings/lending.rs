@@ -1,0 +1,105 @@
+//! What the arguments of `primus simulate lending` mean.
+
+use primus_core::loan::office::{LOOK_MS, Rules};
+use primus_lab::lending::{Day, Load};
+use primus_terminal::amounts::{length, number, quoted};
+use primus_terminal::failure::Failure;
+
+use super::fresh_seed;
+use super::server::layers::Override;
+use crate::args::{LendingArgs, Shape};
+
+const FARMS_MAX: u64 = 100;
+const WORKERS_MAX: u64 = 1_000;
+const SLOTS_MAX: u64 = 1_000;
+/// With more, the queues would grow for ever, whoever lends.
+const BUSY_MAX: u64 = 99;
+const TURN_US: u64 = 600_000_000;
+/// How often offices may look around in a day, and hear of each other.
+const LOOKS_MAX: u64 = 200_000_000;
+/// How many tasks a day may have.
+const TASKS_MAX: u64 = 100_000_000;
+/// Of so many looks of an office one says to all neighbours how things are.
+const LOOKS_PER_BEAT: u64 = 10;
+
+/// A day to try, and the seed of its tasks.
+#[derive(Debug, PartialEq)]
+pub(crate) struct LendingSimulation {
+    pub(crate) day: Day,
+    pub(crate) seed: u64,
+}
+
+impl LendingSimulation {
+    /// What these arguments ask for, if farms lend by these rules.
+    pub(crate) fn new(args: &LendingArgs, rules: Rules) -> Result<Self, Failure> {
+        let default = Day::default();
+        let amount = |flag, text: &Option<String>, default, (min, max)| {
+            text.as_deref().map_or(Ok(default), |text| number(flag, text, min, max))
+        };
+        let farms = amount("--farms", &args.farms, default.farms as u64, (2, FARMS_MAX))?;
+        let slots = amount("--slots", &args.slots, u64::from(default.slots), (1, SLOTS_MAX))?;
+        let day = Day {
+            farms: usize::try_from(farms).unwrap_or(usize::MAX),
+            workers: amount("--workers", &args.workers, default.workers, (1, WORKERS_MAX))?,
+            slots: u16::try_from(slots).unwrap_or(u16::MAX),
+            load: load(args)?,
+            busy_percent: amount("--busy", &args.busy, default.busy_percent, (1, BUSY_MAX))?,
+            task_us: time_us("--task", args.task.as_deref(), default.task_us)?,
+            day_us: time_us("--day", args.day.as_deref(), default.day_us)?,
+            rules,
+        };
+        check_size(&day)?;
+        let seed = args.seed.as_deref().map(|text| number("--seed", text, 0, u64::MAX)).transpose()?;
+        Ok(Self { day, seed: seed.unwrap_or_else(fresh_seed) })
+    }
+}
+
+fn load(args: &LendingArgs) -> Result<Load, Failure> {
+    if args.turn.is_some() && args.load != Shape::Bursts {
+        return Err(Failure::usage("--turn says how long a burst lasts, and there are none", "add --load bursts"));
+    }
+    Ok(match args.load {
+        Shape::Curve => Load::Curve,
+        Shape::Bursts => Load::Bursts { turn_us: time_us("--turn", args.turn.as_deref(), TURN_US)? },
+        Shape::One => Load::One,
+        Shape::Even => Load::Even,
+    })
+}
+
+fn time_us(flag: &str, text: Option<&str>, default: u64) -> Result<u64, Failure> {
+    let Some(text) = text else { return Ok(default) };
+    match u64::try_from(length(flag, text)?.as_micros()).unwrap_or(u64::MAX) {
+        0 => Err(Failure::usage(format!("{flag} is {}", quoted(text)), "write it like 250ms or 2s, up to 24h")),
+        time_us => Ok(time_us),
+    }
+}
+
+/// Would it take longer than anybody waits?
+fn check_size(day: &Day) -> Result<(), Failure> {
+    let farms = day.farms as u64;
+    let looks = day.day_us / (LOOK_MS * 1000) * farms * (1 + farms.div_ceil(LOOKS_PER_BEAT));
+    let slots = farms * day.workers * u64::from(day.slots);
+    let tasks = u128::from(slots * day.busy_percent) * u128::from(day.day_us) / u128::from(100 * day.task_us);
+    if looks > LOOKS_MAX {
+        return Err(Failure::usage("so many farms are too many for such a long day", "give a shorter --day"));
+    }
+    if tasks > u128::from(TASKS_MAX) {
+        let message = format!("the day would have {tasks} tasks, and {TASKS_MAX} are the most");
+        return Err(Failure::usage(message, "give a shorter --day, or a longer --task"));
+    }
+    Ok(())
+}
+
+/// What `--set` says of the rules by which farms lend.
+pub(crate) fn lending_overrides(args: &LendingArgs) -> Result<Vec<Override>, Failure> {
+    let read = |word: &String| {
+        let (key, text) = word.split_once('=').unwrap_or((word, ""));
+        let (key, text) = (key.trim().to_owned(), text.trim().to_owned());
+        if !key.starts_with("lending.") {
+            let message = format!("--set {} has nothing to do with lending", quoted(&key));
+            return Err(Failure::usage(message, "name a key such as lending.stay; primus config show lists all"));
+        }
+        Ok(Override { flag: "--set".to_owned(), key, text })
+    };
+    args.set.iter().map(read).collect()
+}

@@ -1,0 +1,203 @@
+//! A configuration file, read key by key, so that every mistake in it is found and has a line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use primus_core::ServerId;
+use primus_terminal::amounts::quoted;
+use toml::Spanned;
+use toml::de::{DeInteger, DeTable, DeValue};
+
+use super::keys::{self, DOCUMENT_KEYS, DocumentKey, Key};
+use super::layers::{Layers, Origin, unknown};
+use super::value::{Complaint, Kind, Listed, Value, address, command, hosts, programs, variables};
+use super::{groups, neighbours};
+
+/// The document's times are at most a day long, too.
+const SECONDS_MAX: f64 = 86_400.0;
+/// What a server in a list may have.
+const FIELDS: [&str; 3] = ["id", "address", "api"];
+
+/// Reads a file's text into these layers.
+pub(super) fn read(path: &Path, text: &str, layers: &mut Layers) {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    let mut reader = Reader { path, text, layers, seen: BTreeMap::new() };
+    reader.layers.is_damaged = !errors.is_empty();
+    for error in errors {
+        let origin = reader.origin(&error.span().unwrap_or_default());
+        let message = format!("this is no TOML: {}", error.message());
+        reader.layers.complain(Some(&origin), "", (message, "mend the line".to_owned()));
+    }
+    reader.section("", table.get_ref());
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    text: &'a str,
+    layers: &'a mut Layers,
+    /// Under which name each key was given: its own, or the document's.
+    seen: BTreeMap<&'static str, &'static str>,
+}
+
+impl Reader<'_> {
+    fn origin(&self, span: &Range<usize>) -> Origin {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        Origin::File(self.path.to_owned(), before.matches('\n').count() + 1)
+    }
+
+    fn section(&mut self, prefix: &str, table: &DeTable<'_>) {
+        for (word, value) in table {
+            let name =
+                if prefix.is_empty() { word.get_ref().to_string() } else { format!("{prefix}.{}", word.get_ref()) };
+            let origin = self.origin(&word.span());
+            let is_section = keys::names().any(|key| key.starts_with(&format!("{name}.")));
+            match value.get_ref() {
+                DeValue::Table(table) if is_section => self.section(&name, table),
+                _ if is_section => {
+                    let complaint =
+                        (format!("{name} holds keys, not a value"), format!("write [{name}] above them"));
+                    self.layers.complain(Some(&origin), &name, complaint);
+                }
+                value => self.entry(&name, value, origin),
+            }
+        }
+    }
+
+    fn entry(&mut self, name: &str, value: &DeValue<'_>, origin: Origin) {
+        if let Some(key) = keys::find(name) {
+            if self.is_first(key.name, key.name, &origin) {
+                self.native(key, value, origin);
+            }
+        } else if let Some(key) = DOCUMENT_KEYS.iter().find(|key| key.name == name) {
+            self.of_document(key, value, &origin);
+        } else if value.is_table() {
+            self.layers.complain(Some(&origin), name, unknown_section(name));
+        } else {
+            self.layers.complain(Some(&origin), name, unknown(name, keys::names()));
+        }
+    }
+
+    /// The document's form and ours for one value could contradict each other.
+    fn is_first(&mut self, key: &'static str, name: &'static str, origin: &Origin) -> bool {
+        let Some(other) = self.seen.insert(key, name) else { return true };
+        let message = format!("{name} and {other} say the same in two ways");
+        self.layers.complain(Some(origin), name, (message, "leave one out".to_owned()));
+        false
+    }
+
+    fn native(&mut self, key: &'static Key, value: &DeValue<'_>, origin: Origin) {
+        match of_kind(key, value) {
+            Ok(value) => self.layers.set(key.name, value, origin),
+            Err(complaint) => self.layers.give_wrong(key, &plain(value), complaint, origin),
+        }
+    }
+
+    fn of_document(&mut self, key: &'static DocumentKey, value: &DeValue<'_>, origin: &Origin) {
+        if key.sets.is_empty() {
+            return;
+        }
+        let seconds = plain(value).parse().ok().filter(|seconds| (0.001..=SECONDS_MAX).contains(seconds));
+        let Some(seconds) = seconds.filter(|_| value.is_integer() || value.is_float()) else {
+            let message = format!("{} is {}", key.name, quoted(&plain(value)));
+            let hint = "give seconds, such as 1 or 0.5".to_owned();
+            return self.layers.complain(Some(origin), key.name, (message, hint));
+        };
+        for name in key.sets.iter().copied() {
+            if self.is_first(name, key.name, origin) {
+                self.layers.set(name, Value::Time(Duration::from_secs_f64(seconds)), origin.clone());
+            }
+        }
+    }
+}
+
+fn unknown_section(name: &str) -> Complaint {
+    let sections: BTreeSet<&str> = keys::names().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
+    let hint = keys::advice(name, sections.into_iter(), "primus config show lists all keys");
+    (format!("there is no section {}", quoted(name)), hint)
+}
+
+fn of_kind(key: &Key, value: &DeValue<'_>) -> Result<Value, Complaint> {
+    let is_right = match key.kind {
+        Kind::Number { .. } => value.is_integer(),
+        Kind::Truth => value.is_bool(),
+        Kind::Servers => return servers(value).map(Value::Servers),
+        Kind::Programs => return texts(key, value).map(|names| Value::Programs(programs(names.into_iter()))),
+        Kind::Hosts => return hosts(texts(key, value)?.into_iter()),
+        Kind::Variables => return variables(programs(texts(key, value)?.into_iter())),
+        Kind::Command => return command(texts(key, value)?.into_iter().map(str::to_owned).collect()),
+        Kind::Groups => return groups::of_toml(value).map(Value::Groups),
+        Kind::Neighbours => return neighbours::of_toml(value).map(Value::Neighbours),
+        _ => value.is_str(),
+    };
+    if is_right {
+        return key.kind.read(&plain(value));
+    }
+    let last = key.name.rsplit('.').next().unwrap_or(key.name);
+    let hint = format!("write it like {last} = {}", key.kind.example());
+    Err((format!("is {}", kind_of(value)), hint))
+}
+
+fn texts<'a>(key: &Key, value: &'a DeValue<'_>) -> Result<Vec<&'a str>, Complaint> {
+    let last = key.name.rsplit('.').next().unwrap_or(key.name);
+    let wrong = |what: &str| (what.to_owned(), format!("write it like {last} = {}", key.kind.example()));
+    let list = value.as_array().ok_or_else(|| wrong(&format!("is {}", kind_of(value))))?;
+    let texts: Option<Vec<&str>> = list.iter().map(|text| text.get_ref().as_str()).collect();
+    texts.ok_or_else(|| wrong("holds something that is no text"))
+}
+
+pub(super) fn servers(value: &DeValue<'_>) -> Result<Vec<Listed>, Complaint> {
+    let wrong = |what: &str| (what.to_owned(), format!("write it like {}", Kind::Servers.example()));
+    let list = value.as_array().ok_or_else(|| wrong(&format!("is {}", kind_of(value))))?;
+    let tables = list.iter().map(|server| server.get_ref().as_table());
+    tables.map(|table| table.ok_or_else(|| wrong("holds something that is no server")).and_then(listed)).collect()
+}
+
+fn listed(table: &DeTable<'_>) -> Result<Listed, Complaint> {
+    if let Some(strange) = table.keys().map(Spanned::get_ref).find(|word| !FIELDS.contains(&word.as_ref())) {
+        let hint = keys::advice(strange, FIELDS.into_iter(), "a server has id, address and api");
+        return Err((format!("holds a server with {}", quoted(strange)), hint));
+    }
+    let field = |name: &str| table.get(name).map(Spanned::get_ref);
+    let id = field("id").filter(|id| id.is_integer()).and_then(|id| plain(id).parse().ok()).filter(|id| *id > 0);
+    let id = id.ok_or_else(|| {
+        ("holds a server without a good id".to_owned(), "give each an id, a whole number from 1".to_owned())
+    })?;
+    let place = |name: &str| {
+        let text = field(name).map(plain);
+        let placed = text.map(|text| address(&text)).transpose();
+        placed.map_err(|(what, hint)| (format!("holds server {id}, whose {name} {what}"), hint))
+    };
+    let no_address = || (format!("holds server {id} without an address"), "say where it listens".to_owned());
+    Ok(Listed { id: ServerId(id), address: place("address")?.ok_or_else(no_address)?, api: place("api")? })
+}
+
+/// What was written, as text.
+pub(super) fn plain(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(integer) => decimal(integer),
+        DeValue::Float(float) => float.as_str().to_owned(),
+        DeValue::Boolean(truth) => truth.to_string(),
+        other => kind_of(other).to_owned(),
+    }
+}
+
+/// `0x10` is a number, too.
+fn decimal(integer: &DeInteger<'_>) -> String {
+    let number = i128::from_str_radix(integer.as_str(), integer.radix());
+    number.map_or_else(|_| integer.as_str().to_owned(), |number| number.to_string())
+}
+
+pub(super) const fn kind_of(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a number with a point",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

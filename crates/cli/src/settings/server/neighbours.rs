@@ -1,0 +1,152 @@
+//! Other farms that this one may lend workers to and borrow them from: one `[[neighbours]]` for each in a file, and
+//! `NAME=ID@ADDRESS+ID@ADDRESS` where they have to fit into a line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::SocketAddr;
+
+use primus_core::ServerId;
+use primus_server::plan::Neighbour;
+use primus_terminal::amounts::quoted;
+use primus_terminal::names::check_name;
+use serde_json::{Value as Json, json};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::file::{kind_of, servers};
+use super::keys;
+use super::layers::Layers;
+use super::value::{Complaint, Kind, Listed, listed};
+use crate::api::Places;
+
+/// No farm has more neighbours.
+const NEIGHBOURS_MAX: usize = 64;
+/// What a neighbour in a file has.
+const FIELDS: [&str; 2] = ["name", "servers"];
+
+/// A neighbour as somebody configured it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NeighbourEntry {
+    name: String,
+    servers: BTreeMap<ServerId, SocketAddr>,
+}
+
+/// Neighbours in a line, separated by commas.
+pub(super) fn of_text(text: &str) -> Result<Vec<NeighbourEntry>, Complaint> {
+    let wrong = |part: &str| (format!("holds {}", quoted(part)), Kind::Neighbours.rule());
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let entry = |part: &str| {
+        let (name, places) = part.split_once('=').ok_or_else(|| wrong(part))?;
+        let places = places.split('+').map(str::trim).filter(|place| !place.is_empty());
+        let servers = places.map(|place| listed(place).map_err(|_| wrong(part))).collect::<Result<Vec<_>, _>>()?;
+        NeighbourEntry::new(name, &servers)
+    };
+    distinct(parts.map(entry).collect::<Result<_, _>>()?)
+}
+
+/// Neighbours in a file.
+pub(super) fn of_toml(value: &DeValue<'_>) -> Result<Vec<NeighbourEntry>, Complaint> {
+    let wrong = |what: String| (what, "write [[neighbours]] above each of them".to_owned());
+    let list = value.as_array().ok_or_else(|| wrong(format!("is {}", kind_of(value))))?;
+    let tables = list.iter().map(|neighbour| neighbour.get_ref().as_table());
+    let tables = tables.map(|table| table.ok_or_else(|| wrong("holds something that is no farm".to_owned())));
+    distinct(tables.map(|table| of_table(table?)).collect::<Result<_, _>>()?)
+}
+
+fn of_table(table: &DeTable<'_>) -> Result<NeighbourEntry, Complaint> {
+    if let Some(strange) = table.keys().map(Spanned::get_ref).find(|word| !FIELDS.contains(&word.as_ref())) {
+        let hint = keys::advice(strange, FIELDS.into_iter(), "a neighbour has name and servers");
+        return Err((format!("holds a farm with {}", quoted(strange)), hint));
+    }
+    let field = |name: &str| table.get(name).map(Spanned::get_ref);
+    let nameless = || ("holds a farm without a name".to_owned(), "write name = \"south\", for example".to_owned());
+    let name = field("name").ok_or_else(nameless)?;
+    let name = name.as_str().ok_or_else(|| wrong_name(kind_of(name), "write it as a text in quotes"))?;
+    let listed = field("servers").map_or(Ok(Vec::new()), servers);
+    let listed =
+        listed.map_err(|(what, hint)| (format!("holds {}, whose list of servers {what}", quoted(name)), hint))?;
+    NeighbourEntry::new(name, &listed)
+}
+
+fn wrong_name(found: &str, hint: &str) -> Complaint {
+    (format!("holds a farm whose name is {found}"), hint.to_owned())
+}
+
+impl NeighbourEntry {
+    /// A farm of this name with these servers, if that makes sense.
+    fn new(name: &str, listed: &[Listed]) -> Result<Self, Complaint> {
+        let named = |what: String, hint: &str| (format!("holds {}, {what}", quoted(name)), hint.to_owned());
+        let mut servers = BTreeMap::new();
+        for Listed { id, address, .. } in listed {
+            if servers.insert(*id, *address).is_some() {
+                return Err(named(format!("which has two servers with the id {id}"), "give each its own"));
+            }
+        }
+        check_name(name).map_err(|hint| wrong_name(&quoted(name), &hint))?;
+        if servers.is_empty() {
+            return Err(named("which has no servers".to_owned(), "list all of them, as that farm itself does"));
+        }
+        Ok(Self { name: name.to_owned(), servers })
+    }
+
+    /// As scripts see it.
+    pub(super) fn json(&self) -> Json {
+        let server =
+            |(id, address): (&ServerId, &SocketAddr)| json!({ "id": id.0, "address": address.to_string() });
+        json!({ "name": self.name, "servers": self.servers.iter().map(server).collect::<Json>() })
+    }
+}
+
+/// Two farms have two names, and a server is in one of them only.
+fn distinct(neighbours: Vec<NeighbourEntry>) -> Result<Vec<NeighbourEntry>, Complaint> {
+    if neighbours.len() > NEIGHBOURS_MAX {
+        return Err((format!("holds {} farms", neighbours.len()), format!("leave it at {NEIGHBOURS_MAX}")));
+    }
+    let mut names = BTreeSet::new();
+    if let Some(other) = neighbours.iter().find(|neighbour| !names.insert(neighbour.name.as_str())) {
+        let what = format!("holds two farms called {}", quoted(&other.name));
+        return Err((what, "give each its own name".to_owned()));
+    }
+    let mut addresses = BTreeSet::new();
+    let all = neighbours.iter().flat_map(|neighbour| neighbour.servers.values());
+    match all.copied().find(|address| !addresses.insert(*address)) {
+        Some(address) => Err((format!("names {address} twice"), "say of each server once where it is".to_owned())),
+        None => Ok(neighbours),
+    }
+}
+
+/// Is none of them this farm itself, by name or by place?
+pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<ServerId, Places>>) {
+    let (Some(neighbours), Some(farm)) = (layers.neighbours("neighbours"), layers.text("server.farm")) else {
+        return;
+    };
+    let own: BTreeSet<SocketAddr> =
+        servers.into_iter().flat_map(BTreeMap::values).map(|places| places.address).collect();
+    let is_own_place = |address: &&SocketAddr| own.contains(address);
+    let found = neighbours.iter().find_map(|neighbour| {
+        let name = quoted(&neighbour.name);
+        if neighbour.name == farm {
+            let hint = "name other farms only, or mend server.farm";
+            return Some((format!("neighbours holds {name}, which is this farm itself"), hint));
+        }
+        let address = neighbour.servers.values().find(is_own_place)?;
+        let message = format!("neighbours holds {name}, with {address}, where a server of this farm listens");
+        Some((message, "say where that farm's own servers are"))
+    });
+    if let Some((message, hint)) = found {
+        layers.complain_about("neighbours", message, hint);
+    }
+}
+
+/// The neighbours, as a server needs to know them.
+pub(super) fn plans(layers: &Layers) -> Option<Vec<Neighbour>> {
+    let plan = |entry: &NeighbourEntry| Neighbour { name: entry.name.clone(), servers: entry.servers.clone() };
+    Some(layers.neighbours("neighbours")?.iter().map(plan).collect())
+}
+
+impl fmt::Display for NeighbourEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let servers = self.servers.iter().map(|(id, address)| format!("{id}@{address}"));
+        write!(f, "{}={}", self.name, servers.collect::<Vec<_>>().join("+"))
+    }
+}
