@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use primus_terminal::Format;
+use primus_terminal::Place;
 use primus_terminal::failure::Failure;
 
 pub(crate) use bench::{
@@ -26,9 +27,7 @@ pub(crate) use bench::{
     BenchRingArgs, BenchSimulateArgs, BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault,
     GuardArgs, HoldArgs, LeadFault, LeadVictim, Manner, PressureLoad, RescueFault, TaskKind,
 };
-pub(crate) use cluster::{
-    Chaos, ChaosArgs, ElectArgs, EventsArgs, Kv, KvArgs, Place, StatusArgs, TransferArgs, UpArgs,
-};
+pub(crate) use cluster::{Chaos, ChaosArgs, ElectArgs, EventsArgs, Kv, KvArgs, StatusArgs, TransferArgs, UpArgs};
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
 pub(crate) use guide::guide;
 pub(crate) use lead::{CompanionArgs, LeadArgs, LeadRank, Restart};

@@ -5,7 +5,6 @@
 
 mod api;
 mod args;
-mod client;
 mod commands;
 mod output;
 mod settings;

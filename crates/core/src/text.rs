@@ -5,6 +5,7 @@
 //! Both are written as escapes, in the whole tree by this function only.
 
 use alloc::borrow::Cow;
+use alloc::format;
 use alloc::string::String;
 
 /// The characters of the categories Cf, Zl and Zp, first and last of each range, as of Unicode 16.
@@ -50,6 +51,16 @@ pub fn escape(text: &str) -> Cow<'_, str> {
 pub fn is_hidden(character: char) -> bool {
     let is_format = || HIDDEN.iter().any(|(first, last)| (*first..=*last).contains(&character));
     character.is_control() || (!character.is_ascii() && is_format())
+}
+
+/// What somebody typed, in quotes and not at any length.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("'{}…'", &text[..end]),
+        None => format!("'{text}'"),
+    }
 }
 
 #[cfg(test)]

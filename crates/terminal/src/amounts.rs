@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use primus_core::machine::Delay;
+pub use primus_core::text::quoted;
 
 use crate::failure::Failure;
 
@@ -87,15 +88,6 @@ fn length_us(text: &str) -> Option<u64> {
     let length_us = (number.parse::<f64>().ok()? * unit_us).round();
     // Beyond this, floats skip whole microseconds; no limit of ours is near.
     (length_us <= 1e15).then_some(length_us as u64)
-}
-
-/// What somebody typed, in quotes and not at any length.
-pub fn quoted(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("'{}…'", &text[..end]),
-        None => format!("'{text}'"),
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::process::ExitCode;
 
+use primus_client::Kind;
 use primus_shapes::refusal::{Body, Mistake};
 
 use crate::format::Format;
@@ -115,21 +116,6 @@ impl Failure {
         Self::new("not_allowed", 5, message.as_ref(), hint.as_ref())
     }
 
-    /// What a server refused to do, in its own words.
-    pub fn refused(code: String, status: u16, message: &str, hint: &str) -> Self {
-        let exit = match (status, code.as_str()) {
-            (400 | 413 | 415 | 422, _) => 2,
-            (401 | 403 | 421, _) => 5,
-            // Too much is queued, or it does not fit to how things are at the moment.
-            (409 | 429, _) => 4,
-            // Whoever repeats this blindly may do it twice, so it must not look like "not now".
-            (503, "unknown_outcome" | "not_transferred" | "dead") => 1,
-            (503, _) => 4,
-            _ => 1,
-        };
-        Self::new(code, exit, message, hint)
-    }
-
     fn new(code: impl Into<Cow<'static, str>>, exit: u8, message: &str, hint: &str) -> Self {
         Self {
             code: code.into(),
@@ -173,6 +159,20 @@ impl Failure {
     fn json(&self) -> String {
         let body = Body::new(&self.code, &self.message, &self.hint).with_mistakes(&self.mistakes);
         serde_json::to_string(&body).expect("plain texts become JSON")
+    }
+}
+
+/// What a farm refused, or could not do.
+impl From<primus_client::Error> for Failure {
+    fn from(error: primus_client::Error) -> Self {
+        let exit = match error.kind() {
+            Kind::Failed => 1,
+            Kind::Usage => 2,
+            Kind::Unreachable => 3,
+            Kind::NotNow => 4,
+            Kind::NotAllowed => 5,
+        };
+        Self::new(error.code().to_owned(), exit, error.message(), error.hint())
     }
 }
 

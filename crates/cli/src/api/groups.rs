@@ -7,6 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use axum::http::Request;
 use axum::response::Response;
+use primus_client::http::escaped;
 use primus_core::ServerId;
 use primus_core::lease::Lessor;
 use primus_core::ledger::{GroupRules, Groups, Holding};
@@ -18,7 +19,6 @@ use super::answers::{Problem, text_of, time_text};
 use super::orders::Asked;
 use super::pages::{self, Page, no_cursor};
 use super::routes::Context;
-use crate::client::http::escaped;
 
 /// Ten thousand groups fit.
 const ANSWER_LEN_MAX: usize = 16 << 20;

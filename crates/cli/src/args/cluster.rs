@@ -4,19 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{RankedBy, WhichAlgorithm, guide};
+use primus_terminal::Place;
 
-/// Where the farm is.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
-pub(crate) struct Place {
-    /// A server's API, with the secret in $PRIMUS_TOKEN [default: $PRIMUS_API, else the farm that runs here, else
-    /// http://127.0.0.1:7461]
-    #[arg(long, value_name = "URL", display_order = 800)]
-    pub(crate) api: Option<String>,
-    /// The name of the farm, if primus up runs several here
-    #[arg(long, value_name = "NAME", display_order = 801)]
-    pub(crate) farm: Option<String>,
-}
+use super::{RankedBy, WhichAlgorithm, guide};
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct UpArgs {

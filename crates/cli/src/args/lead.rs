@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::Place;
+use primus_terminal::Place;
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct LeadArgs {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::Place;
+use primus_terminal::Place;
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct LendArgs {

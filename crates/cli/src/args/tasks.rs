@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::Place;
+use primus_terminal::Place;
 
 /// What `run` and `submit` share: a command and the conditions under which it runs.
 #[derive(Debug, Clone, PartialEq, Args)]

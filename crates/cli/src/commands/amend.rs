@@ -1,18 +1,18 @@
 //! `primus cancel`, `primus retry`, `primus drain`: what people change afterwards.
 
+use primus_client::http::escaped;
+use primus_client::tasks::{Caller, nothing, path_of};
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::values::number;
 use primus_terminal::{Format, Verdict};
 use serde_json::{Value, json};
 
 use crate::args::{CancelArgs, DrainArgs, RetryArgs};
-use crate::client::http::escaped;
-use crate::client::tasks::{Caller, nothing, path_of};
 
 /// Ends what is not wanted any more.
 pub(super) fn cancel(args: &CancelArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
-    let mut caller = Caller::find(&args.place)?;
+    let mut caller = args.place.caller()?;
     let answers = each(&mut caller, &args.ids, "cancel", &nothing())?;
     tell(&answers, "cancelled", format)
 }
@@ -20,7 +20,7 @@ pub(super) fn cancel(args: &CancelArgs, format: Format) -> Result<Verdict, Failu
 /// Runs again what ended badly.
 pub(super) fn retry(args: &RetryArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
-    let mut caller = Caller::find(&args.place)?;
+    let mut caller = args.place.caller()?;
     let answers = match &args.failed {
         Some(job) if job.contains('.') => {
             let message = format!("--failed is '{}', which is a task", on_one_line(job));
@@ -36,7 +36,7 @@ pub(super) fn retry(args: &RetryArgs, format: Format) -> Result<Verdict, Failure
 pub(super) fn drain(args: &DrainArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
     let path = format!("/v1/workers/{}/drain", escaped(&args.node));
-    let answer = Caller::find(&args.place)?.post(&path, &json!({ "draining": !args.undo }))?;
+    let answer = args.place.caller()?.post(&path, &json!({ "draining": !args.undo }))?;
     let outcome = if args.undo { "gets work again" } else { "gets nothing new" };
     format.show(|| format!("worker {} {outcome}\n", on_one_line(&args.node)), &answer)?;
     Ok(Verdict::Held)
@@ -45,7 +45,7 @@ pub(super) fn drain(args: &DrainArgs, format: Format) -> Result<Verdict, Failure
 /// All names are looked at before anything is done.
 fn each(caller: &mut Caller, ids: &[String], what: &str, body: &Value) -> Result<Vec<Value>, Failure> {
     let paths = ids.iter().map(|id| path_of(id)).collect::<Result<Vec<_>, _>>()?;
-    paths.iter().map(|path| caller.post(&format!("{path}/{what}"), body)).collect()
+    paths.iter().map(|path| Ok(caller.post(&format!("{path}/{what}"), body)?)).collect()
 }
 
 fn tell(answers: &[Value], what: &str, format: Format) -> Result<Verdict, Failure> {

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use primus_client::farms::{self, Farm, Started, StartedWorker};
+use primus_client::{self, Client};
 use primus_core::ledger::loans::home_of;
 use primus_node::cuts::DELAY_MAX;
 use primus_terminal::amounts::{length, number, quoted};
@@ -17,8 +19,6 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::{Chaos, ChaosArgs};
-use crate::client::farms::{self, Farm, Started, StartedWorker};
-use crate::client::{self, Client};
 
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 const DEATH_TIME: Duration = Duration::from_secs(5);
@@ -162,7 +162,7 @@ pub(super) fn restart(farm: &Farm, target: &str) -> Result<Done, Failure> {
     })?;
     let mut seen = None;
     let listens = || match &node {
-        Node::Server(server) => client::listens(&server.api),
+        Node::Server(server) => primus_client::listens(&server.api),
         Node::Worker(_) => true,
     };
     let pid = wait(RESTART_TIME, "it to start", || {
@@ -264,11 +264,11 @@ pub(super) fn slow_down(farm: &Farm, servers: &BTreeSet<u64>, delay: Duration) -
     let told = live.map(|server| {
         let peers: Vec<&u64> = servers.iter().filter(|id| **id != server.id).collect();
         let body = json!({ "peers": peers, "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX) });
-        client::tell(&server.api, "/v1/chaos/delay", &body, ANSWER_TIME)
+        primus_client::tell(&server.api, "/v1/chaos/delay", &body, ANSWER_TIME)
     });
     // One that is frozen must not keep the others from being told.
-    let told: Vec<Result<(), Failure>> = told.collect();
-    told.into_iter().collect()
+    let told: Vec<Result<(), primus_client::Error>> = told.collect();
+    Ok(told.into_iter().collect::<Result<(), _>>()?)
 }
 
 /// Groups of servers and workers: `1,w1|2,3`.
@@ -313,10 +313,10 @@ fn cut(farm: &Farm, cuts: &Cuts<'_>, chaos: &'static str, text: String) -> Resul
         let Group { servers, workers } = cuts.groups.get(&server.id).cloned().unwrap_or_default();
         let manner = if cuts.is_closed { "closed" } else { "held" };
         let body = json!({ "peers": servers, manner: workers, "farms": cuts.farms });
-        client::tell(&server.api, "/v1/chaos/cut", &body, ANSWER_TIME)
+        primus_client::tell(&server.api, "/v1/chaos/cut", &body, ANSWER_TIME)
     });
     // One that is frozen must not keep the others from being told.
-    let told: Vec<Result<(), Failure>> = told.collect();
+    let told: Vec<Result<(), primus_client::Error>> = told.collect();
     told.into_iter().collect::<Result<(), _>>()?;
     Ok(Done::of(farm, chaos, text))
 }
@@ -333,7 +333,7 @@ fn load(farm: &Farm, target: &str, score: &str) -> Result<Done, Failure> {
             (json!({ "score": number }), format!("server {id} pretends that its load is {number}"))
         }
     };
-    client::tell(&server.api, "/v1/chaos/load", &body, ANSWER_TIME)?;
+    primus_client::tell(&server.api, "/v1/chaos/load", &body, ANSWER_TIME)?;
     Ok(Done { server: Some(id), pid: server.pid, ..Done::of(farm, "load", text) })
 }
 

@@ -8,6 +8,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use primus_client::Client;
+use primus_client::http::Response;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::{Format, Verdict, screen};
@@ -15,8 +17,6 @@ use serde_json::Value;
 
 use super::diagnostics::{clock_sentence, hook_sentence, late_sentence, others};
 use crate::args::EventsArgs;
-use crate::client::Client;
-use crate::client::http::Response;
 use crate::output::neighbours;
 
 /// A server that lives shows itself more often than this.
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) fn run(args: &EventsArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
     let after = args.after.as_deref().map_or(Ok(0), |text| number("--after", text, 0, u64::MAX))?;
-    let mut client = Client::find(&args.place)?;
+    let mut client = args.place.client()?;
     client.prefer_leader();
     let mut reader = Reader { format, last_time: String::new(), known_until: String::new(), is_read: true };
     if args.follow {
@@ -69,7 +69,7 @@ impl Reader {
             }
         }
         if let Some(failure) = trouble.filter(|_| answers == 0) {
-            return Err(failure);
+            return Err(failure.into());
         }
         let time = |step: &Value| step["time"].as_str().unwrap_or_default().to_owned();
         steps.sort_by_key(|step| (time(step), step["server"].as_u64(), step["index"].as_u64()));
@@ -85,7 +85,7 @@ impl Reader {
     fn follow(&mut self, mut client: Client, mut after: u64, steps: bool) -> Result<(), Failure> {
         loop {
             let path = format!("/v1/events?after={after}&steps={steps}");
-            let response = patiently(|| client.open(&path, SILENCE_MAX))?;
+            let response = patiently(|| Ok(client.open(&path, SILENCE_MAX)?))?;
             self.take(response)?;
             if !self.is_read {
                 return Ok(());

@@ -1,5 +1,8 @@
 //! `primus explain`: why a task is as it is, why a server leads and what would change that, or where a lent worker is.
 
+use primus_client::http::escaped;
+use primus_client::strange_answer;
+use primus_client::tasks::task_path;
 use primus_terminal::amounts::quoted;
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::{Format, Verdict};
@@ -7,9 +10,6 @@ use serde_json::Value;
 
 use super::loans;
 use crate::args::ExplainArgs;
-use crate::client::http::escaped;
-use crate::client::tasks::{Caller, task_path};
-use crate::client::{Client, strange_answer};
 
 /// What is asked for instead of a task.
 const LEADER: &str = "leader";
@@ -19,12 +19,12 @@ const LOAN: &str = "loan";
 pub(super) fn run(args: &ExplainArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
     if args.id == LEADER && args.loan.is_none() {
-        let answer = Client::find(&args.place)?.latest("/v1/leader/explain")?;
+        let answer = args.place.client()?.latest("/v1/leader/explain")?;
         say(&answer, "sentence", format)?;
         return Ok(if answer["leader"].is_null() { Verdict::NoLeader } else { Verdict::Held });
     }
     let path = format!("{}/explain", path(args)?);
-    say(&Caller::find(&args.place)?.get(&path)?, "explanation", format)?;
+    say(&args.place.caller()?.get(&path)?, "explanation", format)?;
     Ok(Verdict::Held)
 }
 
@@ -35,7 +35,7 @@ fn path(args: &ExplainArgs) -> Result<String, Failure> {
         (_, Some(other)) => {
             Err(Failure::usage(format!("{} is too much", quoted(other)), "name one task, or loan and its number"))
         }
-        (task, None) => task_path(task),
+        (task, None) => Ok(task_path(task)?),
     }
 }
 

@@ -4,15 +4,15 @@ use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
 
+use primus_client::http::{Request, escaped};
+use primus_client::{Client, Patience, pages, strange_answer};
 use primus_terminal::amounts::{length, number, quoted};
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::{Format, Verdict, screen};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::args::{Kv, KvArgs, Place};
-use crate::client::http::{Request, escaped};
-use crate::client::{Client, Patience, pages, strange_answer};
+use crate::args::{Kv, KvArgs};
 
 /// How long a server may take until it reads on, or answers at the end.
 const IMPORT_TIME: Duration = Duration::from_secs(30);
@@ -32,7 +32,7 @@ struct Item {
 pub(super) fn run(args: &KvArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
     let patience = Patience::WhileNoLeader(length("--timeout", &args.timeout)?);
-    let client = Client::find(&Place { api: args.api.clone(), farm: args.farm.clone() })?;
+    let client = Client::find(args.api.as_deref(), args.farm.as_deref())?;
     let call = Call { client, patience, format };
     match &args.what {
         Kv::Put { key, value } => call.put(key, value)?,
@@ -62,7 +62,7 @@ impl Call {
         let answer = self.client.read(&path(key)?, self.patience)?;
         match (self.format, &answer["value"]) {
             (Format::Text, Value::String(value)) => screen::print_raw(format!("{value}\n").as_bytes()),
-            (Format::Text, _) => Err(strange_answer()),
+            (Format::Text, _) => Err(strange_answer().into()),
             _ => self.format.show(String::new, &answer).map(|_| ()),
         }
     }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use primus_client::http::{Request, escaped};
+use primus_client::{Patience, pages, strange_answer};
+use primus_terminal::Place;
 use primus_terminal::amounts::{length, number, quoted};
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict};
 use serde_json::{Value, json};
 
-use crate::args::{LendArgs, Place, RecallArgs};
-use crate::client::http::{Request, escaped};
-use crate::client::tasks::Caller;
-use crate::client::{Client, Patience, pages, strange_answer};
+use crate::args::{LendArgs, RecallArgs};
 use crate::output::loans;
 
 /// No more workers are lent at once.
@@ -30,7 +30,7 @@ pub(super) fn loans(place: &Place, format: Format) -> Result<Verdict, Failure> {
 
 fn list(place: &Place, path: &str, format: Format, text: impl Fn(&[Value]) -> String) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
-    let mut caller = Caller::find(place)?;
+    let mut caller = place.caller()?;
     let answer = pages::all(path, |page| caller.get(page))?;
     let items = answer["items"].as_array().ok_or_else(strange_answer)?;
     format.show(|| text(items), &answer)?;
@@ -44,7 +44,7 @@ pub(super) fn lend(args: &LendArgs, format: Format) -> Result<Verdict, Failure> 
     let for_ms = args.for_time.as_deref().map(for_ms).transpose()?;
     let body = json!({ "to": args.to, "count": count, "for_ms": for_ms }).to_string();
     let request = Request::post("/v1/loans", body.as_bytes());
-    let answer = Client::find(&args.place)?.write(request, Patience::Once(ANSWER_TIME))?;
+    let answer = args.place.client()?.write(request, Patience::Once(ANSWER_TIME))?;
     format.show(|| loans::lent(&answer), &answer)?;
     Ok(Verdict::Held)
 }
@@ -68,7 +68,7 @@ pub(super) fn recall(args: &RecallArgs, format: Format) -> Result<Verdict, Failu
             return Err(Failure::usage("who is to come home is missing", hint));
         }
     };
-    let answer = Caller::find(&args.place)?.post(&path, &body)?;
+    let answer = args.place.caller()?.post(&path, &body)?;
     format.show(|| loans::recalled(&answer), &answer)?;
     Ok(Verdict::Held)
 }

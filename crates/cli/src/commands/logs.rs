@@ -3,13 +3,13 @@
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
+use primus_client::tasks::{Caller, Piece, Reading, path_of};
 use primus_core::ledger::loans::home_of;
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict, json as lines, screen};
 use serde_json::{Value, json};
 
 use crate::args::LogsArgs;
-use crate::client::tasks::{Caller, Piece, Reading, path_of};
 
 /// As long as a server lets one wait.
 const LONG: Duration = Duration::from_secs(3600);
@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(3600);
 /// Shows it.
 pub(super) fn run(args: &LogsArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
-    let mut caller = Caller::find(&args.place)?;
+    let mut caller = args.place.caller()?;
     let stream = if args.stderr { "stderr" } else { "stdout" };
     // It must be known, before anything is waited for.
     let known = caller.get(&path_of(&args.id)?)?;

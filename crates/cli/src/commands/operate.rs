@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use primus_client::http::{Request, escaped};
+use primus_client::{Leader, Patience};
+use primus_terminal::Place;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict};
 use serde_json::{Value, json};
 
 use super::events::scores;
-use crate::args::{ElectArgs, Place, TransferArgs};
-use crate::client::http::{Request, escaped};
-use crate::client::{Client, Leader, Patience};
+use crate::args::{ElectArgs, TransferArgs};
 
 /// Longer than a server itself waits for a transfer.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
@@ -56,7 +57,7 @@ pub(super) fn transfer(args: &TransferArgs, format: Format) -> Result<Verdict, F
 
 fn ask(place: &Place, path: &str, body: &[u8], format: Format) -> Result<Value, Failure> {
     format.refuse_to_draw()?;
-    Client::find(place)?.write(Request::post(path, body), Patience::Once(ANSWER_TIME))
+    Ok(place.client()?.write(Request::post(path, body), Patience::Once(ANSWER_TIME))?)
 }
 
 fn show_leader(answer: &Value, format: Format) -> Result<Verdict, Failure> {

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use primus_client::farms::{self, Farm, Started};
+use primus_client::http::{Request, escaped};
+use primus_client::tasks::Caller;
+use primus_client::{Client, Patience};
 use primus_terminal::failure::Failure;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
 use super::chaos;
 use crate::args::WhichAlgorithm;
-use crate::client::farms::{self, Farm, Started};
-use crate::client::http::{Request, escaped};
-use crate::client::tasks::Caller;
-use crate::client::{Client, Patience};
 use crate::settings::work::fresh_key;
 
 /// How long a farm may take until everybody is alive, caught up and of one mind.
@@ -144,7 +144,7 @@ impl OwnFarm {
 
     /// How it is now: processes change when servers die and start again.
     pub(super) fn now(&self) -> Result<Farm, Failure> {
-        self.farm.again()
+        Ok(self.farm.again()?)
     }
 
     /// Its servers, dead or alive.
@@ -179,7 +179,8 @@ impl OwnFarm {
     pub(super) fn write(&self, key: &str, value: &str) -> Result<(), Failure> {
         let path = path(key);
         let request = Request { method: "PUT", path: &path, body: value.as_bytes() };
-        Client::of(&self.now()?).write(request, Patience::WhileNoLeader(WRITE_TIME)).map(|_| ())
+        Client::of(&self.now()?).write(request, Patience::WhileNoLeader(WRITE_TIME))?;
+        Ok(())
     }
 
     /// What was written, as a server says that knows the latest.
@@ -229,7 +230,7 @@ impl OwnFarm {
 
     /// Has its leader say something.
     pub(super) fn ask(&self, path: &str) -> Result<Value, Failure> {
-        Client::of(&self.now()?).read(path, Patience::WhileNoLeader(WRITE_TIME))
+        Ok(Client::of(&self.now()?).read(path, Patience::WhileNoLeader(WRITE_TIME))?)
     }
 
     /// Submits a job, whoever leads meanwhile. What is it called?

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use primus_client::tasks::{Caller, nothing};
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::{Format, Verdict, json, screen};
 use serde_json::Value;
@@ -16,7 +17,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::logs::{Follower, Sink};
 use crate::args::RunArgs;
-use crate::client::tasks::{Caller, nothing};
 
 use crate::settings::work::Wish;
 
@@ -33,12 +33,12 @@ const TIMED_OUT: u8 = 124;
 /// Submits it, shows what it prints, and ends with its exit code.
 pub(super) fn run(args: &RunArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
-    let mut caller = Caller::find(&args.work.place)?;
+    let mut caller = args.work.place.caller()?;
     let wish = Wish::of_run(args, caller.is_local())?;
     let interrupt = Interrupt::listen()?;
     let body = serde_json::to_vec(&wish.submission).expect("plain fields become JSON");
     let job = caller.submit(&body, &wish.key)?;
-    let job = job["job"].as_str().ok_or_else(crate::client::strange_answer)?;
+    let job = job["job"].as_str().ok_or_else(primus_client::strange_answer)?;
     let call = Call { task: format!("{job}.1"), caller, format };
     call.finish(&interrupt)
 }

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::thread;
 use std::time::Duration;
 
+use primus_client::Leader;
 use primus_terminal::failure::Failure;
 use primus_terminal::table::table;
 use primus_terminal::values::{number, plain};
@@ -11,7 +12,6 @@ use primus_terminal::{Format, Verdict};
 use serde_json::Value;
 
 use crate::args::StatusArgs;
-use crate::client::{Client, Leader};
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// Moves to the first line and clears what is below; only terminals get to see it.
@@ -30,7 +30,7 @@ pub(super) fn run(args: &StatusArgs, format: Format) -> Result<Verdict, Failure>
     if args.watch {
         return watch(args, format);
     }
-    let status = Client::find(&args.place)?.latest("/v1/status")?;
+    let status = args.place.client()?.latest("/v1/status")?;
     format.show(|| text(&status), &status)?;
     Ok(Verdict::Held)
 }
@@ -39,7 +39,7 @@ pub(super) fn run(args: &StatusArgs, format: Format) -> Result<Verdict, Failure>
 fn watch(args: &StatusArgs, format: Format) -> Result<Verdict, Failure> {
     let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
     loop {
-        match Client::find(&args.place).and_then(|client| client.latest("/v1/status")) {
+        match args.place.client().and_then(|client| Ok(client.latest("/v1/status")?)) {
             Ok(status) => {
                 if !format.show(|| format!("{clear}{}", text(&status)), &status)? {
                     return Ok(Verdict::Held);

@@ -1,14 +1,15 @@
 //! `primus jobs`, `primus tasks`, `primus task`: what there is.
 
 use clap::ValueEnum;
+use primus_client::tasks::{path_of, task_path};
+use primus_client::{pages, strange_answer};
+use primus_terminal::Place;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::{Format, Verdict};
 use serde_json::Value;
 
-use crate::args::{JobsArgs, Place, TaskArgs, TasksArgs};
-use crate::client::tasks::{Caller, path_of, task_path};
-use crate::client::{pages, strange_answer};
+use crate::args::{JobsArgs, TaskArgs, TasksArgs};
 use crate::output::tasks;
 
 const JOBS: u64 = 20;
@@ -51,14 +52,14 @@ pub(super) fn task(args: &TaskArgs, format: Format) -> Result<Verdict, Failure> 
 
 fn get(place: &Place, path: &str, format: Format) -> Result<Value, Failure> {
     format.refuse_to_draw()?;
-    Caller::find(place)?.get(path)
+    Ok(place.caller()?.get(path)?)
 }
 
 /// The first so many, page after page.
 fn gather(place: &Place, path: &str, count: usize, format: Format) -> Result<Value, Failure> {
     format.refuse_to_draw()?;
-    let mut caller = Caller::find(place)?;
-    pages::gather(path, count, |page| caller.get(page))
+    let mut caller = place.caller()?;
+    Ok(pages::gather(path, count, |page| caller.get(page))?)
 }
 
 fn list(answer: &Value, format: Format, table: impl Fn(&[Value]) -> String) -> Result<Verdict, Failure> {

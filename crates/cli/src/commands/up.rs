@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fleet::Fleet;
+use primus_client::farms::{self, Farm, Started, StartedWorker};
 use primus_node::umask;
 use primus_terminal::amounts::length;
 use primus_terminal::failure::Failure;
@@ -28,7 +29,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::server::end_with;
 use crate::args::UpArgs;
-use crate::client::farms::{self, Farm, Started, StartedWorker};
 
 /// How long a farm may take to have a leader.
 const LEADER_TIME: Duration = Duration::from_secs(30);

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use primus_client::tasks::{Caller, path_of};
 use primus_terminal::amounts::length;
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::values::{number, plain};
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 
 use super::run::has_ended;
 use crate::args::WaitArgs;
-use crate::client::tasks::{Caller, path_of};
 use crate::output::tasks::outcome;
 
 /// How often somebody who looks on is told how far it is.
@@ -25,7 +25,7 @@ const BAR: &str = "{prefix}  {bar:30} {pos}/{len}  {per_sec:>10}  {eta:>4} left 
 pub(super) fn run(args: &WaitArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
     let timeout = args.timeout.as_deref().map(|text| length("--timeout", text)).transpose()?;
-    let mut waiting = Waiting::new(Caller::find(&args.place)?, args.ids.clone(), timeout)?;
+    let mut waiting = Waiting::new(args.place.caller()?, args.ids.clone(), timeout)?;
     let items = waiting.finish()?;
     let text = || items.iter().map(|item| format!("{}\n", sentence(item))).collect();
     format.show(text, &json!({ "items": items, "next": null }))?;

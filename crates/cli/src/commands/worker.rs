@@ -9,6 +9,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use primus_client::{Client, strange_answer};
 use primus_core::ledger::LoanId;
 use primus_core::{ServerId, Term};
 use primus_node::executor::{Kinds, Settings, User};
@@ -26,8 +27,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::diagnostics::{Diary, Level, Note};
 use super::server::{end_with, raise_file_limit};
-use crate::args::{Place, WorkerArgs};
-use crate::client::{Client, strange_answer};
+use crate::args::WorkerArgs;
 use crate::settings::server::WorkerSettings;
 use crate::settings::server::layers::Sources;
 
@@ -71,7 +71,7 @@ pub(super) async fn work(settings: WorkerSettings, diary: Diary) -> Result<(), F
     let running = tokio::spawn(worker::run(config, Kinds::default(), tell));
     tokio::spawn(write_down(name, happenings, diary));
     let failed = |error: WorkerError| Failure::server(error.to_string(), format!("look at {dir}"));
-    running.await.map_err(|error| std::panic::resume_unwind(error.into_panic()))?.map_err(failed)
+    running.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())).map_err(failed)
 }
 
 /// Tasks that run as the worker's own user can do whatever it can.
@@ -171,12 +171,12 @@ fn make_room_for(name: &str, dir: &Path) -> Result<User, Failure> {
 fn ask_for_servers(args: &WorkerArgs) -> Result<(String, BTreeMap<ServerId, SocketAddr>), Failure> {
     let named = args.overrides.0.iter().find(|one| one.key == "server.farm").map(|one| one.text.clone());
     let farm = if args.api.is_none() { named } else { None };
-    let status = Client::find(&Place { api: args.api.clone(), farm })?.latest("/v1/status")?;
+    let status = Client::find(args.api.as_deref(), farm.as_deref())?.latest("/v1/status")?;
     let server =
         |server: &Value| Some((ServerId(server["id"].as_u64()?), server["address"].as_str()?.parse().ok()?));
     let servers = status["servers"].as_array().and_then(|servers| servers.iter().map(server).collect());
     let farm = status["farm"].as_str().map(str::to_owned);
-    farm.zip(servers).ok_or_else(strange_answer)
+    farm.zip(servers).ok_or_else(|| strange_answer().into())
 }
 
 /// What happens to it, a line each on stderr.

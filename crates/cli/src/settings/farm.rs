@@ -25,10 +25,10 @@ impl FarmSimulation {
     pub(crate) fn new(args: &FarmArgs) -> Result<Self, Failure> {
         let default = Comparison::default();
         let amount = |flag, text: &Option<String>, default, max| {
-            text.as_deref().map_or(Ok(default), |text| number(flag, text, 1, max))
+            text.as_deref().map_or(Ok::<_, Failure>(default), |text| number(flag, text, 1, max))
         };
         let time_us = |flag, text: &Option<String>, default| {
-            text.as_deref().map_or(Ok(default), |text| {
+            text.as_deref().map_or(Ok::<_, Failure>(default), |text| {
                 let time_us = length(flag, text)?.as_micros();
                 Ok(u64::try_from(time_us).unwrap_or(u64::MAX).max(1))
             })

@@ -17,6 +17,7 @@ use primus_core::lease::guard::{self, Notice};
 use primus_core::ledger::groups::GROUPS_MAX;
 use primus_core::ledger::{GroupRank, GroupRules};
 use primus_node::clock::now_us;
+use primus_terminal::Place;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
@@ -28,7 +29,7 @@ use tokio::runtime::Builder;
 
 use super::processes::cpu_ms;
 use super::{Spread, debug_remark};
-use crate::args::{BenchGroupsArgs, HoldArgs, Place};
+use crate::args::{BenchGroupsArgs, HoldArgs};
 use crate::commands::lead::{Asker, Session};
 use crate::commands::own_farm::OwnFarm;
 use crate::commands::server::end_with;

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use primus_client::farms::Started;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
@@ -15,8 +16,6 @@ use serde_json::json;
 use super::writers::{Writer, Writers};
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::BenchHandoverArgs;
-use crate::client;
-use crate::client::farms::Started;
 use crate::commands::own_farm::{OwnFarm, history, metric};
 
 const SERVERS: u64 = 3;
@@ -120,7 +119,7 @@ impl Bench<'_> {
 }
 
 fn pretend(api: &str, score: u32) -> Result<(), Failure> {
-    client::tell(api, "/v1/chaos/load", &json!({ "score": score }), ANSWER_TIME)
+    Ok(primus_client::tell(api, "/v1/chaos/load", &json!({ "score": score }), ANSWER_TIME)?)
 }
 
 fn text(figures: &Figures) -> String {

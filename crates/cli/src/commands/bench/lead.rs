@@ -12,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use primus_client::http::Request;
+use primus_client::{Client, Patience, farms};
 use primus_node::clock::now_us;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
@@ -23,8 +25,6 @@ use serde::Serialize;
 
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::{BenchLeadArgs, LeadFault, LeadVictim, Manner};
-use crate::client::http::Request;
-use crate::client::{Client, Patience, farms};
 use crate::commands::chaos;
 use crate::commands::own_farm::{OwnFarm, Reign};
 
@@ -233,7 +233,8 @@ impl Bench {
 
     fn resign(&self) -> Result<(), Failure> {
         let request = Request::post("/v1/leader/resign", b"");
-        Client::of(&self.farm.now()?).write(request, Patience::Once(WAITING_TIME)).map(|_| ())
+        Client::of(&self.farm.now()?).write(request, Patience::Once(WAITING_TIME))?;
+        Ok(())
     }
 
     fn mend(&mut self, fault: LeadFault, victim: LeadVictim, leader: u64, victims: &[u32]) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use primus_client::pages;
 use primus_core::ledger::loans::home_of;
 use primus_core::loan::office::Rules;
 use primus_terminal::amounts::number;
@@ -21,7 +22,6 @@ use serde_json::{Value, json};
 
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::BenchLendingArgs;
-use crate::client::pages;
 use crate::commands::chaos;
 use crate::commands::own_farm::{OwnFarm, time_ms};
 

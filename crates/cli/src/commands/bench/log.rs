@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use primus_client::http;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
@@ -19,7 +20,6 @@ use serde_json::Value;
 use super::processes::cpu_ms;
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::BenchLogArgs;
-use crate::client::http;
 use crate::commands::own_farm::{OwnFarm, metric, place};
 
 const SERVERS: u64 = 3;

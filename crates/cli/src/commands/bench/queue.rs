@@ -9,6 +9,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use primus_client::http::{self, Request, Session};
 use primus_core::Term;
 use primus_core::ledger::job::Lines;
 use primus_core::ledger::{
@@ -27,7 +28,6 @@ use serde_json::{Value, json};
 use super::processes::resident_mb;
 use super::{debug_remark, milliseconds};
 use crate::args::BenchQueueArgs;
-use crate::client::http::{self, Request, Session};
 use crate::commands::chaos;
 use crate::commands::own_farm::{OwnFarm, metric, place};
 

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use primus_client::http::Request;
+use primus_client::{Client, Patience, farms};
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
@@ -19,8 +21,6 @@ use serde_json::{Value, json};
 
 use super::{Spread, debug_remark, milliseconds, quantile};
 use crate::args::{BenchRescueArgs, RescueFault};
-use crate::client::http::Request;
-use crate::client::{Client, Patience, farms};
 use crate::commands::chaos;
 use crate::commands::own_farm::OwnFarm;
 
@@ -156,13 +156,14 @@ impl Bench {
     }
 
     fn read(&self, path: &str) -> Result<Value, Failure> {
-        Client::of(&self.farm.now()?).read(path, Patience::WhileNoLeader(WAITING_TIME))
+        Ok(Client::of(&self.farm.now()?).read(path, Patience::WhileNoLeader(WAITING_TIME))?)
     }
 
     fn cancel(&self, job: &str) -> Result<(), Failure> {
         let path = format!("/v1/jobs/{job}/cancel");
         let request = Request::post(&path, b"");
-        Client::of(&self.farm.now()?).write(request, Patience::WhileNoLeader(WAITING_TIME)).map(|_| ())
+        Client::of(&self.farm.now()?).write(request, Patience::WhileNoLeader(WAITING_TIME))?;
+        Ok(())
     }
 }
 

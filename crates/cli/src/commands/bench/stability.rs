@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use primus_client::farms::Started;
 use primus_terminal::amounts::{number, quoted};
 use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
@@ -14,7 +15,6 @@ use serde_json::Value;
 use super::processes::Burners;
 use super::{Spread, debug_remark};
 use crate::args::BenchStabilityArgs;
-use crate::client::farms::Started;
 use crate::commands::own_farm::{OwnFarm, Reign, believes, history, metric};
 
 const SERVERS: u64 = 3;

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use primus_client::http::{self, Request, Session};
 use primus_lab::chance::Chance;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
@@ -20,7 +21,6 @@ use serde_json::{Value, json};
 use super::watch::{Watch, Watched};
 use super::{Spread, debug_remark, milliseconds, quantile};
 use crate::args::{BenchTasksArgs, TaskKind};
-use crate::client::http::{self, Request, Session};
 use crate::commands::own_farm::{OwnFarm, place};
 
 const SERVERS: u64 = 3;

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use primus_client::http::{self, Request};
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
@@ -17,7 +18,6 @@ use serde_json::{Value, json};
 use super::writers::{Writer, Writers, nothing_written};
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::BenchTransferArgs;
-use crate::client::http::{self, Request};
 use crate::commands::chaos;
 use crate::commands::own_farm::{OwnFarm, believes};
 

@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use primus_client::http::{Request, Session};
 use primus_terminal::failure::Failure;
 use primus_terminal::json::rounded;
 
-use crate::client::http::{Request, Session};
 use crate::commands::chaos;
 use crate::commands::own_farm::{OwnFarm, believes, place};
 

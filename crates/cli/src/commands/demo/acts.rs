@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use primus_client::farms::{self, Farm, Started};
 use primus_terminal::failure::Failure;
 use rustix::process::Signal;
 
 use super::lending::{self, Pair};
 use super::scenes::Shown;
 use super::{guard, work};
-use crate::client::farms::{self, Farm, Started};
 use crate::commands::chaos;
 use crate::commands::own_farm::{self, OwnFarm, Reign};
 

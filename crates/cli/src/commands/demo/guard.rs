@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use primus_client::farms;
 use primus_terminal::failure::Failure;
 use rustix::process::{Signal, kill_process};
 
 use super::acts::Play;
 use super::scenes::Shown;
-use crate::client::farms;
 
 const NAMES: [&str; 2] = ["a", "b"];
 const WAITING_TIME: Duration = Duration::from_secs(15);

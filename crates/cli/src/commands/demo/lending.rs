@@ -8,6 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
+use primus_client::pages;
 use primus_core::ledger::loans::home_of;
 use primus_terminal::failure::Failure;
 use rustix::process::Signal;
@@ -15,7 +16,6 @@ use serde_json::{Value, json};
 
 use super::acts::{Play, SERVERS, Terms, WORKERS, ended, joined, ms};
 use super::scenes::Shown;
-use crate::client::pages;
 use crate::commands::chaos;
 use crate::commands::own_farm::{OwnFarm, Reign, time_ms};
 use crate::output::neighbours::happening;

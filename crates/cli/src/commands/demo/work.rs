@@ -6,13 +6,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use primus_client::{Client, Patience, pages};
 use primus_terminal::failure::Failure;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::acts::{Play, ms};
 use super::scenes::Shown;
-use crate::client::{Client, Patience, pages};
 use crate::commands::chaos;
 use crate::commands::own_farm::OwnFarm;
 
@@ -102,7 +102,7 @@ fn starts(farm: &OwnFarm) -> Result<PathBuf, Failure> {
 }
 
 fn job(farm: &OwnFarm, job: &str) -> Result<Value, Failure> {
-    client(farm)?.read(&format!("/v1/jobs/{job}"), Patience::WhileNoLeader(WORKING_TIME))
+    Ok(client(farm)?.read(&format!("/v1/jobs/{job}"), Patience::WhileNoLeader(WORKING_TIME))?)
 }
 
 /// Who has done something of it.

@@ -16,8 +16,8 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::args::Place;
-use crate::client::{Client, refusal_of, tokens};
+use primus_client::{refusal_of, tokens};
+use primus_terminal::Place;
 
 /// The longest answer: ten thousand groups fit.
 const ANSWER_LEN_MAX: usize = 8 << 20;
@@ -49,7 +49,7 @@ impl Asker {
 
     /// Through the servers that these arguments mean.
     pub(in crate::commands) fn find(place: &Place) -> Result<Self, Failure> {
-        let addresses = Client::find(place)?.into_addresses();
+        let addresses = place.client()?.into_addresses();
         Ok(Self { client: None, addresses, asked: None })
     }
 
@@ -108,5 +108,5 @@ async fn exchange(client: HttpClient<HttpConnector, Body>, request: Request<Body
     }
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     // What is wrong with the question is wrong everywhere.
-    status.is_client_error().then(|| Answered::Refused(refusal_of(status.as_u16(), &body)))
+    status.is_client_error().then(|| Answered::Refused(refusal_of(status.as_u16(), &body).into()))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use primus_client::tokens;
 use primus_node::handle::Handle;
 use primus_terminal::failure::Failure;
 use tokio::runtime::Builder;
@@ -11,7 +12,6 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::args::LogFormat;
-use crate::client::tokens;
 use crate::commands::config;
 use crate::commands::server::Prepared;
 use crate::settings::server::Configuration;

@@ -47,7 +47,7 @@ pub(super) fn run(args: &RingRunArgs, format: Format) -> Result<Verdict, Failure
             held.push(hold(&mut crew, &settings.members, &plan.starters, plan.patience).await?);
         }
         crew.dismiss().await;
-        Ok(held)
+        Ok::<_, Failure>(held)
     })?;
     print(&settings, args.transport.name(), &held, format)?;
     Ok(Verdict::of(held.iter().all(|election| election.report.violation().is_none())))

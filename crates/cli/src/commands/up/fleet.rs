@@ -8,6 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
+use primus_client::Client;
+use primus_client::farms::{self, Farm, Started, StartedWorker, began};
 use primus_core::text::escape;
 use primus_node::{private, umask};
 use primus_shapes::token::{self, Token};
@@ -18,8 +20,6 @@ use super::home::Home;
 use super::ports;
 use super::preset::{Preset, quoted};
 use crate::args::UpArgs;
-use crate::client::Client;
-use crate::client::farms::{self, Farm, Started, StartedWorker, began};
 use crate::settings::server::groups::{self, GroupEntry};
 use crate::settings::server::keys::{KEYS, Key};
 
@@ -126,7 +126,7 @@ impl<'a> Fleet<'a> {
             _ = fs::remove_file(farms::end_note(&self.home.dir, &self.node(place)));
             self.spawn(place)?;
         }
-        self.farm.update()
+        Ok(self.farm.update()?)
     }
 
     fn write_configuration(&self) -> io::Result<()> {

@@ -4,6 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use primus_client::farms::private_folder;
 use primus_node::private::{self, Exposed};
 use primus_terminal::amounts::{number, quoted};
 use primus_terminal::failure::Failure;
@@ -11,7 +12,6 @@ use primus_terminal::names;
 use serde::{Deserialize, Serialize};
 
 use crate::args::UpArgs;
-use crate::client::farms::private_folder;
 
 const NAME: &str = "local";
 const SERVERS: u64 = 3;

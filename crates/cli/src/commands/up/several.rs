@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use primus_client::farms::private_folder;
 use primus_node::private;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
@@ -10,7 +11,6 @@ use primus_terminal::names;
 
 use super::home::{Home, exposed_folder};
 use crate::args::UpArgs;
-use crate::client::farms::private_folder;
 
 /// What farms are called, one after the other; the fifth is `farm5`.
 const NAMES: [&str; 4] = ["north", "south", "east", "west"];

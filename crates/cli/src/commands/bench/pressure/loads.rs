@@ -6,13 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use primus_client::http::{self, Request, authorization, escaped};
 use primus_terminal::failure::Failure;
 use serde_json::{Value, json};
 
 use super::crowds::{self, Manner};
 use super::{Plan, fat, others};
 use crate::args::PressureLoad;
-use crate::client::http::{self, Request, authorization, escaped};
 use crate::commands::own_farm::{OwnFarm, place};
 
 /// How many clients list.

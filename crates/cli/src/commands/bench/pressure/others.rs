@@ -7,6 +7,8 @@ use std::sync::mpsc;
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
+use primus_client::farms;
+use primus_client::http::{Request, TransportError};
 use primus_terminal::Verdict;
 use primus_terminal::failure::Failure;
 use primus_terminal::json::rounded;
@@ -15,8 +17,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::GuardArgs;
-use crate::client::farms;
-use crate::client::http::{Request, Trouble};
 use crate::commands::bench::{milliseconds, quantile};
 use crate::commands::own_farm::{OwnFarm, place};
 use crate::commands::server::end_with;
@@ -100,8 +100,8 @@ fn ask_one(request: &Request<'_>, (what, server): (&'static str, u64), api: &str
 /// A whole exchange over a connection of its own; or why there was none.
 fn exchange(request: &Request<'_>, api: &str) -> Result<(), String> {
     let response = request.send(api, ANSWER_TIME).map_err(|trouble| match trouble {
-        Trouble::Unreachable => "no connection".to_owned(),
-        Trouble::NoAnswer(error) => format!("no answer: {error}"),
+        TransportError::Unreachable => "no connection".to_owned(),
+        TransportError::NoAnswer(error) => format!("no answer: {error}"),
     })?;
     let status = response.status;
     let body = response.bytes().map_err(|error| format!("half an answer: {error}"))?;

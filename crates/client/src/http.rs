@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use primus_shapes::{HERE, PROOF};
 
-use super::tokens;
+use crate::tokens;
 
 const HEAD_LINE_LEN_MAX: u64 = 16 * 1024;
 const HEAD_LINES_MAX: usize = 100;
@@ -23,16 +23,18 @@ const CONNECT_TIME: Duration = Duration::from_secs(1);
 
 /// What is asked of a server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Request<'a> {
-    pub(crate) method: &'static str,
+pub struct Request<'a> {
+    /// `GET`, `POST` and the like.
+    pub method: &'static str,
     /// Path and query, already escaped.
-    pub(crate) path: &'a str,
-    pub(crate) body: &'a [u8],
+    pub path: &'a str,
+    /// The body, empty if there is none.
+    pub body: &'a [u8],
 }
 
 /// What went wrong, and so whether the server may have acted.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub enum TransportError {
     /// Nobody listens there: nothing was sent.
     Unreachable,
     /// The request left, and no answer came back.
@@ -41,8 +43,9 @@ pub(crate) enum Trouble {
 
 /// An answer whose body has not been read yet.
 #[derive(Debug)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
     /// What its head says of ourselves: names and values.
     fields: Vec<(String, String)>,
     body: Body,
@@ -64,29 +67,29 @@ enum Framing {
 
 impl<'a> Request<'a> {
     /// Reads something.
-    pub(crate) fn get(path: &'a str) -> Self {
+    pub fn get(path: &'a str) -> Self {
         Self { method: "GET", path, body: b"" }
     }
 
     /// Asks for something to be done.
-    pub(crate) fn post(path: &'a str, body: &'a [u8]) -> Self {
+    pub fn post(path: &'a str, body: &'a [u8]) -> Self {
         Self { method: "POST", path, body }
     }
 
     /// Sends it to `host:port`. No read waits longer than `answer_time`.
-    pub(crate) fn send(&self, address: &str, answer_time: Duration) -> Result<Response, Trouble> {
+    pub fn send(&self, address: &str, answer_time: Duration) -> Result<Response, TransportError> {
         self.send_with(None, address, answer_time)
     }
 
     /// The same, with one more field in its head.
-    pub(crate) fn send_with(
+    pub fn send_with(
         &self,
         field: Option<(&str, &str)>,
         address: &str,
         answer_time: Duration,
-    ) -> Result<Response, Trouble> {
-        let stream = connect(address, answer_time).map_err(|_| Trouble::Unreachable)?;
-        self.exchange(stream, address, field).map_err(Trouble::NoAnswer)
+    ) -> Result<Response, TransportError> {
+        let stream = connect(address, answer_time).map_err(|_| TransportError::Unreachable)?;
+        self.exchange(stream, address, field).map_err(TransportError::NoAnswer)
     }
 
     fn exchange(&self, mut stream: TcpStream, address: &str, field: Option<(&str, &str)>) -> io::Result<Response> {
@@ -103,7 +106,7 @@ impl<'a> Request<'a> {
 }
 
 /// The secret, as a field of the head, if the server there has one that we know.
-pub(crate) fn authorization(address: &str) -> String {
+pub fn authorization(address: &str) -> String {
     tokens::of(address).map(|token| format!("authorization: {}\r\n", token.credentials())).unwrap_or_default()
 }
 
@@ -114,17 +117,17 @@ fn content(body: &[u8]) -> String {
 }
 
 /// Bodies whose every line is an object of its own.
-pub(crate) const LINES: &str = "application/x-ndjson";
+pub const LINES: &str = "application/x-ndjson";
 
 /// Sends this as the body of a POST while it is read, however long it is.
-pub(crate) fn upload(
+pub fn upload(
     address: &str,
     path: &str,
     kind: &str,
     body: &mut impl Read,
     answer_time: Duration,
-) -> Result<Response, Trouble> {
-    let mut stream = connect(address, answer_time).map_err(|_| Trouble::Unreachable)?;
+) -> Result<Response, TransportError> {
+    let mut stream = connect(address, answer_time).map_err(|_| TransportError::Unreachable)?;
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: {kind}\r\n{}\
          transfer-encoding: chunked\r\n\r\n",
@@ -134,7 +137,7 @@ pub(crate) fn upload(
     // A server that refuses stops reading; then its answer says why.
     match (Response::begin(BufReader::new(stream)), sent) {
         (Ok(response), _) => Ok(response),
-        (Err(_), Err(error)) | (Err(error), Ok(())) => Err(Trouble::NoAnswer(error)),
+        (Err(_), Err(error)) | (Err(error), Ok(())) => Err(TransportError::NoAnswer(error)),
     }
 }
 
@@ -152,7 +155,7 @@ fn send_chunks(stream: &mut TcpStream, body: &mut impl Read) -> io::Result<()> {
 
 /// A connection to one server that is used again and again, and that answers for itself: it passes nothing on.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub struct Session {
     address: String,
     /// What every head says of us.
     identity: String,
@@ -162,29 +165,31 @@ pub(crate) struct Session {
 
 impl Session {
     /// With the server at `host:port`.
-    pub(crate) fn new(address: &str, answer_time: Duration) -> Self {
+    pub fn new(address: &str, answer_time: Duration) -> Self {
         let proof = tokens::of(address).map(|token| format!("{PROOF}: {}\r\n", token.proof())).unwrap_or_default();
         let identity = authorization(address) + &proof;
         Self { address: address.to_string(), identity, answer_time, stream: None }
     }
 
     /// The status of the answer. After any trouble the next request opens another connection.
-    pub(crate) fn status(&mut self, request: &Request<'_>) -> Result<u16, Trouble> {
+    pub fn status(&mut self, request: &Request<'_>) -> Result<u16, TransportError> {
         self.answer(request).map(|(status, _)| status)
     }
 
     /// The answer as JSON, whatever its status.
-    pub(crate) fn json(&mut self, request: &Request<'_>) -> Result<serde_json::Value, Trouble> {
+    pub fn json(&mut self, request: &Request<'_>) -> Result<serde_json::Value, TransportError> {
         let (_, body) = self.answer(request)?;
-        serde_json::from_slice(&body).map_err(|error| Trouble::NoAnswer(error.into()))
+        serde_json::from_slice(&body).map_err(|error| TransportError::NoAnswer(error.into()))
     }
 
-    fn answer(&mut self, request: &Request<'_>) -> Result<(u16, Vec<u8>), Trouble> {
+    fn answer(&mut self, request: &Request<'_>) -> Result<(u16, Vec<u8>), TransportError> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
-            None => BufReader::new(connect(&self.address, self.answer_time).map_err(|_| Trouble::Unreachable)?),
+            None => {
+                BufReader::new(connect(&self.address, self.answer_time).map_err(|_| TransportError::Unreachable)?)
+            }
         };
-        self.exchange(stream, request).map_err(Trouble::NoAnswer)
+        self.exchange(stream, request).map_err(TransportError::NoAnswer)
     }
 
     fn exchange(&mut self, mut stream: BufReader<TcpStream>, request: &Request<'_>) -> io::Result<(u16, Vec<u8>)> {
@@ -240,19 +245,19 @@ impl Response {
     }
 
     /// What a field of our own says.
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+    pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The whole body.
-    pub(crate) fn bytes(self) -> io::Result<Vec<u8>> {
+    pub fn bytes(self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.body.take(BODY_LEN_MAX).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
     /// The body line by line, as it arrives.
-    pub(crate) fn lines(self) -> impl Iterator<Item = io::Result<String>> {
+    pub fn lines(self) -> impl Iterator<Item = io::Result<String>> {
         let mut body = BufReader::new(self.body);
         std::iter::from_fn(move || match line(&mut body) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => None,
@@ -337,7 +342,7 @@ fn strange(what: &'static str) -> io::Error {
 }
 
 /// Text as a part of a path or a query. Slashes stay, because keys are paths.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => char::from(byte).to_string(),
         _ => format!("%{byte:02X}"),
@@ -353,7 +358,7 @@ mod tests {
     use super::*;
 
     /// What the client makes of these bytes.
-    fn answer(bytes: &'static [u8]) -> Result<(u16, io::Result<Vec<u8>>), Trouble> {
+    fn answer(bytes: &'static [u8]) -> Result<(u16, io::Result<Vec<u8>>), TransportError> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let server = thread::spawn(move || {
@@ -387,7 +392,7 @@ mod tests {
         for bytes in
             [&b""[..], b"HTTP/1.1 200", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n"]
         {
-            assert!(matches!(answer(bytes), Err(Trouble::NoAnswer(_))), "{bytes:?}");
+            assert!(matches!(answer(bytes), Err(TransportError::NoAnswer(_))), "{bytes:?}");
         }
     }
 
@@ -395,7 +400,7 @@ mod tests {
     fn where_nobody_listens_nothing_was_sent() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let sent = Request::get("/").send(&free, Duration::from_secs(5));
-        assert!(matches!(sent, Err(Trouble::Unreachable)), "{sent:?}");
+        assert!(matches!(sent, Err(TransportError::Unreachable)), "{sent:?}");
     }
 
     #[test]

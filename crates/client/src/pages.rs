@@ -1,20 +1,20 @@
 //! Lists as one answer: page after page, until there is no more or there are enough.
 
-use primus_terminal::failure::Failure;
 use serde_json::{Value, json};
 
-use super::http::escaped;
-use super::strange_answer;
+use crate::error::Error;
+use crate::http::escaped;
+use crate::strange_answer;
 
 /// How many items a server gives at once at most.
 const PAGE_MAX: usize = 10_000;
 
 /// The first items of the list at this path, in the form of one page, whose `next` is null if these are all.
-pub(crate) fn gather(
+pub fn gather<E: From<Error>>(
     path: &str,
     count_max: usize,
-    mut get: impl FnMut(&str) -> Result<Value, Failure>,
-) -> Result<Value, Failure> {
+    mut get: impl FnMut(&str) -> Result<Value, E>,
+) -> Result<Value, E> {
     let joint = if path.contains('?') { '&' } else { '?' };
     let (mut items, mut after) = (Vec::new(), None::<String>);
     loop {
@@ -22,13 +22,13 @@ pub(crate) fn gather(
         let behind = after.as_ref().map(|after| format!("&after={}", escaped(after))).unwrap_or_default();
         let mut page = get(&format!("{path}{joint}limit={limit}{behind}"))?;
         let Some(Value::Array(found)) = page.get_mut("items").map(Value::take) else {
-            return Err(strange_answer());
+            return Err(strange_answer().into());
         };
         items.extend(found);
         let next = page["next"].as_str().map(str::to_owned);
         // A server that leads in a circle must not be followed for ever.
         if next.is_some() && next == after {
-            return Err(strange_answer());
+            return Err(strange_answer().into());
         }
         if next.is_none() || items.len() >= count_max {
             return Ok(json!({ "items": items, "next": next }));
@@ -38,7 +38,7 @@ pub(crate) fn gather(
 }
 
 /// All items of a list.
-pub(crate) fn all(path: &str, get: impl FnMut(&str) -> Result<Value, Failure>) -> Result<Value, Failure> {
+pub fn all<E: From<Error>>(path: &str, get: impl FnMut(&str) -> Result<Value, E>) -> Result<Value, E> {
     gather(path, usize::MAX, get)
 }
 
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     /// A server whose list has so many items, and pages with three at most.
-    fn get(count: u64) -> impl FnMut(&str) -> Result<Value, Failure> {
+    fn get(count: u64) -> impl FnMut(&str) -> Result<Value, Error> {
         move |path| {
             let field =
                 |name: &str| path.split(['?', '&']).find_map(|field| field.strip_prefix(name)?.parse().ok());
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn a_server_that_leads_in_a_circle_is_not_followed() {
-        let circle = |_: &str| Ok(json!({ "items": [1], "next": "1" }));
+        let circle = |_: &str| Ok::<_, Error>(json!({ "items": [1], "next": "1" }));
         assert_eq!(all("/v1/x", circle).unwrap_err().code(), "strange_answer");
-        assert_eq!(all("/v1/x", |_| Ok(json!({}))).unwrap_err().code(), "strange_answer");
+        assert_eq!(all("/v1/x", |_| Ok::<_, Error>(json!({}))).unwrap_err().code(), "strange_answer");
     }
 }

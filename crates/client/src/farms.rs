@@ -9,62 +9,72 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use primus_shapes::token::Token;
-use primus_terminal::failure::Failure;
 use rustix::process::{Pid, getuid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-use super::tokens;
+use crate::error::{Error, Kind};
+use crate::tokens;
 
 /// A farm that `primus up` runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Farm {
+pub struct Farm {
+    /// Its name.
     #[serde(rename = "farm")]
-    pub(crate) name: String,
+    pub name: String,
     /// The process `primus up`.
-    pub(crate) pid: u32,
+    pub pid: u32,
     /// When that process began, in the kernel's own count; 0 where the system does not tell.
-    pub(crate) began: u64,
-    pub(crate) dir: PathBuf,
+    pub began: u64,
+    /// The folder that holds its data.
+    pub dir: PathBuf,
     /// Is the folder removed at the end?
-    pub(crate) temporary: bool,
-    pub(crate) api: Vec<String>,
-    /// What its servers ask for, and the file that holds it.
+    pub temporary: bool,
+    /// The addresses of the API of its servers.
+    pub api: Vec<String>,
+    /// The secret that its servers ask for.
     #[serde(default)]
-    pub(crate) token: Option<Token>,
+    pub token: Option<Token>,
+    /// The file that holds the secret.
     #[serde(default)]
-    pub(crate) token_file: Option<PathBuf>,
-    pub(crate) servers: Vec<Started>,
-    pub(crate) workers: Vec<StartedWorker>,
+    pub token_file: Option<PathBuf>,
+    /// Its servers.
+    pub servers: Vec<Started>,
+    /// Its workers.
+    pub workers: Vec<StartedWorker>,
 }
 
 /// A worker that `primus up` has started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StartedWorker {
-    pub(crate) name: String,
+pub struct StartedWorker {
+    /// Its name.
+    pub name: String,
     /// Its process; none while it is dead.
-    pub(crate) pid: Option<u32>,
+    pub pid: Option<u32>,
 }
 
 /// A server that `primus up` has started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Started {
-    pub(crate) id: u64,
+pub struct Started {
+    /// Its number.
+    pub id: u64,
     /// Its process; none while it is dead.
-    pub(crate) pid: Option<u32>,
-    pub(crate) address: String,
-    pub(crate) api: String,
+    pub pid: Option<u32>,
+    /// The address of its links.
+    pub address: String,
+    /// The address of its API.
+    pub api: String,
 }
 
 impl Started {
     /// What its files are called.
-    pub(crate) fn node(&self) -> String {
+    pub fn node(&self) -> String {
         format!("server-{}", self.id)
     }
 }
 
 impl Farm {
     /// The farms of this user that run, by name.
-    pub(crate) fn all() -> Result<Vec<Self>, Failure> {
+    pub fn all() -> Result<Vec<Self>, Error> {
         let folder = folder()?;
         let entries = match fs::read_dir(&folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -78,39 +88,39 @@ impl Farm {
     }
 
     /// The farm of this name, or the only one there is; none if nothing runs and no name was given.
-    pub(crate) fn find(name: Option<&str>) -> Result<Option<Self>, Failure> {
+    pub fn find(name: Option<&str>) -> Result<Option<Self>, Error> {
         let mut farms = Self::all()?;
         let names = farms.iter().map(|farm| farm.name.as_str()).collect::<Vec<_>>().join(", ");
         match name {
             Some(name) => match farms.iter().position(|farm| farm.name == name) {
                 Some(place) => Ok(Some(farms.swap_remove(place))),
-                None if farms.is_empty() => Err(Failure::unreachable(
+                None if farms.is_empty() => Err(Error::unreachable(
                     format!("no farm '{name}' runs here"),
                     format!("start it: primus up --farm {name}"),
                 )),
                 None => {
-                    Err(Failure::unreachable(format!("no farm '{name}' runs here"), format!("these do: {names}")))
+                    Err(Error::unreachable(format!("no farm '{name}' runs here"), format!("these do: {names}")))
                 }
             },
             None if farms.len() > 1 => {
-                Err(Failure::usage(format!("several farms run here: {names}"), "choose one with --farm NAME"))
+                Err(Error::usage(format!("several farms run here: {names}"), "choose one with --farm NAME"))
             }
             None => Ok(farms.pop()),
         }
     }
 
     /// How it is now.
-    pub(crate) fn again(&self) -> Result<Self, Failure> {
+    pub fn again(&self) -> Result<Self, Error> {
         let current = Self::read(&folder()?.join(format!("{}.json", self.name)));
         let current = current.filter(Self::runs).ok_or_else(|| {
-            Failure::unreachable(format!("farm '{}' has ended", self.name), "start it again: primus up")
+            Error::unreachable(format!("farm '{}' has ended", self.name), "start it again: primus up")
         })?;
         current.make_known();
         Ok(current)
     }
 
     /// Makes the farm known, unless another one of that name runs.
-    pub(crate) fn announce(&self) -> Result<(), Failure> {
+    pub fn announce(&self) -> Result<(), Error> {
         let folder = folder()?;
         private_folder(&folder)?;
         let failed = |error: io::Error| unusable(&folder, &error);
@@ -125,14 +135,14 @@ impl Farm {
     }
 
     /// Writes down what has changed.
-    pub(crate) fn update(&self) -> Result<(), Failure> {
+    pub fn update(&self) -> Result<(), Error> {
         let folder = folder()?;
         let written = self.write_draft(&folder).and_then(|draft| fs::rename(draft, self.file(&folder)));
         written.map_err(|error| unusable(&folder, &error))
     }
 
     /// The farm has ended.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         if let Ok(folder) = folder() {
             _ = fs::remove_file(self.file(&folder));
         }
@@ -158,7 +168,7 @@ impl Farm {
     }
 
     /// From now on its servers are shown its secret.
-    pub(crate) fn make_known(&self) {
+    pub fn make_known(&self) {
         if let Some(token) = &self.token {
             self.api.iter().for_each(|api| tokens::know(api, token));
         }
@@ -170,22 +180,22 @@ impl Farm {
 }
 
 /// The file that asks `primus up` to start a node again.
-pub(crate) fn restart_request(dir: &Path, node: &str) -> PathBuf {
+pub fn restart_request(dir: &Path, node: &str) -> PathBuf {
     dir.join(format!("restart-{node}"))
 }
 
 /// The file that says why a node must not be started again.
-pub(crate) fn end_note(dir: &Path, node: &str) -> PathBuf {
+pub fn end_note(dir: &Path, node: &str) -> PathBuf {
     dir.join(format!("ended-{node}"))
 }
 
 /// What a node wrote to stderr.
-pub(crate) fn log_file(dir: &Path, node: &str) -> PathBuf {
+pub fn log_file(dir: &Path, node: &str) -> PathBuf {
     dir.join(format!("{node}.log"))
 }
 
 /// Removes what farms left behind that were killed: their files, and their data if it was temporary.
-pub(crate) fn tidy() -> Result<(), Failure> {
+pub fn tidy() -> Result<(), Error> {
     let folder = folder()?;
     let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
     let left = entries.flatten().filter_map(|entry| Farm::read(&entry.path()));
@@ -200,7 +210,7 @@ pub(crate) fn tidy() -> Result<(), Failure> {
 }
 
 /// Creates a folder that only this user can look into.
-pub(crate) fn private_folder(folder: &Path) -> Result<(), Failure> {
+pub fn private_folder(folder: &Path) -> Result<(), Error> {
     match DirBuilder::new().mode(0o700).recursive(true).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(unusable(folder, &error)),
         _ => Ok(()),
@@ -208,7 +218,7 @@ pub(crate) fn private_folder(folder: &Path) -> Result<(), Failure> {
 }
 
 /// When a process began, in the kernel's own count.
-pub(crate) fn began(pid: u32) -> u64 {
+pub fn began(pid: u32) -> u64 {
     // The second field is the program's name in brackets, and may contain anything; the 22nd is what we want.
     let read = || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -218,17 +228,17 @@ pub(crate) fn began(pid: u32) -> u64 {
 }
 
 /// Is there such a process?
-pub(crate) fn is_alive(pid: u32) -> bool {
+pub fn is_alive(pid: u32) -> bool {
     process(pid).is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 
 /// A process number as the system takes it.
-pub(crate) fn process(pid: u32) -> Option<Pid> {
+pub fn process(pid: u32) -> Option<Pid> {
     Pid::from_raw(i32::try_from(pid).ok()?)
 }
 
 /// Where the files are. The folder need not exist; in the temporary directory it must be nobody else's.
-fn folder() -> Result<PathBuf, Failure> {
+fn folder() -> Result<PathBuf, Error> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
     if let Some(runtime) = runtime {
         return Ok(runtime.join("primus"));
@@ -236,22 +246,22 @@ fn folder() -> Result<PathBuf, Failure> {
     let user = getuid().as_raw();
     let folder = std::env::temp_dir().join(format!("primus-{user}"));
     match fs::symlink_metadata(&folder) {
-        Ok(found) if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 => {
-            Err(Failure::not_allowed(
-                format!("{} is not a private folder of yours", folder.display()),
-                "remove it, or set XDG_RUNTIME_DIR",
-            ))
-        }
+        Ok(found) if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 => Err(Error::new(
+            Kind::NotAllowed,
+            "not_allowed",
+            format!("{} is not a private folder of yours", folder.display()),
+            "remove it, or set XDG_RUNTIME_DIR",
+        )),
         _ => Ok(folder),
     }
 }
 
-fn unusable(folder: &Path, error: &io::Error) -> Failure {
-    Failure::failed("storage", format!("{} cannot be used: {error}", folder.display()), "check its permissions")
+fn unusable(folder: &Path, error: &io::Error) -> Error {
+    Error::failed("storage", format!("{} cannot be used: {error}", folder.display()), "check its permissions")
 }
 
-fn name_taken(name: &str) -> Failure {
-    Failure::usage(format!("a farm '{name}' runs already"), "choose another name with --farm, or end that one")
+fn name_taken(name: &str) -> Error {
+    Error::usage(format!("a farm '{name}' runs already"), "choose another name with --farm, or end that one")
 }
 
 #[cfg(test)]

@@ -3,24 +3,23 @@
 //! Every server answers for the farm. Reads go from one to the next until somebody answers. A write goes to one that is
 //! known to listen, and is never sent twice: when no answer comes back, its outcome is unknown, and that is what is said.
 
-pub(crate) mod farms;
-pub(crate) mod http;
-pub(crate) mod pages;
-pub(crate) mod tasks;
-pub(crate) mod tokens;
+mod error;
+pub mod farms;
+pub mod http;
+pub mod pages;
+pub mod tasks;
+pub mod tokens;
 
 use std::io::Read;
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use error::{Error, Kind};
 use farms::Farm;
-use http::{Request, Response, Trouble};
+use http::{Request, Response, TransportError};
 use primus_shapes::token::Token;
-use primus_terminal::failure::Failure;
 use serde::Deserialize;
 use serde_json::Value;
-
-use crate::args::Place;
 
 /// Where a server listens that nobody configured otherwise.
 const DEFAULT_API: &str = "127.0.0.1:7461";
@@ -34,14 +33,14 @@ const ANSWER_TIME_MIN: Duration = Duration::from_millis(500);
 
 /// The servers of one farm.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Client {
+pub struct Client {
     /// `host:port` of each.
     addresses: Vec<String>,
 }
 
 /// How long to go on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Patience {
+pub enum Patience {
     /// Ask once, and give the answer this much time.
     Once(Duration),
     /// Ask again while there is no leader, for so long.
@@ -50,25 +49,34 @@ pub(crate) enum Patience {
 
 /// Who leads, as a server sees it.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Leader {
-    pub(crate) farm: String,
-    pub(crate) leader: Option<u64>,
-    pub(crate) term: u64,
-    pub(crate) since: String,
-    pub(crate) reason: String,
+pub struct Leader {
+    /// The name of the farm.
+    pub farm: String,
+    /// The server that leads; absent while none does.
+    pub leader: Option<u64>,
+    /// The number of this leadership.
+    pub term: u64,
+    /// The point in time at which it began.
+    pub since: String,
+    /// Why leadership changed.
+    pub reason: String,
 }
 
 impl Client {
-    /// The servers that these arguments mean: `--api`, `--farm`, `PRIMUS_API`, the farm that runs here, or the default.
-    pub(crate) fn find(place: &Place) -> Result<Self, Failure> {
-        if let Some(api) = &place.api {
+    /// The servers of a farm: those at `api`, of the farm of this name that runs here, at `PRIMUS_API`, of the only farm that runs
+    /// here, or at the default address; the first of these that there is.
+    ///
+    /// # Errors
+    /// If an address makes no sense, the farm does not run, or several do.
+    pub fn find(api: Option<&str>, farm: Option<&str>) -> Result<Self, Error> {
+        if let Some(api) = api {
             return Self::at("--api", api);
         }
         let from_environment = std::env::var("PRIMUS_API").ok().filter(|api| !api.is_empty());
-        match (&place.farm, from_environment) {
+        match (farm, from_environment) {
             // What was typed outweighs what was set some time ago.
             (None, Some(api)) => Self::at("PRIMUS_API", &api),
-            (name, _) => match Farm::find(name.as_deref())? {
+            (name, _) => match Farm::find(name)? {
                 Some(farm) => Ok(Self::of(&farm)),
                 None => Self::at("the default", DEFAULT_API),
             },
@@ -76,22 +84,22 @@ impl Client {
     }
 
     /// `host:port` of each server.
-    pub(crate) fn into_addresses(self) -> Vec<String> {
+    pub fn into_addresses(self) -> Vec<String> {
         self.addresses
     }
 
     /// The servers of a farm that runs here.
-    pub(crate) fn of(farm: &Farm) -> Self {
+    pub fn of(farm: &Farm) -> Self {
         // A dead server would only cost time.
         let alive = farm.servers.iter().filter(|server| server.pid.is_some());
         Self { addresses: alive.map(|server| server.api.trim_start_matches("http://").to_string()).collect() }
     }
 
     /// The servers at these addresses, separated by commas.
-    fn at(origin: &str, urls: &str) -> Result<Self, Failure> {
+    fn at(origin: &str, urls: &str) -> Result<Self, Error> {
         let addresses = urls.split(',').map(|url| address(origin, url.trim()));
         let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
-        match Token::from_environment().map_err(|(message, hint)| Failure::usage(message, hint))? {
+        match Token::from_environment().map_err(|(message, hint)| Error::usage(message, hint))? {
             Some(token) => addresses.iter().for_each(|address| tokens::know(address, &token)),
             // One of them may be a server of this user: reading what runs here makes its secret known.
             None => _ = Farm::all(),
@@ -100,14 +108,14 @@ impl Client {
     }
 
     /// Reads something from a server that listens; if it then says nothing, from the next.
-    pub(crate) fn read(&self, path: &str, patience: Patience) -> Result<Value, Failure> {
+    pub fn read(&self, path: &str, patience: Patience) -> Result<Value, Error> {
         let request = Request::get(path);
         self.persist(patience, |answer_time| {
             let views = self.views("/v1/leader");
             let mut last = if views.is_empty() { self.absent() } else { self.unreachable() };
             for (address, _) in views {
                 let sent = request.send(&address, answer_time);
-                match sent.and_then(|response| understood(response).map_err(Trouble::NoAnswer)) {
+                match sent.and_then(|response| understood(response).map_err(TransportError::NoAnswer)) {
                     Ok(Err(failure)) if failure.is_not_now() => last = failure,
                     Ok(answer) => return answer,
                     Err(_) => {}
@@ -118,44 +126,47 @@ impl Client {
     }
 
     /// Has something changed, once at most.
-    pub(crate) fn write(&self, request: Request<'_>, patience: Patience) -> Result<Value, Failure> {
+    pub fn write(&self, request: Request<'_>, patience: Patience) -> Result<Value, Error> {
         self.persist(patience, |answer_time| {
             let Some((address, _)) = self.views("/v1/leader").into_iter().next() else {
                 return Err(self.absent());
             };
             let sent = request.send(&address, answer_time);
-            match sent.and_then(|response| understood(response).map_err(Trouble::NoAnswer)) {
+            match sent.and_then(|response| understood(response).map_err(TransportError::NoAnswer)) {
                 Ok(answer) => answer,
-                Err(Trouble::Unreachable) => {
-                    Err(Failure::no_leader("the server that was asked has just ended", "try again"))
-                }
-                Err(Trouble::NoAnswer(error)) => Err(unknown_outcome(&error)),
+                Err(TransportError::Unreachable) => Err(Error::new(
+                    Kind::NotNow,
+                    "no_leader",
+                    "the server that was asked has just ended",
+                    "try again",
+                )),
+                Err(TransportError::NoAnswer(error)) => Err(unknown_outcome(&error)),
             }
         })
     }
 
     /// Has many values written while they are read. The leader gets them itself, if one can tell where it is.
-    pub(crate) fn import(&self, body: &mut impl Read, batch: u64, answer_time: Duration) -> Result<Value, Failure> {
+    pub fn import(&self, body: &mut impl Read, batch: u64, answer_time: Duration) -> Result<Value, Error> {
         let path = format!("/v1/kv?batch={batch}");
         let (first, status) = self.views("/v1/status").into_iter().next().ok_or_else(|| self.absent())?;
         let leader = status["servers"].as_array().into_iter().flatten().find(|server| server["role"] == "leader");
         let address = leader.and_then(|leader| leader["api"].as_str()).unwrap_or(&first);
         tokens::share(&first, address);
         let sent = http::upload(address, &path, http::LINES, body, answer_time);
-        match sent.and_then(|response| understood(response).map_err(Trouble::NoAnswer)) {
+        match sent.and_then(|response| understood(response).map_err(TransportError::NoAnswer)) {
             Ok(answer) => answer,
-            Err(Trouble::Unreachable) => Err(self.unreachable()),
-            Err(Trouble::NoAnswer(error)) => Err(unknown_outcome(&error)),
+            Err(TransportError::Unreachable) => Err(self.unreachable()),
+            Err(TransportError::NoAnswer(error)) => Err(unknown_outcome(&error)),
         }
     }
 
     /// The latest view that a server has of this: `/v1/leader` or `/v1/status`.
-    pub(crate) fn latest(&self, path: &str) -> Result<Value, Failure> {
+    pub fn latest(&self, path: &str) -> Result<Value, Error> {
         self.views(path).into_iter().next().map(|(_, view)| view).ok_or_else(|| self.absent())
     }
 
     /// The latest list that a server has of this, all of it from that server: every server has its own.
-    pub(crate) fn latest_list(&self, path: &str) -> Result<Value, Failure> {
+    pub fn latest_list(&self, path: &str) -> Result<Value, Error> {
         let mut server: Option<Self> = None;
         pages::all(path, |page| match &server {
             Some(server) => server.latest(page),
@@ -168,13 +179,13 @@ impl Client {
     }
 
     /// Who leads, understood and as it was said.
-    pub(crate) fn leader(&self) -> Result<(Leader, Value), Failure> {
+    pub fn leader(&self) -> Result<(Leader, Value), Error> {
         let view = self.latest("/v1/leader")?;
         Ok((Leader::read(&view)?, view))
     }
 
     /// What all servers say that answer, the latest first. One that is cut off may still believe in an old leader.
-    pub(crate) fn views(&self, path: &str) -> Vec<(String, Value)> {
+    pub fn views(&self, path: &str) -> Vec<(String, Value)> {
         let rank = |view: &Value| (view["term"].as_u64(), view["leader"].is_u64());
         for answer_time in PATIENCE {
             let mut views = self.ask_all(path, answer_time);
@@ -187,7 +198,7 @@ impl Client {
     }
 
     /// A stream of events from the first server that gives one.
-    pub(crate) fn open(&self, path: &str, answer_time: Duration) -> Result<Response, Failure> {
+    pub fn open(&self, path: &str, answer_time: Duration) -> Result<Response, Error> {
         for address in &self.addresses {
             // A frozen server accepts connections and says nothing, so see first whether it is alive.
             let is_alive = Request::get("/livez").send(address, PATIENCE[0]).is_ok();
@@ -201,7 +212,7 @@ impl Client {
     }
 
     /// A client of each server by itself, for what every server has its own of.
-    pub(crate) fn each(&self) -> impl Iterator<Item = Self> {
+    pub fn each(&self) -> impl Iterator<Item = Self> {
         self.addresses.iter().map(|address| {
             let mut one = self.clone();
             one.addresses = vec![address.clone()];
@@ -210,7 +221,7 @@ impl Client {
     }
 
     /// Puts the server that leads first, if one can tell which that is: some things only that one sees.
-    pub(crate) fn prefer_leader(&mut self) {
+    pub fn prefer_leader(&mut self) {
         let Ok(status) = self.latest("/v1/status") else { return };
         let leader = status["servers"].as_array().into_iter().flatten().find(|server| server["role"] == "leader");
         let Some(api) = leader.and_then(|leader| leader["api"].as_str()) else { return };
@@ -218,7 +229,7 @@ impl Client {
     }
 
     /// Puts this server last, because it has let us down.
-    pub(crate) fn rotate(&mut self) {
+    pub fn rotate(&mut self) {
         if !self.addresses.is_empty() {
             self.addresses.rotate_left(1);
         }
@@ -239,8 +250,8 @@ impl Client {
     fn persist(
         &self,
         patience: Patience,
-        attempt: impl Fn(Duration) -> Result<Value, Failure>,
-    ) -> Result<Value, Failure> {
+        attempt: impl Fn(Duration) -> Result<Value, Error>,
+    ) -> Result<Value, Error> {
         let length = match patience {
             Patience::Once(length) => return attempt(length),
             Patience::WhileNoLeader(length) => length,
@@ -256,7 +267,7 @@ impl Client {
     }
 
     /// Why no server tells anything: one of them may be there, and refuse.
-    fn absent(&self) -> Failure {
+    fn absent(&self) -> Error {
         let refused = self.addresses.iter().find_map(|address| {
             let response = Request::get("/v1/leader").send(address, PATIENCE[0]).ok()?;
             matches!(response.status, 401 | 403 | 421).then(|| refusal(response))
@@ -264,54 +275,64 @@ impl Client {
         refused.unwrap_or_else(|| self.unreachable())
     }
 
-    fn unreachable(&self) -> Failure {
+    fn unreachable(&self) -> Error {
         let places = self.addresses.join(", ");
         let message = if places.is_empty() {
             "no server of the farm runs at the moment".to_string()
         } else {
             format!("no server answers at {places}")
         };
-        Failure::unreachable(message, "start one with primus up, or say where it is with --api URL")
+        Error::unreachable(message, "start one with primus up, or say where it is with --api URL")
     }
 }
 
 impl Leader {
+    /// Who leads, in a sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let Self { farm, leader, term, since, reason } = self;
+        match leader {
+            Some(leader) => format!("server {leader} leads {farm} in term {term} since {since} ({reason})"),
+            None => format!("no server leads {farm}; the last term was {term}"),
+        }
+    }
+
     /// What a server said about it.
-    pub(crate) fn read(view: &Value) -> Result<Self, Failure> {
+    pub fn read(view: &Value) -> Result<Self, Error> {
         Self::deserialize(view).map_err(|_| strange_answer())
     }
 }
 
 /// Asks one server, and no other, for something that may be repeated.
-pub(crate) fn tell(api: &str, path: &str, body: &Value, answer_time: Duration) -> Result<(), Failure> {
+pub fn tell(api: &str, path: &str, body: &Value, answer_time: Duration) -> Result<(), Error> {
     let body = body.to_string();
-    let silent = || Failure::unreachable(format!("the server at {api} does not answer"), "is it frozen or dead?");
+    let silent = || Error::unreachable(format!("the server at {api} does not answer"), "is it frozen or dead?");
     let response = Request::post(path, body.as_bytes()).send(&address("the server", api)?, answer_time);
     understood(response.map_err(|_| silent())?).map_err(|_| silent())??;
     Ok(())
 }
 
 /// Does the server there listen?
-pub(crate) fn listens(api: &str) -> bool {
+pub fn listens(api: &str) -> bool {
     address("the server", api).is_ok_and(|address| Request::get("/livez").send(&address, PATIENCE[0]).is_ok())
 }
 
 /// `host:port` of a URL.
-fn address(origin: &str, url: &str) -> Result<String, Failure> {
+fn address(origin: &str, url: &str) -> Result<String, Error> {
     if url.starts_with("https://") {
-        return Err(Failure::usage(format!("{origin} is '{url}'"), "only http:// is spoken here so far"));
+        return Err(Error::usage(format!("{origin} is '{url}'"), "only http:// is spoken here so far"));
     }
     let place = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
     let is_host = |c: char| c.is_alphanumeric() || "-._:[]".contains(c);
     if place.is_empty() || !place.chars().all(is_host) {
-        return Err(Failure::usage(format!("{origin} is '{url}'"), "write it like http://127.0.0.1:7461"));
+        return Err(Error::usage(format!("{origin} is '{url}'"), "write it like http://127.0.0.1:7461"));
     }
     let has_port = place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     Ok(if has_port { place.to_string() } else { format!("{place}:{DEFAULT_PORT}") })
 }
 
 /// What a server answered, or why it refused.
-fn understood(response: Response) -> std::io::Result<Result<Value, Failure>> {
+fn understood(response: Response) -> std::io::Result<Result<Value, Error>> {
     let status = response.status;
     let bytes = response.bytes()?;
     let body: Option<Value> = serde_json::from_slice(&bytes).ok();
@@ -323,31 +344,28 @@ fn understood(response: Response) -> std::io::Result<Result<Value, Failure>> {
     })
 }
 
-fn refusal(response: Response) -> Failure {
+fn refusal(response: Response) -> Error {
     let status = response.status;
     let body = response.bytes().ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     refusal_of(status, &body.unwrap_or_default())
 }
 
-pub(crate) fn refusal_of(status: u16, body: &Value) -> Failure {
+/// What a server refused with this status and body.
+pub fn refusal_of(status: u16, body: &Value) -> Error {
     let text = |key: &str| body["error"][key].as_str().map(str::to_string);
     let message = text("message").unwrap_or_else(|| format!("the server answered with HTTP status {status}"));
     let hint = text("hint").unwrap_or_else(|| "check that --api leads to a primus server".to_string());
-    Failure::refused(text("code").unwrap_or_else(|| "http".to_string()), status, &message, &hint)
+    Error::refused(text("code").unwrap_or_else(|| "http".to_string()), status, &message, &hint)
 }
 
 /// A server said something that this version does not understand.
-pub(crate) fn strange_answer() -> Failure {
-    Failure::failed(
-        "strange_answer",
-        "the server's answer makes no sense",
-        "is it a primus server of this version?",
-    )
+pub fn strange_answer() -> Error {
+    Error::failed("strange_answer", "the server's answer makes no sense", "is it a primus server of this version?")
 }
 
-fn unknown_outcome(error: &std::io::Error) -> Failure {
+fn unknown_outcome(error: &std::io::Error) -> Error {
     let message = format!("no answer came back ({error}), so whether it was done is unknown");
-    Failure::failed("unknown_outcome", message, "look before you try again")
+    Error::failed("unknown_outcome", message, "look before you try again")
 }
 
 #[cfg(test)]
@@ -376,9 +394,23 @@ mod tests {
     fn a_refusal_keeps_the_words_of_the_server() {
         let body = serde_json::json!({"error": {"code": "no_leader", "message": "nobody leads", "hint": "wait"}});
         assert!(refusal_of(503, &body).is_not_now());
-        assert_eq!(refusal_of(503, &body).words(), "nobody leads; wait");
+        assert_eq!(refusal_of(503, &body).to_string(), "nobody leads; wait");
         let unknown = serde_json::json!({"error": {"code": "unknown_outcome", "message": "x", "hint": "y"}});
         assert!(!refusal_of(503, &unknown).is_not_now());
         assert!(!refusal_of(500, &Value::Null).is_not_now());
+    }
+
+    #[test]
+    fn who_leads_is_one_sentence() {
+        let leader = Leader {
+            farm: "north".to_string(),
+            leader: Some(3),
+            term: 7,
+            since: "2026-01-01T00:00:00.000Z".to_string(),
+            reason: "link_lost".to_string(),
+        };
+        assert_eq!(leader.sentence(), "server 3 leads north in term 7 since 2026-01-01T00:00:00.000Z (link_lost)");
+        let none = Leader { leader: None, ..leader };
+        assert_eq!(none.sentence(), "no server leads north; the last term was 7");
     }
 }

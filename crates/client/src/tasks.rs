@@ -8,13 +8,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use primus_terminal::failure::Failure;
 use serde_json::{Value, json};
 
-use super::farms::Farm;
-use super::http::{Request, Response, Trouble, escaped};
-use super::{Client, listens, refusal, strange_answer, understood};
-use crate::args::Place;
+use primus_core::text::quoted;
+
+use crate::error::Error;
+use crate::farms::Farm;
+use crate::http::{Request, Response, TransportError, escaped};
+use crate::{Client, listens, refusal, strange_answer, understood};
 
 /// How long one server may take to answer, the first time and later: one that is frozen says nothing.
 const ANSWER_TIMES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
@@ -29,7 +30,7 @@ const POLL_TIME: Duration = Duration::from_secs(5);
 
 /// Somebody who asks a farm.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller {
+pub struct Caller {
     client: Client,
     /// Has a server ever answered? Until then a farm that cannot be reached is not there.
     is_met: bool,
@@ -37,44 +38,48 @@ pub(crate) struct Caller {
 
 /// One piece of what a task printed.
 #[derive(Debug)]
-pub(crate) struct Piece {
+pub struct Piece {
     /// The attempt that printed it; nothing if none has begun.
-    pub(crate) attempt: Option<String>,
+    pub attempt: Option<String>,
     /// Where it begins in what the attempt printed.
-    pub(crate) offset: u64,
-    pub(crate) bytes: Vec<u8>,
+    pub offset: u64,
+    /// What was printed.
+    pub bytes: Vec<u8>,
     /// Will nothing more come?
-    pub(crate) is_last: bool,
+    pub is_last: bool,
     /// How much the attempt printed, once that is known.
-    pub(crate) total: Option<u64>,
+    pub total: Option<u64>,
     /// The worker that may have what is missing before this piece, and is not here.
-    pub(crate) elsewhere: Option<String>,
+    pub elsewhere: Option<String>,
 }
 
 /// What somebody wants to read of a task's output.
 #[derive(Debug, Clone)]
-pub(crate) struct Reading {
-    pub(crate) task: String,
+pub struct Reading {
+    /// The task that printed it.
+    pub task: String,
     /// `stdout` or `stderr`.
-    pub(crate) stream: &'static str,
-    /// The attempt that was read so far, and how much of it.
-    pub(crate) attempt: Option<String>,
-    pub(crate) offset: u64,
+    pub stream: &'static str,
+    /// The attempt that was read so far.
+    pub attempt: Option<String>,
+    /// How much of that attempt was read so far.
+    pub offset: u64,
 }
 
 impl Caller {
-    /// The farm that these arguments mean.
-    pub(crate) fn find(place: &Place) -> Result<Self, Failure> {
-        Ok(Self { client: Client::find(place)?, is_met: false })
+    /// Asks the farm of this client.
+    #[must_use]
+    pub const fn new(client: Client) -> Self {
+        Self { client, is_met: false }
     }
 
     /// A farm of this host.
-    pub(crate) fn of(farm: &Farm) -> Self {
+    pub fn of(farm: &Farm) -> Self {
         Self { client: Client::of(farm), is_met: false }
     }
 
     /// Do all its servers run on this host?
-    pub(crate) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         let is_local = |address: &String| {
             let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
             host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(is_loopback)
@@ -83,17 +88,17 @@ impl Caller {
     }
 
     /// Submits a job, once, however often that has to be said.
-    pub(crate) fn submit(&mut self, body: &[u8], key: &str) -> Result<Value, Failure> {
+    pub fn submit(&mut self, body: &[u8], key: &str) -> Result<Value, Error> {
         self.ask(&Request::post("/v1/jobs", body), Some(("idempotency-key", key)), Duration::ZERO)
     }
 
     /// Reads something.
-    pub(crate) fn get(&mut self, path: &str) -> Result<Value, Failure> {
+    pub fn get(&mut self, path: &str) -> Result<Value, Error> {
         self.ask(&Request::get(path), None, Duration::ZERO)
     }
 
     /// Has something done that may be done twice.
-    pub(crate) fn post(&mut self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub fn post(&mut self, path: &str, body: &Value) -> Result<Value, Error> {
         // A server that is frozen must not use up the time that a busy one may need.
         let is_alive = |address: &String| listens(address);
         if let Some(place) = self.client.addresses.iter().position(is_alive) {
@@ -103,13 +108,13 @@ impl Caller {
     }
 
     /// A job or a task (its path), when it has ended or this much time has passed.
-    pub(crate) fn wait(&mut self, path: &str, time: Duration) -> Result<Value, Failure> {
+    pub fn wait(&mut self, path: &str, time: Duration) -> Result<Value, Error> {
         let time = time.min(POLL_TIME);
         self.ask(&Request::get(&format!("{path}/wait?timeout_ms={}", time.as_millis())), None, time)
     }
 
     /// The next piece of an output, when there is one or a while has passed.
-    pub(crate) fn read(&mut self, reading: &Reading, time: Duration) -> Result<Piece, Failure> {
+    pub fn read(&mut self, reading: &Reading, time: Duration) -> Result<Piece, Error> {
         let time = time.min(POLL_TIME);
         let Reading { task, stream, attempt, offset } = reading;
         let attempt = attempt.as_ref().map(|attempt| format!("&attempt={attempt}")).unwrap_or_default();
@@ -121,12 +126,7 @@ impl Caller {
         })
     }
 
-    fn ask(
-        &mut self,
-        request: &Request<'_>,
-        field: Option<(&str, &str)>,
-        extra: Duration,
-    ) -> Result<Value, Failure> {
+    fn ask(&mut self, request: &Request<'_>, field: Option<(&str, &str)>, extra: Duration) -> Result<Value, Error> {
         self.persist(request, field, extra, understood)
     }
 
@@ -136,8 +136,8 @@ impl Caller {
         request: &Request<'_>,
         field: Option<(&str, &str)>,
         extra: Duration,
-        read: impl Fn(Response) -> std::io::Result<Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        read: impl Fn(Response) -> std::io::Result<Result<T, Error>>,
+    ) -> Result<T, Error> {
         let until = Instant::now() + PATIENCE;
         let (mut unreachable, mut silent) = (0, 0);
         // May an earlier attempt have been carried out?
@@ -148,7 +148,7 @@ impl Caller {
             };
             let time = ANSWER_TIMES[silent.min(ANSWER_TIMES.len() - 1)] + extra;
             let sent = request.send_with(field, &address, time);
-            let last = match sent.and_then(|response| read(response).map_err(Trouble::NoAnswer)) {
+            let last = match sent.and_then(|response| read(response).map_err(TransportError::NoAnswer)) {
                 Ok(Err(failure)) if is_passing(&failure) => {
                     is_heard |= failure.code() == "unknown_outcome";
                     failure
@@ -160,11 +160,11 @@ impl Caller {
                     self.is_met = true;
                     return answer;
                 }
-                Err(Trouble::Unreachable) => {
+                Err(TransportError::Unreachable) => {
                     unreachable += 1;
                     self.client.unreachable()
                 }
-                Err(Trouble::NoAnswer(_)) => {
+                Err(TransportError::NoAnswer(_)) => {
                     (silent, is_heard) = (silent + 1, true);
                     self.client.unreachable()
                 }
@@ -180,20 +180,20 @@ impl Caller {
 }
 
 /// Will it be otherwise in a moment? A full queue will not.
-fn is_passing(failure: &Failure) -> bool {
-    matches!(failure.code(), "no_leader" | "busy" | "unknown_outcome")
+fn is_passing(error: &Error) -> bool {
+    matches!(error.code(), "no_leader" | "busy" | "unknown_outcome")
 }
 
 /// May it be so because of what was asked before? What is gone may have been cancelled; and what was submitted waits for
 /// room on disks that take nothing new by now.
-fn is_late(failure: &Failure) -> bool {
-    matches!(failure.code(), "not_found" | "disk_full")
+fn is_late(error: &Error) -> bool {
+    matches!(error.code(), "not_found" | "disk_full")
 }
 
 /// Something has changed, and we may be the reason.
-fn perhaps_done(failure: &Failure) -> Failure {
-    let message = format!("no answer came back at first, and now {}: it may have been done", failure.message());
-    Failure::failed("unknown_outcome", message, "look with primus jobs")
+fn perhaps_done(error: &Error) -> Error {
+    let message = format!("no answer came back at first, and now {}: it may have been done", error.message());
+    Error::failed("unknown_outcome", message, "look with primus jobs")
 }
 
 fn is_loopback(address: std::net::IpAddr) -> bool {
@@ -201,7 +201,7 @@ fn is_loopback(address: std::net::IpAddr) -> bool {
 }
 
 impl Piece {
-    fn read(response: Response) -> std::io::Result<Result<Self, Failure>> {
+    fn read(response: Response) -> std::io::Result<Result<Self, Error>> {
         let number = |name: &str| response.field(name).and_then(|text| text.parse().ok());
         let (Some(offset), total) = (number("x-primus-offset"), number("x-primus-total")) else {
             return Ok(Err(strange_answer()));
@@ -214,7 +214,7 @@ impl Piece {
 }
 
 /// The path of a job or a task, as people name it.
-pub(crate) fn path_of(id: &str) -> Result<String, Failure> {
+pub fn path_of(id: &str) -> Result<String, Error> {
     let is_number = |text: &str| text.parse::<u64>().is_ok_and(|number| number > 0);
     let is_job = is_number(id);
     let is_task = id.split_once('.').is_some_and(|(job, index)| is_number(job) && is_number(index));
@@ -223,21 +223,18 @@ pub(crate) fn path_of(id: &str) -> Result<String, Failure> {
         (_, true) => Ok(format!("/v1/tasks/{}", escaped(id))),
         _ => {
             let hint = "a job is a number such as 12, its seventh task is 12.7";
-            Err(Failure::usage(
-                format!("{} names neither a job nor a task", primus_terminal::amounts::quoted(id)),
-                hint,
-            ))
+            Err(Error::usage(format!("{} names neither a job nor a task", quoted(id)), hint))
         }
     }
 }
 
 /// The path of a task; a job alone means its first.
-pub(crate) fn task_path(id: &str) -> Result<String, Failure> {
+pub fn task_path(id: &str) -> Result<String, Error> {
     Ok(path_of(id)?.replacen("/v1/jobs/", "/v1/tasks/", 1))
 }
 
 /// What is said to servers that are to do something with a job or a task.
-pub(crate) fn nothing() -> Value {
+pub fn nothing() -> Value {
     json!({})
 }
 

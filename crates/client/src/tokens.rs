@@ -12,7 +12,7 @@ const KNOWN_MAX: usize = 10_000;
 static KNOWN: Mutex<BTreeMap<String, Token>> = Mutex::new(BTreeMap::new());
 
 /// From now on the server at this address, `host:port` or a URL, is shown this.
-pub(crate) fn know(address: &str, token: &Token) {
+pub fn know(address: &str, token: &Token) {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if known.len() < KNOWN_MAX {
         known.insert(canonical(address), token.clone());
@@ -20,12 +20,12 @@ pub(crate) fn know(address: &str, token: &Token) {
 }
 
 /// What the server at this address is shown.
-pub(crate) fn of(address: &str) -> Option<Token> {
+pub fn of(address: &str) -> Option<Token> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(&canonical(address)).cloned()
 }
 
 /// A server that was asked knows where another one of its farm is: that one gets the same.
-pub(crate) fn share(from: &str, to: &str) {
+pub fn share(from: &str, to: &str) {
     if let (Some(token), None) = (of(from), of(to)) {
         know(to, &token);
     }
