@@ -8,6 +8,7 @@ mod guide;
 mod lead;
 mod lending;
 mod loans;
+mod manual;
 mod mistakes;
 mod replay;
 mod ring;
@@ -17,9 +18,8 @@ use std::ffi::OsString;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use primus_terminal::Format;
-use primus_terminal::Place;
 use primus_terminal::failure::Failure;
+use primus_terminal::{Format, Place};
 
 pub(crate) use bench::{
     BeatArgs, Bench, BenchArgs, BenchFailoverArgs, BenchGroupsArgs, BenchHandoverArgs, BenchIdleArgs,
@@ -33,12 +33,13 @@ pub(crate) use guide::guide;
 pub(crate) use lead::{CompanionArgs, LeadArgs, LeadRank, Restart};
 pub(crate) use lending::{LendingArgs, Shape};
 pub(crate) use loans::{LendArgs, RecallArgs};
+pub(crate) use manual::{CompletionsArgs, ManArgs, Shell, program};
 pub(crate) use ring::{
     RealRing, RealRingArgs, RingFile, RingNodeArgs, RingRunArgs, RingSetupArgs, RingStartArgs, Transport,
 };
 pub(crate) use tasks::{
-    CancelArgs, DrainArgs, ExplainArgs, JobsArgs, LogsArgs, RetryArgs, RunArgs, SubmitArgs, TaskArgs, TasksArgs,
-    WaitArgs, WorkArgs,
+    CancelArgs, DrainArgs, ExplainArgs, JobArgs, JobsArgs, LogsArgs, RetryArgs, RunArgs, SubmitArgs, TaskArgs,
+    TasksArgs, WaitArgs, WorkArgs,
 };
 
 /// Everything that was typed.
@@ -80,13 +81,16 @@ pub(crate) enum Command {
     /// List jobs
     #[command(after_help = guide::JOBS)]
     Jobs(JobsArgs),
+    /// Show a job
+    #[command(after_help = guide::JOB)]
+    Job(JobArgs),
     /// List tasks
     #[command(after_help = guide::TASKS)]
     Tasks(TasksArgs),
     /// Show a task
     #[command(after_help = guide::TASK)]
     Task(TaskArgs),
-    /// Say why a task does not run yet, or how it ended; why a server leads; or where a lent worker is, and why
+    /// Say why a task waits or how it ended, why a server leads, or where a lent worker is
     #[command(after_help = guide::EXPLAIN)]
     Explain(ExplainArgs),
     /// Show what a task printed
@@ -101,6 +105,9 @@ pub(crate) enum Command {
     /// Run tasks again that ended badly
     #[command(after_help = guide::RETRY)]
     Retry(RetryArgs),
+    /// List workers
+    #[command(after_help = guide::WORKERS)]
+    Workers(Place),
     /// Give a worker nothing new
     #[command(after_help = guide::DRAIN)]
     Drain(DrainArgs),
@@ -161,6 +168,12 @@ pub(crate) enum Command {
     /// Show or check a server's configuration
     #[command(after_help = guide::CONFIG)]
     Config(ConfigArgs),
+    /// Print a script that completes commands in your shell
+    #[command(after_help = guide::COMPLETIONS)]
+    Completions(CompletionsArgs),
+    /// Write the manual pages
+    #[command(after_help = guide::MAN)]
+    Man(ManArgs),
     /// Measure how fast primus is here
     #[command(after_help = guide::bench::BENCH)]
     Bench(BenchArgs),
@@ -391,7 +404,7 @@ pub(crate) enum Early {
 
 /// Reads a command line, program name first.
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Early> {
-    let parsed = Cli::command().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = program().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Early::Text(error.render().ansi().to_string()),
         _ => Early::Mistake(mistakes::explain(&error, words)),

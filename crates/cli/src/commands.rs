@@ -14,6 +14,7 @@ mod lead;
 mod leader;
 mod loans;
 mod logs;
+mod manual;
 mod operate;
 mod own_farm;
 mod ring;
@@ -27,6 +28,7 @@ mod tasks;
 mod up;
 mod wait;
 mod worker;
+mod workers;
 
 use std::ffi::OsString;
 
@@ -48,8 +50,10 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Run(args)) => run::run(args, cli.output).map_err(Failure::into_own),
         Some(Command::Submit(args)) => submit::run(args, cli.output),
         Some(Command::Jobs(args)) => tasks::jobs(args, cli.output),
+        Some(Command::Job(args)) => tasks::job(args, cli.output),
         Some(Command::Tasks(args)) => tasks::tasks(args, cli.output),
         Some(Command::Task(args)) => tasks::task(args, cli.output),
+        Some(Command::Workers(place)) => workers::run(place, cli.output),
         Some(Command::Explain(args)) => explain::run(args, cli.output),
         Some(Command::Logs(args)) => logs::run(args, cli.output),
         Some(Command::Wait(args)) => wait::run(args, cli.output),
@@ -74,6 +78,8 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Companion(args)) => companion(&args.words),
         Some(Command::Lead(args)) => lead::run(args, cli.output).map_err(Failure::into_own),
         Some(Command::Ring(args)) => ring::run(&args.what, cli.output),
+        Some(Command::Completions(args)) => manual::completions(args.shell, cli.output),
+        Some(Command::Man(args)) => manual::pages(args.dir.as_deref(), cli.output),
         Some(Command::Config(args)) => config::run(&args.what, cli.output),
         Some(Command::Bench(args)) => match &args.what {
             Bench::Simulate(args) => bench::simulate(args, cli.output),

@@ -12,3 +12,4 @@ pub(crate) mod neighbours;
 pub(crate) mod ring;
 pub(crate) mod tasks;
 pub(crate) mod text;
+pub(crate) mod workers;

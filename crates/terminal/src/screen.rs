@@ -3,9 +3,10 @@
 //! `println!` panics when whoever reads has gone away, as `head` does; here that is no failure at all. Colours reach
 //! terminals only, and `NO_COLOR` is honoured.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
+use rustix::termios::tcgetwinsize;
 
 use crate::failure::Failure;
 
@@ -19,6 +20,17 @@ pub const WARNING: Style = AnsiColor::Yellow.on_default();
 pub const STRONG: Style = Style::new().bold();
 /// What matters least.
 pub const FAINT: Style = Style::new().dimmed();
+
+/// How many characters a line of the terminal holds; nothing if stdout is not a terminal.
+#[must_use]
+pub fn width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let size = tcgetwinsize(stdout).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+}
 
 /// Writes to stdout. A closed pipe is fine: nobody wants the rest.
 pub fn print(text: &str) -> Result<(), Failure> {

@@ -20,10 +20,10 @@ use:
   run         run a command somewhere in the farm, and show what it prints
   submit      submit a command, once or many times
   jobs        list jobs
+  job         show a job
   tasks       list tasks
   task        show a task
-  explain     say why a task does not run yet and for how long, or how it ended; why a server leads; or where a lent
-              worker is, and why
+  explain     say why a task waits, why a server leads, or where a lent worker is
   logs        show what a task printed
   wait        wait until jobs or tasks have ended
   cancel      end jobs or tasks that are not wanted any more
@@ -36,6 +36,8 @@ run:
   worker      run one worker of a farm
   ring        run a ring through RabbitMQ or over sockets
   config      show or check a server's configuration
+  completions print a script that completes commands in your shell
+  man         write the manual pages
 
 operate:
   status      show who leads, and how all servers are
@@ -45,6 +47,7 @@ operate:
   elect       hold an election
   resign      let the leader step down
   transfer    let another server lead
+  workers     list workers
   drain       give a worker nothing new
   farms       show the farm and its neighbours
   loans       show which workers are away from home
@@ -180,10 +183,34 @@ Examples:
   primus jobs --limit 100 -o json
   primus jobs --all";
 
+pub(super) const JOB: &str = "\
+Examples:
+  primus job 12
+  primus job 12 -o json";
+
 pub(super) const TASKS: &str = "\
 Examples:
+  primus tasks 12
   primus tasks --state failed
-  primus tasks --job 12 --limit 1000 -o json";
+  primus tasks 12 --limit 1000 -o json";
+
+pub(super) const WORKERS: &str = "\
+A worker that another farm has lent stands under the farm that lent it. ALIVE is what the leader sees.
+
+Examples:
+  primus workers
+  primus workers -o json";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  primus completions bash > /etc/bash_completion.d/primus
+  primus completions zsh > ~/.zfunc/_primus
+  primus completions fish > ~/.config/fish/completions/primus.fish";
+
+pub(super) const MAN: &str = "\
+Examples:
+  primus man --dir ./man
+  primus man | man -l -";
 
 pub(super) const TASK: &str = "\
 Examples:

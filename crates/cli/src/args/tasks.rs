@@ -90,12 +90,24 @@ pub(crate) struct JobsArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct JobArgs {
+    /// A job, such as 12
+    #[arg(value_name = "JOB", allow_negative_numbers = true)]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct TasksArgs {
+    /// Only tasks of this job, such as 12 [default: of all jobs]
+    #[arg(value_name = "JOB", conflicts_with = "job", allow_negative_numbers = true)]
+    pub(crate) of: Option<String>,
     /// Only tasks in this state
     #[arg(long, value_enum, value_name = "STATE")]
     pub(crate) state: Option<WhichState>,
-    /// Only tasks of this job
-    #[arg(long, value_name = "JOB")]
+    /// The same as JOB
+    #[arg(long, value_name = "JOB", hide = true)]
     pub(crate) job: Option<String>,
     /// How many, the newest jobs first [default: 100]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -120,7 +132,7 @@ pub(crate) enum WhichState {
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct TaskArgs {
     /// A task, such as 12.7; 12 alone is the first task of job 12
-    #[arg(value_name = "ID", allow_negative_numbers = true)]
+    #[arg(value_name = "TASK", allow_negative_numbers = true)]
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) place: Place,
@@ -189,7 +201,7 @@ pub(crate) struct RetryArgs {
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct DrainArgs {
     /// The name of a worker
-    #[arg(value_name = "NODE")]
+    #[arg(value_name = "WORKER")]
     pub(crate) node: String,
     /// Let it have work again
     #[arg(long)]

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use primus_client::Leader;
 use primus_terminal::failure::Failure;
-use primus_terminal::table::table;
+use primus_terminal::table::fitted;
 use primus_terminal::values::{number, plain};
 use primus_terminal::{Format, Verdict};
 use serde_json::Value;
 
 use crate::args::StatusArgs;
+use crate::output::workers;
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// Moves to the first line and clears what is below; only terminals get to see it.
@@ -20,9 +21,8 @@ const COLUMNS: [&str; 11] =
     ["SERVER", "ROLE", "STATE", "SCORE", "CPU", "MEMORY", "TASKS", "APPLIED", "LAG", "ADDRESS", "API"];
 /// The columns that are shown as they come.
 const FIELDS: [&str; 8] = ["score", "cpu", "memory", "tasks", "applied", "lag", "address", "api"];
-
-const WORKER_COLUMNS: [&str; 10] =
-    ["WORKER", "FARM", "SLOTS", "RUNNING", "ALIVE", "DRAINED", "SCORE", "CPU", "MEMORY", "TASKS"];
+/// What may be left out where there is no room, the last first.
+const SPARE: [&str; 6] = ["ADDRESS", "APPLIED", "LAG", "MEMORY", "CPU", "API"];
 
 /// Shows it once, or again and again.
 pub(super) fn run(args: &StatusArgs, format: Format) -> Result<Verdict, Failure> {
@@ -56,7 +56,7 @@ fn text(status: &Value) -> String {
     let headline = Leader::read(status).map_or_else(|_| "the farm".to_string(), |leader| leader.sentence());
     let servers = status["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let rows: Vec<[String; 11]> = servers.iter().map(row).collect();
-    let (table, notes) = (table(&COLUMNS, &rows), notes(servers));
+    let (table, notes) = (fitted(&COLUMNS, &rows, &SPARE), notes(servers));
     let remarks = full_disks(servers) + &slow_links(status, servers);
     format!("{headline}\n\n{table}{notes}{remarks}{}", crew(status))
 }
@@ -104,24 +104,7 @@ fn crew(status: &Value) -> String {
     if workers.is_empty() && queued + running == 0 {
         return String::new();
     }
-    let rows: Vec<[String; 10]> = workers.iter().map(worker_row).collect();
-    format!("\n{}\n{queued} queued, {running} running\n", table(&WORKER_COLUMNS, &rows))
-}
-
-fn worker_row(worker: &Value) -> [String; 10] {
-    let yes_or_no = |value: &Value| if value == true { "yes" } else { "no" }.to_string();
-    [
-        plain(&worker["name"]),
-        plain(&worker["farm"]),
-        plain(&worker["slots"]),
-        plain(&worker["running"]),
-        yes_or_no(&worker["alive"]),
-        yes_or_no(&worker["draining"]),
-        plain(&worker["score"]),
-        plain(&worker["cpu"]),
-        plain(&worker["memory"]),
-        plain(&worker["tasks"]),
-    ]
+    format!("\n{}\n{queued} queued, {running} running\n", workers::table(workers))
 }
 
 fn row(server: &Value) -> [String; 11] {
