@@ -6,18 +6,16 @@ mod cluster;
 mod configuration;
 mod guide;
 mod lead;
-mod lending;
 mod loans;
 mod manual;
 mod mistakes;
-mod replay;
 mod ring;
 mod tasks;
 
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Place};
 
@@ -31,9 +29,9 @@ pub(crate) use cluster::{Chaos, ChaosArgs, ElectArgs, EventsArgs, Kv, KvArgs, St
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
 pub(crate) use guide::guide;
 pub(crate) use lead::{CompanionArgs, LeadArgs, LeadRank, Restart};
-pub(crate) use lending::{LendingArgs, Shape};
 pub(crate) use loans::{LendArgs, RecallArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs, Shell, program};
+pub(crate) use primus_simulate::args::SimulateArgs;
 pub(crate) use ring::{
     RealRing, RealRingArgs, RingFile, RingNodeArgs, RingRunArgs, RingSetupArgs, RingStartArgs, Transport,
 };
@@ -67,7 +65,7 @@ pub(crate) enum Command {
     #[command(after_help = guide::DEMO)]
     Demo,
     /// Run an election in virtual time and judge it
-    #[command(after_help = guide::SIMULATE)]
+    #[command(after_help = primus_simulate::args::guide::SIMULATE)]
     Simulate(SimulateArgs),
     /// Start a farm of real processes on this host
     #[command(after_help = guide::UP)]
@@ -179,159 +177,6 @@ pub(crate) enum Command {
     Bench(BenchArgs),
 }
 
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct SimulateArgs {
-    #[command(subcommand)]
-    pub(crate) what: Simulated,
-}
-
-#[derive(Debug, Clone, PartialEq, Subcommand)]
-pub(crate) enum Simulated {
-    #[command(flatten)]
-    Election(Algorithm),
-    /// Whole servers, ratified by a quorum: elections, replicated log and disks
-    #[command(after_help = guide::CLUSTER)]
-    Cluster(ClusterArgs),
-    /// The rules by which tasks find workers, compared while scores are stale
-    #[command(after_help = guide::SIMULATED_FARM)]
-    Farm(FarmArgs),
-    /// A day of farms that lend each other workers, and the same day without lending
-    #[command(after_help = guide::LENDING)]
-    Lending(LendingArgs),
-}
-
-#[derive(Debug, Clone, PartialEq, Subcommand)]
-pub(crate) enum Algorithm {
-    /// A token travels round a ring; the lowest or the highest id wins
-    #[command(after_help = guide::RING)]
-    Ring(RingArgs),
-    /// The best-ranked live node wins: by id, address or load
-    #[command(after_help = guide::BULLY)]
-    Bully(BullyArgs),
-}
-
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct RingArgs {
-    /// The ids of the nodes, in ring order
-    #[arg(long, value_name = "ID,ID,…", allow_hyphen_values = true)]
-    pub(crate) ids: String,
-    /// Which id wins
-    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
-    pub(crate) winner: WhichWins,
-    /// Who starts: positions in the ring from 1, or all [default: all, cold, at random moments]
-    #[arg(long, value_name = "POSITION,…", allow_hyphen_values = true)]
-    pub(crate) start: Vec<String>,
-    /// Who dies, by position in the ring, and when [default: at once]
-    #[arg(long, value_name = "POSITION[@2s],…", allow_hyphen_values = true)]
-    pub(crate) crash: Vec<String>,
-    /// Groups of positions that cannot talk to each other, and when [default: always]
-    #[arg(long, value_name = "1,2|3[@2s..5s]", allow_hyphen_values = true)]
-    pub(crate) partition: Vec<String>,
-    #[command(flatten)]
-    pub(crate) conditions: Conditions,
-}
-
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BullyArgs {
-    /// The names of the nodes: integers for rank id, addresses for rank address, any names for rank load
-    #[arg(long, value_name = "NAME,NAME,…", allow_hyphen_values = true)]
-    pub(crate) nodes: String,
-    /// What makes a node better: a higher id, a greater address or a lower load
-    #[arg(long, value_enum, default_value_t, value_name = "RANK")]
-    pub(crate) rank: RankedBy,
-    /// Their loads from 0 to 100, in the order of --nodes [default: drawn from the seed]
-    #[arg(long, value_name = "LOAD,LOAD,…", allow_hyphen_values = true)]
-    pub(crate) loads: Option<String>,
-    /// Who starts, by name, or all; after a crash, who notices first [default: all, cold, at random moments]
-    #[arg(long, value_name = "NAME,…", allow_hyphen_values = true)]
-    pub(crate) start: Vec<String>,
-    /// Who leads first and then dies, and when [default: at once]; further ones just die
-    #[arg(long, value_name = "NAME[@2s],…", allow_hyphen_values = true)]
-    pub(crate) crash: Vec<String>,
-    /// Nobody notices the death by itself: those who start ask the dead one, too, and wait in vain
-    #[arg(long)]
-    pub(crate) unnoticed: bool,
-    /// Groups of names that cannot talk to each other, and when [default: always]
-    #[arg(long, value_name = "1,2|3[@2s..5s]", allow_hyphen_values = true)]
-    pub(crate) partition: Vec<String>,
-    /// Does a better node take over from a live leader? [default: true, by load false]
-    #[arg(long, value_name = "true|false", value_parser = clap::value_parser!(bool))]
-    pub(crate) preempt: Option<bool>,
-    /// Are better nodes asked all at once, or one by one from the best down?
-    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
-    pub(crate) asking: HowToAsk,
-    #[command(flatten)]
-    pub(crate) conditions: Conditions,
-}
-
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct ClusterArgs {
-    /// How many servers [default: 3]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) servers: Option<String>,
-    /// Where all chance comes from; the same seed gives the same run [default: a fresh one]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seed: Option<String>,
-    /// Run this many seeds, from --seed or 0 on, and find the first that violates a property
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seeds: Option<String>,
-    /// What goes wrong, drawn from the seed: these in every run, or all, each in about half of the runs [default: none]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHICH,…")]
-    pub(crate) faults: Vec<ClusterFault>,
-}
-
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct FarmArgs {
-    /// How many workers [default: 10]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) workers: Option<String>,
-    /// How many tasks a worker runs at once [default: 1]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) slots: Option<String>,
-    /// How many tasks are submitted [default: 20000]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) tasks: Option<String>,
-    /// How long a task takes on average [default: 1s]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) task: Option<String>,
-    /// How much of all slots the tasks take, in percent [default: 75]
-    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
-    pub(crate) load: Option<String>,
-    /// How often a worker says how loaded it is [default: 2s]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) heartbeat: Option<String>,
-    /// Where all chance comes from; the same seed gives the same tasks [default: a fresh one]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seed: Option<String>,
-}
-
-/// What both algorithms are subjected to.
-#[derive(Debug, Clone, PartialEq, Default, Args)]
-pub(crate) struct Conditions {
-    /// Where all chance comes from; the same seed gives the same run [default: a fresh one]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seed: Option<String>,
-    /// Run this many seeds, from --seed or 0 on, and find the first that violates a property
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seeds: Option<String>,
-    /// The share of messages that get lost in the first 10 s, from 0 to 1
-    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
-    pub(crate) loss: Option<String>,
-    /// How long messages take [default: 1..20ms]
-    #[arg(long, value_name = "MIN..MAX", allow_hyphen_values = true)]
-    pub(crate) delay: Option<String>,
-    /// Faults of all kinds, drawn from the seed: loss, duplication, lateness, crashes, restarts, partitions, …
-    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
-    pub(crate) faults: WhichFaults,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum WhichWins {
-    #[default]
-    Lowest,
-    Highest,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum RankedBy {
     #[default]
@@ -354,44 +199,6 @@ impl WhichAlgorithm {
             Self::Ring => "ring",
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum HowToAsk {
-    #[default]
-    All,
-    OneByOne,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum WhichFaults {
-    #[default]
-    None,
-    All,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ClusterFault {
-    None,
-    All,
-    /// Messages get lost
-    Loss,
-    /// Messages arrive twice
-    Duplication,
-    /// Messages arrive late and out of order
-    Lateness,
-    /// Links are cut: sides, one direction, some pairs, a bridge, the leader alone
-    Partitions,
-    /// Processes die and lose what was not synced
-    Crashes,
-    /// Processes stand still
-    Pauses,
-    /// Disks are slow
-    Disks,
-    /// Clocks run at different rates
-    Clocks,
-    /// Somebody asks for elections and transfers, and loads change
-    Commands,
 }
 
 /// Why there is nothing to carry out.

@@ -19,7 +19,6 @@ mod operate;
 mod own_farm;
 mod ring;
 mod run;
-pub(crate) mod seeds;
 pub(crate) mod server;
 mod simulate;
 mod status;
@@ -45,7 +44,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
     match &cli.command {
         None => guide(cli.output),
         Some(Command::Demo) => demo::run(cli.output),
-        Some(Command::Simulate(args)) => simulate::run(&args.what, cli.output),
+        Some(Command::Simulate(args)) => simulate::run(args, cli.output),
         Some(Command::Up(args)) => up::run(args, cli.output),
         Some(Command::Run(args)) => run::run(args, cli.output).map_err(Failure::into_own),
         Some(Command::Submit(args)) => submit::run(args, cli.output),

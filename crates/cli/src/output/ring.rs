@@ -10,10 +10,10 @@ use primus_terminal::json::{Named, rounded};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::json::{LeadersInBetween, Messages};
-use super::narration::{Spoken, Story};
-use super::text;
-use crate::settings::cast::Cast;
+use primus_simulate::output::json::{LeadersInBetween, Messages};
+use primus_simulate::output::narration::{Spoken, Story};
+use primus_simulate::output::text;
+use primus_simulate::settings::cast::Cast;
 
 /// One election that real nodes held.
 #[derive(Serialize)]

@@ -16,8 +16,8 @@ use primus_terminal::failure::Failure;
 use primus_terminal::values::listed;
 use serde_json::Value;
 
-use super::cast::Cast;
 use super::server::keys::advice;
+use primus_simulate::settings::cast::Cast;
 
 /// Every node has a queue and a connection of its own.
 const RING_MAX: usize = 1000;

@@ -17,8 +17,8 @@ use super::{BUDGET_MS, RUNS_MAX, Spread, debug_remark, milliseconds, quantile, s
 use crate::args::{BenchRingArgs, Transport};
 use crate::commands::ring::{Crew, Election, failure, hold, runtime};
 use crate::commands::server::raise_file_limit;
-use crate::output::text::counts;
 use crate::settings::RingSettings;
+use primus_simulate::output::text::counts;
 
 const NODES: u64 = 100;
 const NODES_MAX: u64 = 1000;

@@ -1,20 +1,18 @@
 //! The simulated scenes of the demo.
 
-use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use primus_core::ServerId;
 use primus_core::election::MessageKind::{Elected, Election};
 use primus_lab::experiment::Report;
+use primus_simulate::args::SimulateArgs;
+use primus_simulate::output::narration::Beat;
+use primus_simulate::output::text::story_lines;
+use primus_simulate::settings::{Seeds, Simulation};
+use primus_simulate::survey::{self, Progress};
+use primus_simulate::{Told, tell};
 use primus_terminal::failure::Failure;
 use primus_terminal::screen::{FAINT, styled};
-
-use crate::args::{self, Algorithm, Cli, Command, Early, SimulateArgs, Simulated};
-use crate::commands::seeds::{self, Progress};
-use crate::commands::simulate::{Told, tell};
-use crate::output::narration::Beat;
-use crate::output::text::story_lines;
-use crate::settings::{Seeds, Simulation};
 
 /// Of a long story, the first and the last lines are shown.
 const FIRST_LINES: usize = 8;
@@ -86,7 +84,7 @@ fn partition(report: &Report) -> (String, bool) {
 impl Scene {
     /// Does what its command line says.
     pub(super) fn play(&self) -> Result<Shown, Failure> {
-        let simulation = Simulation::new(&self.algorithm()?)?;
+        let simulation = self.simulation()?;
         match (&self.claim, simulation.seeds.clone()) {
             (Claim::SameLeader(leader), Seeds::Many(range)) => Ok(same_leader(&simulation, range, *leader)),
             (Claim::NoViolation, Seeds::Many(range)) => Ok(no_violation(&simulation, range)),
@@ -95,17 +93,11 @@ impl Scene {
         }
     }
 
-    fn algorithm(&self) -> Result<Algorithm, Failure> {
+    fn simulation(&self) -> Result<Simulation, Failure> {
         // No quoted word holds a space.
-        let words: Vec<OsString> = self.command.split(' ').map(|word| word.trim_matches('\'').into()).collect();
-        match args::parse(&words) {
-            Ok(Cli {
-                command: Some(Command::Simulate(SimulateArgs { what: Simulated::Election(election) })),
-                ..
-            }) => Ok(election),
-            Err(Early::Mistake(failure)) => Err(failure),
-            Ok(_) | Err(Early::Text(_)) => unreachable!("scenes are simulations"),
-        }
+        let words: Vec<&str> = self.command.split(' ').map(|word| word.trim_matches('\'')).collect();
+        let args = SimulateArgs::read(&words).expect("the command lines of scenes make sense");
+        Simulation::of(&args)?.map_or_else(|| unreachable!("scenes are elections"), Ok)
     }
 }
 
@@ -147,7 +139,7 @@ fn no_violation(simulation: &Simulation, range: std::ops::Range<u64>) -> Shown {
     while first < range.end && started.elapsed() < SEEDS_BUDGET {
         let end = (first + SEEDS_LOT).min(range.end);
         let survey =
-            seeds::survey(|seed| (&simulation.experiment.run(seed, &mut ())).into(), first..end, Progress::Hidden);
+            survey::survey(|seed| (&simulation.experiment.run(seed, &mut ())).into(), first..end, Progress::Hidden);
         (runs, failed, several) =
             (runs + survey.seeds(), failed + survey.failed, several + survey.runs_with_several_leaders);
         first = end;

@@ -23,9 +23,9 @@ use tokio::time::{Instant, timeout};
 use super::{Crew, runtime};
 use crate::args::RingRunArgs;
 use crate::commands::server::raise_file_limit;
-use crate::output::narration::{Narrator, Story};
 use crate::output::ring as output;
 use crate::settings::RingSettings;
+use primus_simulate::output::narration::{Narrator, Story};
 
 const ELECTIONS_MAX: u64 = 1000;
 /// Nobody reads more than this.

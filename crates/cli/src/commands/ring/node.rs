@@ -19,9 +19,10 @@ use tokio::time::{Instant, sleep};
 use super::{failure, runtime};
 use crate::args::RingNodeArgs;
 use crate::commands::server::end_with;
-use crate::output::narration::Narrator;
-use crate::output::{ring as output, text};
+use crate::output::ring as output;
 use crate::settings::RingSettings;
+use primus_simulate::output::narration::Narrator;
+use primus_simulate::output::text;
 
 const ORDERS_MAX: usize = 16;
 /// A node that was killed may still be known to the broker for a moment.

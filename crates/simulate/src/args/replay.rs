@@ -108,16 +108,11 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::args::{Cli, Command, SimulateArgs, Simulated};
-    use clap::Parser;
-
     use super::*;
+    use crate::args::{SimulateArgs, Simulated};
 
     fn simulated(words: &[&str]) -> Simulated {
-        match Cli::parse_from(words).command {
-            Some(Command::Simulate(SimulateArgs { what })) => what,
-            other => panic!("{other:?}"),
-        }
+        SimulateArgs::read(words).expect("the words make sense").what
     }
 
     fn algorithm(words: &[&str]) -> Algorithm {

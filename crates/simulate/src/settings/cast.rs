@@ -15,7 +15,7 @@ use crate::args::RankedBy;
 
 /// The nodes of an election, in the order in which they were typed.
 #[derive(Debug, Clone)]
-pub(crate) struct Cast {
+pub struct Cast {
     kind: Kind,
     nodes: Vec<(ServerId, String)>,
     places: BTreeMap<ServerId, usize>,
@@ -29,7 +29,7 @@ enum Kind {
 
 impl Cast {
     /// The members of a ring: ids in ring order.
-    pub(super) fn ring(ids: &str, most: usize) -> Result<Self, Failure> {
+    pub fn ring(ids: &str, most: usize) -> Result<Self, Failure> {
         if ids.trim().is_empty() {
             return Err(Failure::usage("the ring is empty", "give at least one id: --ids 5,3,7"));
         }
@@ -40,7 +40,7 @@ impl Cast {
 
     /// The nodes of a Bully election. Only where the id is the rank must it be the name; elsewhere it is the name if all
     /// names are integers, else the position.
-    pub(super) fn bully(nodes: &str, rank: RankedBy, most: usize) -> Result<Self, Failure> {
+    pub(crate) fn bully(nodes: &str, rank: RankedBy, most: usize) -> Result<Self, Failure> {
         if nodes.trim().is_empty() {
             return Err(Failure::usage("there are no nodes", "give at least one name: --nodes 1,2,3"));
         }
@@ -67,7 +67,7 @@ impl Cast {
     }
 
     /// All ids, in the order in which they were typed.
-    pub(crate) fn ids(&self) -> impl ExactSizeIterator<Item = ServerId> + '_ {
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = ServerId> + '_ {
         self.nodes.iter().map(|(id, _)| *id)
     }
 
@@ -77,7 +77,7 @@ impl Cast {
     }
 
     /// The node that somebody points at: by position in a ring, else by name.
-    pub(super) fn find(&self, flag: &str, word: &str) -> Result<ServerId, Failure> {
+    pub fn find(&self, flag: &str, word: &str) -> Result<ServerId, Failure> {
         let found = match self.kind {
             Kind::Ring => word.parse::<usize>().ok().and_then(|position| self.nodes.get(position.checked_sub(1)?)),
             Kind::Bully => self.find_name(word),
@@ -104,7 +104,7 @@ impl Cast {
     }
 
     /// How the machines' output speaks of a node: `4` is the position in a ring, else the name.
-    pub(crate) fn short(&self, id: ServerId) -> String {
+    pub fn short(&self, id: ServerId) -> String {
         match (self.kind, self.places.get(&id)) {
             (Kind::Ring, Some(place)) => (place + 1).to_string(),
             (Kind::Bully, Some(place)) => self.nodes[*place].1.clone(),
@@ -113,7 +113,7 @@ impl Cast {
     }
 
     /// `node 4 (id 1)` in a ring, else `node 4`.
-    pub(crate) fn full(&self, id: ServerId) -> String {
+    pub fn full(&self, id: ServerId) -> String {
         match self.kind {
             Kind::Ring => format!("node {} (id {id})", self.short(id)),
             Kind::Bully => format!("node {}", self.short(id)),
@@ -121,24 +121,24 @@ impl Cast {
     }
 
     /// The name as people typed it: an id in a ring, else the name.
-    pub(crate) fn name(&self, id: ServerId) -> String {
+    pub fn name(&self, id: ServerId) -> String {
         self.places.get(&id).map_or_else(|| id.to_string(), |place| self.nodes[*place].1.clone())
     }
 
     /// The name for scripts: a number if it is an integer, else a string.
-    pub(crate) fn json_name(&self, id: ServerId) -> Value {
+    pub fn json_name(&self, id: ServerId) -> Value {
         let name = self.name(id);
         let number = name.parse::<u64>().map(Value::from).or_else(|_| name.parse::<i64>().map(Value::from));
         number.unwrap_or(Value::String(name))
     }
 
     /// Where in the list it stands, from 0.
-    pub(crate) fn place(&self, id: ServerId) -> usize {
+    pub fn place(&self, id: ServerId) -> usize {
         self.places.get(&id).copied().unwrap_or(0)
     }
 
     /// Is this a ring?
-    pub(crate) fn is_ring(&self) -> bool {
+    pub fn is_ring(&self) -> bool {
         self.kind == Kind::Ring
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Left out are repeated announcements and whatever changes nothing: a run may send thousands of those after its
 //! election is over. Of a long story the middle is cut out; what was left out is counted. How a story is told is the business of
-//! [`super::text`] and [`super::diagram`].
+//! [`super::text`] and of diagrams.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,28 +20,41 @@ const LAST_MAX: usize = 20;
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Beat {
-    pub(crate) at_us: u64,
-    pub(crate) event: Event,
+pub struct Beat {
+    /// When, in microseconds.
+    pub at_us: u64,
+    /// What.
+    pub event: Event,
 }
 
+/// What can happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// A node acted.
     Step {
+        /// Which one.
         node: ServerId,
+        /// Why.
         cause: Cause,
+        /// What came of it.
         effects: Vec<Effect>,
     },
     /// A message did not arrive.
     Lost {
+        /// The sender.
         from: ServerId,
+        /// The node that should have received it.
         to: ServerId,
+        /// What it said.
         label: String,
     },
+    /// A node dies.
     Dies(ServerId),
+    /// A dead node starts again.
     StartsAgain(ServerId),
+    /// A node stands still.
     Freezes(ServerId),
+    /// A node that stood still goes on.
     GoesOn(ServerId),
     /// Messages from the first to the second get lost from now on.
     Cut(Vec<(ServerId, ServerId)>),
@@ -51,33 +64,52 @@ pub(crate) enum Event {
 
 /// Why a node acted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub enum Cause {
+    /// Its owner started an election.
     Starts,
+    /// Its owner let it resign.
     Resigns,
+    /// It suspects this node.
     Suspects(ServerId),
+    /// It trusts this node again.
     Trusts(ServerId),
+    /// It measured its load.
     Measures(Score),
-    /// `is_own_id`: a token came back to the one that sent it off.
+    /// A message arrived.
     Receives {
+        /// The sender.
         from: ServerId,
+        /// What it says.
         label: String,
+        /// True if a token came back to the node that sent it off.
         is_own_id: bool,
     },
+    /// A timer ran out.
     RunsOut(Timer),
 }
 
 /// What followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Effect {
-    Sends { to: ServerId, label: String },
+pub enum Effect {
+    /// It sends a message.
+    Sends {
+        /// The receiver.
+        to: ServerId,
+        /// What it says.
+        label: String,
+    },
+    /// It leads from now on.
     Leads,
+    /// It follows this leader.
     Follows(ServerId),
+    /// It knows no leader any more.
     LosesLeader,
+    /// The election is complete.
     Completes,
 }
 
 /// A message as a story names it.
-pub(crate) trait Spoken {
+pub trait Spoken {
     /// `ELECTION(5)`.
     fn label(&self) -> String;
     /// Is it said again only because it might have been missed?
@@ -88,7 +120,7 @@ pub(crate) trait Spoken {
 
 /// Listens to a run.
 #[derive(Debug)]
-pub(crate) struct Narrator {
+pub struct Narrator {
     beats: Vec<Beat>,
     most: usize,
     last: VecDeque<Beat>,
@@ -101,17 +133,19 @@ pub(crate) struct Narrator {
 
 /// A story that is over.
 #[derive(Debug)]
-pub(crate) struct Story {
-    pub(crate) beats: Vec<Beat>,
-    /// How much happened then.
-    pub(crate) left_out: usize,
+pub struct Story {
+    /// How it began; all of it, if it is short.
+    pub beats: Vec<Beat>,
+    /// How much happened after that.
+    pub left_out: usize,
     /// How a long story ended.
-    pub(crate) last: Vec<Beat>,
+    pub last: Vec<Beat>,
 }
 
 impl Beat {
     /// Does it change who leads, or start something that may?
-    pub(crate) fn is_turning_point(&self) -> bool {
+    #[must_use]
+    pub fn is_turning_point(&self) -> bool {
         let changes_leader = |effect: &Effect| matches!(effect, Effect::Leads | Effect::Follows(_));
         match &self.event {
             Event::Step { effects, .. } if effects.iter().any(changes_leader) => true,
@@ -125,17 +159,20 @@ impl Beat {
 
 impl Narrator {
     /// Keeps so much of the story; changes of load belong to it only where they matter.
-    pub(crate) fn new(most: usize, tells_loads: bool) -> Self {
+    #[must_use]
+    pub fn new(most: usize, tells_loads: bool) -> Self {
         let (under_way, suspicions) = (BTreeMap::new(), BTreeSet::new());
         Self { beats: Vec::new(), most, last: VecDeque::new(), left_out: 0, tells_loads, under_way, suspicions }
     }
 
-    pub(crate) fn story(self) -> Story {
+    /// Everything that was told.
+    #[must_use]
+    pub fn story(self) -> Story {
         Story { beats: self.beats, left_out: self.left_out, last: self.last.into() }
     }
 
     /// What has been told since the last time.
-    pub(crate) fn take(&mut self) -> Vec<Beat> {
+    pub fn take(&mut self) -> Vec<Beat> {
         std::mem::take(&mut self.beats)
     }
 

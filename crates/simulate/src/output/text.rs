@@ -9,8 +9,8 @@ use primus_terminal::screen::{FAINT, STRONG, WARNING, mark, styled};
 use primus_terminal::values::listed;
 
 use super::narration::{Beat, Cause, Effect, Event, Story};
-use crate::commands::seeds::Survey;
 use crate::settings::cast::Cast;
+use crate::survey::Survey;
 
 /// A run: its story, then its verdicts.
 pub(crate) fn run(cast: &Cast, first_leader: Option<ServerId>, story: &Story, report: &Report) -> String {
@@ -21,7 +21,8 @@ pub(crate) fn run(cast: &Cast, first_leader: Option<ServerId>, story: &Story, re
 }
 
 /// The story alone.
-pub(crate) fn story_lines(cast: &Cast, first_leader: Option<ServerId>, story: &Story) -> Vec<String> {
+#[must_use]
+pub fn story_lines(cast: &Cast, first_leader: Option<ServerId>, story: &Story) -> Vec<String> {
     let teller = Teller { cast };
     let mut lines: Vec<String> =
         first_leader.map(|leader| format!("{} leads", teller.node(leader))).into_iter().collect();
@@ -50,7 +51,8 @@ fn verdicts(cast: &Cast, report: &Report) -> Vec<String> {
 }
 
 /// Without agreement it is not said who leads but who believes what; that may be all right while a partition lasts.
-pub(super) fn leader(cast: &Cast, report: &Report) -> String {
+#[must_use]
+pub fn leader(cast: &Cast, report: &Report) -> String {
     if let Some(leader) = report.outcome.agreed_leader() {
         return format!("{} leader: {}", mark(true), styled(STRONG, &cast.full(leader)));
     }
@@ -64,7 +66,9 @@ pub(super) fn leader(cast: &Cast, report: &Report) -> String {
     format!("{sign} leader: none that all agree on; {led}")
 }
 
-pub(super) fn verdict(cast: &Cast, property: Property, holds: bool) -> String {
+/// Whether a property holds, in words.
+#[must_use]
+pub fn verdict(cast: &Cast, property: Property, holds: bool) -> String {
     let meaning = match property {
         Property::Termination => "every live node knows a leader",
         Property::Uniqueness => "exactly one node leads",
@@ -80,7 +84,8 @@ pub(super) fn verdict(cast: &Cast, property: Property, holds: bool) -> String {
 }
 
 /// `13 (8 election, 5 elected)`.
-pub(crate) fn counts(messages: &Counts) -> String {
+#[must_use]
+pub fn counts(messages: &Counts) -> String {
     let kinds = MessageKind::ALL.into_iter().filter(|kind| messages.of(*kind) > 0);
     let kinds: Vec<String> = kinds.map(|kind| format!("{} {}", messages.of(kind), kind.name())).collect();
     match messages.total() {
@@ -90,13 +95,15 @@ pub(crate) fn counts(messages: &Counts) -> String {
 }
 
 /// Microseconds as milliseconds, without needless digits.
-pub(crate) fn milliseconds(us: u64) -> String {
+#[must_use]
+pub fn milliseconds(us: u64) -> String {
     let text = format!("{}.{:03}", us / 1000, us % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
 /// One thing that happened.
-pub(crate) fn beat_lines(cast: &Cast, beat: &Beat) -> Vec<String> {
+#[must_use]
+pub fn beat_lines(cast: &Cast, beat: &Beat) -> Vec<String> {
     Teller { cast }.beat(beat)
 }
 

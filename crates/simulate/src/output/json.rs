@@ -7,8 +7,8 @@ use primus_terminal::json::{Named, line, rounded};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::commands::seeds::Survey;
 use crate::settings::cast::Cast;
+use crate::survey::Survey;
 
 #[derive(Serialize)]
 struct Run {
@@ -22,16 +22,22 @@ struct Run {
     trace: String,
 }
 
-#[derive(Serialize)]
-pub(super) struct Messages {
-    pub(super) total: u64,
-    pub(super) by_type: Named<u64>,
+/// How many messages were sent.
+#[derive(Debug, Serialize)]
+pub struct Messages {
+    /// All of them.
+    pub total: u64,
+    /// By what they are about.
+    pub by_type: Named<u64>,
 }
 
-#[derive(Serialize)]
-pub(super) struct LeadersInBetween {
-    pub(super) most_at_once: u32,
-    pub(super) changes: u32,
+/// Who led before the end.
+#[derive(Debug, Serialize)]
+pub struct LeadersInBetween {
+    /// How many at the same time, at most.
+    pub most_at_once: u32,
+    /// How often a node began to lead.
+    pub changes: u32,
 }
 
 /// What a live node takes for the leader.

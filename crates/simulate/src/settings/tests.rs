@@ -1,11 +1,10 @@
 //! What arguments mean, and what is said of those that mean nothing.
 
-use clap::Parser;
 use primus_core::ServerId;
 use primus_lab::experiment::{Contest, Partition, Starts};
 
 use super::*;
-use crate::args::{Cli, Command, SimulateArgs, Simulated};
+use crate::args::{SimulateArgs, Simulated};
 
 /// What is typed, and what is said of it.
 const MISTAKES: &[(&str, &str)] = &[
@@ -89,10 +88,8 @@ const MISTAKES: &[(&str, &str)] = &[
 
 fn settings(line: &str) -> Result<Simulation, Failure> {
     let words = ["primus", "simulate"].into_iter().chain(line.split(' '));
-    match Cli::parse_from(words).command {
-        Some(Command::Simulate(SimulateArgs { what: Simulated::Election(algorithm) })) => {
-            Simulation::new(&algorithm)
-        }
+    match SimulateArgs::read(&words.collect::<Vec<_>>()).expect("the words make sense").what {
+        Simulated::Election(algorithm) => Simulation::new(&algorithm),
         other => panic!("{other:?}"),
     }
 }

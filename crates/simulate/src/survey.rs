@@ -12,26 +12,54 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use primus_lab::invariants::Property;
 use primus_lab::simulate::Leaders;
 use primus_lab::{checks, experiment};
-use primus_terminal::screen;
+use primus_terminal::failure::Failure;
+use primus_terminal::format::nothing_to_draw;
+use primus_terminal::{Format, Verdict, screen};
+
+use crate::output::{json, text};
 
 const LOT: u64 = 16;
 
+/// Runs all these seeds and shows what they came to.
+pub(crate) fn run(
+    run: impl Fn(u64) -> Sample + Sync,
+    replay: impl Fn(u64) -> String,
+    range: Range<u64>,
+    format: Format,
+) -> Result<Verdict, Failure> {
+    if format == Format::Mermaid {
+        return Err(nothing_to_draw("more than one run"));
+    }
+    let survey: Survey = survey(run, range, Progress::OnTerminal);
+    let replay = survey.first_failure.map(|(seed, _)| replay(seed));
+    screen::print(&match format {
+        Format::Json => json::survey(&survey, replay.as_deref()),
+        Format::Text | Format::Mermaid => text::survey(&survey, replay.as_deref()),
+    })?;
+    Ok(Verdict::of(survey.failed == 0))
+}
+
 /// What many runs came to.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Survey {
-    pub(crate) range: Range<u64>,
-    pub(crate) failed: u64,
+pub struct Survey {
+    /// The seeds, without the end.
+    pub range: Range<u64>,
+    /// How many of them violated a property.
+    pub failed: u64,
     /// The lowest seed that failed, and the first property that it violates.
-    pub(crate) first_failure: Option<(u64, &'static str)>,
-    pub(crate) runs_with_several_leaders: u64,
-    pub(crate) most_at_once: u32,
+    pub first_failure: Option<(u64, &'static str)>,
+    /// How many runs had more than one leader at the same time.
+    pub runs_with_several_leaders: u64,
+    /// How many led at the same time, at most.
+    pub most_at_once: u32,
     changes: u64,
-    pub(crate) seconds: f64,
+    /// How long it took.
+    pub seconds: f64,
 }
 
 /// What is kept of one run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sample {
+pub struct Sample {
     seed: u64,
     /// The name of the first property that it violates.
     violation: Option<&'static str>,
@@ -54,14 +82,15 @@ impl From<&checks::Report> for Sample {
 
 /// Whether somebody watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// A bar on stderr, if that is a terminal.
     OnTerminal,
+    /// Nothing at all.
     Hidden,
 }
 
 /// Runs all these seeds.
-pub(crate) fn survey(run: impl Fn(u64) -> Sample + Sync, range: Range<u64>, progress: Progress) -> Survey {
+pub fn survey(run: impl Fn(u64) -> Sample + Sync, range: Range<u64>, progress: Progress) -> Survey {
     let started = Instant::now();
     let bar = progress.bar(range.end - range.start);
     // Lots are counted, not seeds: a count that several threads push past the end cannot wrap round that way.
@@ -149,16 +178,20 @@ impl Survey {
     }
 
     /// How many seeds were run.
-    pub(crate) fn seeds(&self) -> u64 {
+    #[must_use]
+    pub const fn seeds(&self) -> u64 {
         self.range.end - self.range.start
     }
 
-    pub(crate) fn runs_per_s(&self) -> f64 {
+    /// How fast it was.
+    #[must_use]
+    pub fn runs_per_s(&self) -> f64 {
         self.seeds() as f64 / self.seconds.max(1e-9)
     }
 
     /// How often somebody began to lead, on average.
-    pub(crate) fn mean_changes(&self) -> f64 {
+    #[must_use]
+    pub fn mean_changes(&self) -> f64 {
         self.changes as f64 / self.seeds() as f64
     }
 }

@@ -6,7 +6,6 @@ use primus_terminal::amounts::{length, number, quoted};
 use primus_terminal::failure::Failure;
 
 use super::fresh_seed;
-use super::server::layers::Override;
 use crate::args::{LendingArgs, Shape};
 
 const FARMS_MAX: u64 = 100;
@@ -88,18 +87,4 @@ fn check_size(day: &Day) -> Result<(), Failure> {
         return Err(Failure::usage(message, "give a shorter --day, or a longer --task"));
     }
     Ok(())
-}
-
-/// What `--set` says of the rules by which farms lend.
-pub(crate) fn lending_overrides(args: &LendingArgs) -> Result<Vec<Override>, Failure> {
-    let read = |word: &String| {
-        let (key, text) = word.split_once('=').unwrap_or((word, ""));
-        let (key, text) = (key.trim().to_owned(), text.trim().to_owned());
-        if !key.starts_with("lending.") {
-            let message = format!("--set {} has nothing to do with lending", quoted(&key));
-            return Err(Failure::usage(message, "name a key such as lending.stay; primus config show lists all"));
-        }
-        Ok(Override { flag: "--set".to_owned(), key, text })
-    };
-    args.set.iter().map(read).collect()
 }

@@ -1,0 +1,146 @@
+//! Arguments as meant: parsed once, checked, and turned into an [`Experiment`] that cannot be wrong any more.
+
+mod bully;
+pub mod cast;
+mod cluster;
+mod events;
+mod farm;
+mod lending;
+mod ring;
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+
+use cast::Cast;
+use primus_core::ServerId;
+use primus_core::machine::Delay;
+use primus_lab::experiment::{self, Contest, Experiment, Partition, Starts};
+use primus_terminal::amounts::{self, number};
+use primus_terminal::failure::Failure;
+
+use crate::args::{Algorithm, Conditions, SimulateArgs, Simulated, WhichFaults};
+
+pub(crate) use cluster::ClusterSimulation;
+pub(crate) use farm::FarmSimulation;
+pub(crate) use lending::LendingSimulation;
+
+/// More nodes in one ring than any command line can hold.
+const RING_MAX: usize = 100_000;
+/// A Bully election may need as many messages as the square of its nodes.
+const BULLY_MAX: usize = 1_000;
+const SEEDS_MAX: u64 = 1_000_000_000;
+const DELAY_MAX_US: u64 = 60_000_000;
+
+/// An election to simulate, with one seed or many.
+#[derive(Debug)]
+pub struct Simulation {
+    /// What is tried.
+    pub experiment: Experiment,
+    /// Who takes part.
+    pub cast: Cast,
+    /// With which seeds.
+    pub seeds: Seeds,
+}
+
+/// Which seeds to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seeds {
+    /// One run, told from its beginning to its end.
+    One(u64),
+    /// Many runs, counted.
+    Many(Range<u64>),
+}
+
+impl Simulation {
+    /// The election that these arguments ask for, if it is one.
+    ///
+    /// # Errors
+    /// If they make no sense.
+    pub fn of(args: &SimulateArgs) -> Result<Option<Self>, Failure> {
+        match &args.what {
+            Simulated::Election(algorithm) => Self::new(algorithm).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// What these arguments ask for.
+    pub(crate) fn new(algorithm: &Algorithm) -> Result<Self, Failure> {
+        match algorithm {
+            Algorithm::Ring(args) => ring::simulation(args),
+            Algorithm::Bully(args) => bully::simulation(args),
+        }
+    }
+}
+
+impl Seeds {
+    /// What `--seed` and `--seeds` mean together.
+    fn read(seed: Option<&str>, seeds: Option<&str>) -> Result<Self, Failure> {
+        let seed = seed.map(|text| number("--seed", text, 0, u64::MAX)).transpose()?;
+        let Some(seeds) = seeds else {
+            return Ok(Self::One(seed.unwrap_or_else(fresh_seed)));
+        };
+        let count = number("--seeds", seeds, 1, SEEDS_MAX)?;
+        let first = seed.unwrap_or(0);
+        let end = first.checked_add(count).ok_or_else(|| {
+            Failure::usage(format!("there are no {count} seeds from {first} on"), "choose a smaller --seed")
+        })?;
+        Ok(Self::Many(first..end))
+    }
+}
+
+/// The words that say what happens to whom, and how to read a node in them.
+struct Events<'a> {
+    start: &'a [String],
+    crash: &'a [String],
+    partition: &'a [String],
+}
+
+struct Happenings {
+    starts: Starts,
+    crashes: Vec<(ServerId, u64)>,
+    partitions: Vec<Partition>,
+}
+
+impl Events<'_> {
+    fn read(&self, cast: &Cast) -> Result<Happenings, Failure> {
+        let partitions = self.partition.iter().map(|text| events::partition(text, cast));
+        Ok(Happenings {
+            starts: events::starts(self.start, cast)?,
+            crashes: events::crashes(self.crash, cast)?,
+            partitions: partitions.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl Conditions {
+    fn delay(&self) -> Result<Delay, Failure> {
+        self.delay.as_deref().map_or(Ok(experiment::DELAY), |text| amounts::delay(text, DELAY_MAX_US))
+    }
+
+    fn seeds(&self) -> Result<Seeds, Failure> {
+        Seeds::read(self.seed.as_deref(), self.seeds.as_deref())
+    }
+
+    fn experiment(&self, contest: Contest, happenings: Happenings, delay: Delay) -> Result<Experiment, Failure> {
+        let loss_ppm = self.loss.as_deref().map_or(Ok(0), |text| amounts::share_ppm("--loss", text))?;
+        let all_faults = self.faults == WhichFaults::All;
+        if all_faults && self.loss.is_some() {
+            let message = "--faults all draws the loss of messages from the seed, so --loss would not count";
+            return Err(Failure::usage(message, "leave one of the two out"));
+        }
+        let Happenings { starts, crashes, partitions } = happenings;
+        let unnoticed = false;
+        Ok(Experiment { contest, starts, crashes, unnoticed, partitions, delay, loss_ppm, all_faults })
+    }
+}
+
+/// A seed that nobody chose. It is short, so that people can type it again.
+#[must_use]
+pub fn fresh_seed() -> u64 {
+    // The standard library seeds its hash maps from the system; that is all the chance one number needs.
+    RandomState::new().build_hasher().finish() % 1_000_000_000
+}
+
+#[cfg(test)]
+mod tests;
