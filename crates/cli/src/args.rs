@@ -31,6 +31,7 @@ pub(crate) use guide::guide;
 pub(crate) use lead::{CompanionArgs, LeadArgs, LeadRank, Restart};
 pub(crate) use loans::{LendArgs, RecallArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs, Shell, program};
+pub(crate) use primus_local::Algorithm as WhichAlgorithm;
 pub(crate) use primus_simulate::args::SimulateArgs;
 pub(crate) use ring::{
     RealRing, RealRingArgs, RingFile, RingNodeArgs, RingRunArgs, RingSetupArgs, RingStartArgs, Transport,
@@ -183,22 +184,6 @@ pub(crate) enum RankedBy {
     Id,
     Address,
     Load,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum WhichAlgorithm {
-    #[default]
-    Bully,
-    Ring,
-}
-
-impl WhichAlgorithm {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Bully => "bully",
-            Self::Ring => "ring",
-        }
-    }
 }
 
 /// Why there is nothing to carry out.

@@ -16,7 +16,6 @@ mod loans;
 mod logs;
 mod manual;
 mod operate;
-mod own_farm;
 mod ring;
 mod run;
 pub(crate) mod server;

@@ -8,6 +8,7 @@ pub mod failure;
 pub mod format;
 pub mod json;
 pub mod names;
+pub mod parent;
 pub mod place;
 pub mod screen;
 pub mod table;

@@ -17,9 +17,7 @@ use primus_node::{hooks, umask, watched};
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict};
 use rustix::io::fcntl_dupfd_cloexec;
-use rustix::process::{
-    Resource, Rlimit, Signal, geteuid, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
-};
+use rustix::process::{Resource, Rlimit, Signal, geteuid, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
@@ -27,6 +25,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
+
+pub(super) use primus_terminal::parent::end_with;
 
 use super::diagnostics::{self, Diary, Level, Note};
 use crate::api;
@@ -255,13 +255,4 @@ pub(super) fn failed(ended: Result<Result<(), EndError>, JoinError>) -> Failure 
         _ => return Failure::server(error.to_string(), "make room or mend the disk, then start the server again"),
     };
     Failure::final_end(error.to_string(), hint)
-}
-
-/// Ends this process when its parent ends, however that happens.
-pub(super) fn end_with(parent: i32, by: Signal) -> Result<(), Failure> {
-    let failed = |_| Failure::server("the system cannot tell when the parent ends", "start without --parent");
-    set_parent_process_death_signal(Some(by)).map_err(failed)?;
-    // It may have ended before we asked.
-    let is_orphan = getppid().is_none_or(|pid| pid.as_raw_nonzero().get() != parent);
-    if is_orphan { Err(Failure::server("the parent has ended", "start it again")) } else { Ok(()) }
 }

@@ -3,41 +3,29 @@
 //! Servers and workers are children of this process and end with it, however it ends: each asks the kernel to be killed when its
 //! parent dies. That promise is kept for the thread that started them, so everything here happens on the main thread.
 
-mod fleet;
-mod home;
-mod ports;
 mod preset;
-mod several;
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use fleet::Fleet;
+use preset::Preset;
 use primus_client::farms::{self, Farm, Started, StartedWorker};
+use primus_local::Wanted;
+use primus_local::fleet::{Fleet, Settings};
+use primus_local::home::{SERVERS_MAX, SLOTS_MAX, WORKERS_MAX};
+use primus_local::running::{Stop, choice, start, stay};
+use primus_local::several::{FARMS_MAX, homes};
 use primus_node::umask;
-use primus_terminal::amounts::length;
+use primus_terminal::amounts::{length, number};
 use primus_terminal::failure::Failure;
 use primus_terminal::screen::{self, FAINT, STRONG, styled};
 use primus_terminal::{Format, Verdict};
 use rustix::process::Signal;
 use serde::Serialize;
-use serde_json::Value;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::server::end_with;
 use crate::args::UpArgs;
-
-/// How long a farm may take to have a leader.
-const LEADER_TIME: Duration = Duration::from_secs(30);
-/// How long all servers may take to agree, and all workers to join, once one knows a leader.
-const AGREEMENT_TIME: Duration = Duration::from_secs(2);
-/// How often to look at the children and for requests.
-const PAUSE: Duration = Duration::from_millis(50);
-/// Somebody else may take a free port before our server does.
-const STARTS_MAX: usize = 5;
+use crate::settings::server::groups::{self, GroupEntry};
+use crate::settings::server::keys::{KEYS, Key};
 
 /// What scripts see when every farm has a leader: the first farm, and all of them if there are several.
 #[derive(Serialize)]
@@ -61,16 +49,6 @@ struct ReadyFarm<'a> {
     workers: &'a [StartedWorker],
 }
 
-/// How a start went.
-enum Start {
-    Leaders(Vec<u64>),
-    Died(Failure),
-    Interrupted,
-}
-
-/// Has somebody asked us to end?
-struct Stop(Arc<AtomicBool>);
-
 /// Starts the farms, and ends with them.
 pub(super) fn run(args: &UpArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
@@ -82,8 +60,9 @@ pub(super) fn run(args: &UpArgs, format: Format) -> Result<Verdict, Failure> {
         end_with(parent, Signal::TERM)?;
     }
     farms::tidy()?;
-    let homes = several::homes(args)?;
-    let mut fleets = homes.iter().map(|home| Fleet::new(home, args)).collect::<Result<Vec<_>, _>>()?;
+    let homes = homes(&wanted(args)?)?;
+    let fleets = homes.iter().map(|home| Fleet::new(home, settings(args, home.servers)?));
+    let mut fleets = fleets.collect::<Result<Vec<_>, _>>()?;
     if homes.iter().any(|home| home.servers == 2) {
         screen::complain("warning: two servers tolerate no loss; if one dies, nobody leads");
     }
@@ -95,102 +74,30 @@ pub(super) fn run(args: &UpArgs, format: Format) -> Result<Verdict, Failure> {
     Ok(Verdict::Held)
 }
 
-/// Starts all servers and waits for a leader of each farm; none if it was interrupted.
-fn start(fleets: &mut [Fleet<'_>], stop: &Stop) -> Result<Option<Vec<u64>>, Failure> {
-    for _ in 1..STARTS_MAX {
-        launch(fleets)?;
-        match wait_for_leaders(fleets, stop)? {
-            Start::Leaders(leaders) => return Ok(Some(leaders)),
-            Start::Interrupted => return Ok(None),
-            Start::Died(failure) => {
-                fleets.iter_mut().for_each(Fleet::stop);
-                if fleets.iter().all(Fleet::ports_are_free) {
-                    return Err(failure);
-                }
-            }
-        }
-    }
-    Err(Failure::failed("ports", "other programs keep taking the ports that were free", "try again"))
+/// Which farms were asked for.
+fn wanted(args: &UpArgs) -> Result<Wanted, Failure> {
+    let within = |flag: &str, text: &Option<String>, least: u64, most: u64| {
+        text.as_deref().map(|text| number(flag, text, least, most)).transpose()
+    };
+    Ok(Wanted {
+        farms: within("--farms", &args.farms, 1, FARMS_MAX)?,
+        servers: within("--servers", &args.servers, 1, SERVERS_MAX)?,
+        workers: within("--workers", &args.workers, 0, WORKERS_MAX)?,
+        slots: within("--slots", &args.slots, 1, SLOTS_MAX)?,
+        dir: args.dir.clone(),
+        farm: args.farm.clone(),
+    })
 }
 
-/// Starts all nodes. Whoever is told of a neighbour must be told where that listens, so all ports are chosen first.
-fn launch(fleets: &mut [Fleet<'_>]) -> Result<(), Failure> {
-    let mut free = ports::free(fleets.iter().map(Fleet::ports).sum())?;
-    for fleet in fleets.iter_mut() {
-        let rest = free.split_off(fleet.ports());
-        fleet.take_ports(&std::mem::replace(&mut free, rest));
-    }
-    let all: Vec<String> = fleets.iter().map(Fleet::as_neighbour).collect();
-    for (place, fleet) in fleets.iter_mut().enumerate() {
-        let others = all.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, text)| text.as_str());
-        fleet.start(others.collect())?;
-    }
-    Ok(())
-}
-
-/// All have started at once, so they can be waited for one after the other.
-fn wait_for_leaders(fleets: &mut [Fleet<'_>], stop: &Stop) -> Result<Start, Failure> {
-    let mut leaders = Vec::new();
-    for fleet in fleets {
-        match wait_for_leader(fleet, stop)? {
-            Start::Leaders(leader) => leaders.extend(leader),
-            other => return Ok(other),
-        }
-    }
-    Ok(Start::Leaders(leaders))
-}
-
-fn wait_for_leader(fleet: &mut Fleet<'_>, stop: &Stop) -> Result<Start, Failure> {
-    let until = Instant::now() + LEADER_TIME;
-    let mut first_seen = None;
-    while Instant::now() < until {
-        if stop.is_asked() {
-            return Ok(Start::Interrupted);
-        }
-        if let Some(death) = fleet.reap().into_iter().next() {
-            return Ok(Start::Died(death.failure()));
-        }
-        let views: Vec<Value> = fleet.client().views("/v1/leader").into_iter().map(|(_, view)| view).collect();
-        if let Some(leader) = views.first().and_then(|view| view["leader"].as_u64()) {
-            let since = *first_seen.get_or_insert_with(Instant::now);
-            let agree =
-                views.len() == fleet.farm.servers.len() && views.iter().all(|view| view["leader"] == leader);
-            if (agree && workers_are_here(fleet)) || since.elapsed() > AGREEMENT_TIME {
-                return Ok(Start::Leaders(vec![leader]));
-            }
-        }
-        thread::sleep(PAUSE / 5);
-    }
-    let message = format!("no server leads after {} s", LEADER_TIME.as_secs());
-    Err(Failure::no_leader(message, format!("look at the logs in {}, kept by --dir", fleet.farm.dir.display())))
-}
-
-/// Has every worker joined? Whoever reads that the farm is ready may name one at once.
-fn workers_are_here(fleet: &Fleet<'_>) -> bool {
-    if fleet.farm.workers.is_empty() {
-        return true;
-    }
-    let Ok(status) = fleet.client().latest("/v1/status") else { return false };
-    let joined = status["workers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_here = |name: &str| joined.iter().any(|worker| worker["name"] == name && worker["registered"] == true);
-    fleet.farm.workers.iter().all(|worker| is_here(&worker.name))
-}
-
-/// Looks after the servers until somebody asks for the end or the time is over.
-fn stay(fleets: &mut [Fleet<'_>], stop: &Stop, for_time: Option<Duration>) -> Result<(), Failure> {
-    let started = Instant::now();
-    let is_only = fleets.len() == 1;
-    while !stop.is_asked() && for_time.is_none_or(|length| started.elapsed() < length) {
-        for fleet in fleets.iter_mut() {
-            for death in fleet.reap() {
-                screen::complain(&death.sentence(&choice(&fleet.farm, is_only)));
-            }
-            fleet.serve_requests()?;
-            fleet.turn_logs_over();
-        }
-        thread::sleep(PAUSE);
-    }
-    Ok(())
+/// What so many servers of a farm have in common.
+fn settings(args: &UpArgs, servers: u64) -> Result<Settings, Failure> {
+    let groups: String = groups::typed(&args.groups, servers)?.iter().map(GroupEntry::toml).collect();
+    // Which node it is says its file; a variable would say the same to all of them.
+    let is_common = |key: &Key| {
+        ["election.", "guard.", "lending.", "load."].iter().any(|section| key.name.starts_with(section))
+    };
+    let hidden = KEYS.iter().filter(|key| !is_common(key)).map(Key::variable).collect();
+    Ok(Settings { servers: Preset::new(args)?.toml() + &groups, hidden })
 }
 
 fn announce(fleets: &[Fleet<'_>], leaders: &[u64], format: Format) -> Result<(), Failure> {
@@ -214,11 +121,6 @@ impl<'a> ReadyFarm<'a> {
             workers: &farm.workers,
         }
     }
-}
-
-/// What chooses this farm, if there are others.
-fn choice(farm: &Farm, is_only: bool) -> String {
-    if is_only { String::new() } else { format!(" --farm {}", farm.name) }
 }
 
 fn text(farms: &[(&Farm, u64)]) -> String {
@@ -299,20 +201,4 @@ fn server_line(server: &Started, leader: u64) -> String {
     let pid = pid.map_or_else(|| "dead".to_string(), |pid| format!("pid {pid}"));
     let role = if *id == leader { "  leads" } else { "" };
     format!("  server {id}  {pid:<11}  links {address}  api {api}{role}\n")
-}
-
-impl Stop {
-    fn listen() -> Result<Self, Failure> {
-        let asked = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&asked)).map_err(|error| {
-                Failure::failed("system", format!("signals cannot be heard: {error}"), "please report this")
-            })?;
-        }
-        Ok(Self(asked))
-    }
-
-    fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }

@@ -10,14 +10,14 @@ use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
-use rustix::process::Signal;
 use serde::Serialize;
 
 use super::pulse::Pulse;
 use super::{Spread, debug_remark, milliseconds, quantile};
 use crate::args::{BenchFailoverArgs, Fault, WhichAlgorithm};
-use crate::commands::chaos;
-use crate::commands::own_farm::{OwnFarm, Pace, Reign, metric};
+use primus_local::TemporaryFarm;
+use primus_local::answers::{LeaderTerm, Pace, metric};
+use primus_local::chaos;
 
 const SERVERS: u64 = 3;
 const SERVERS_MAX: u64 = 25;
@@ -111,7 +111,7 @@ pub(in crate::commands) fn failover(args: &BenchFailoverArgs, format: Format) ->
 fn measure(task: Task, runs: Option<u64>) -> Result<Figures, Failure> {
     let Task { servers, algorithm, fault, delay } = task;
     let started = Instant::now();
-    let farm = OwnFarm::start_electing("bench", servers, algorithm)?;
+    let farm = TemporaryFarm::start_electing("bench", servers, algorithm)?;
     farm.settled()?;
     let mut done: Vec<Run> = Vec::new();
     let fits = || milliseconds(started) < BUDGET_MS;
@@ -142,13 +142,13 @@ fn slow(done: &[Run]) -> Vec<Slow> {
 }
 
 /// How long the disks of all servers but this one have taken to sync since they started.
-fn syncs_ms(farm: &OwnFarm, without: u64) -> f64 {
+fn syncs_ms(farm: &TemporaryFarm, without: u64) -> f64 {
     let others = farm.servers().iter().filter(|server| server.id != without);
     1000.0 * others.filter_map(|server| metric(&server.api, "primus_fsync_seconds_sum")).sum::<f64>()
 }
 
 /// Somebody may have taken over by itself just before the signal; then nothing was measured.
-fn run_that_counts(farm: &OwnFarm, task: Task, number: usize) -> Result<Run, Failure> {
+fn run_that_counts(farm: &TemporaryFarm, task: Task, number: usize) -> Result<Run, Failure> {
     for _ in 0..TRIES_MAX {
         if let Some(run) = run(farm, task, number)? {
             return Ok(run);
@@ -158,19 +158,22 @@ fn run_that_counts(farm: &OwnFarm, task: Task, number: usize) -> Result<Run, Fai
     Err(Failure::failed("unstable", message, "see whether the host is overloaded"))
 }
 
-fn run(farm: &OwnFarm, task: Task, number: usize) -> Result<Option<Run>, Failure> {
+fn run(farm: &TemporaryFarm, task: Task, number: usize) -> Result<Option<Run>, Failure> {
     let fault = task.fault;
     if let Some(delay) = task.delay {
         // The one that died last was started again, and is told nothing yet.
         farm.slow_down(delay)?;
     }
-    let Reign { leader: old, term } = farm.settled()?;
+    let LeaderTerm { leader: old, term } = farm.settled()?;
     let (target, now, paces) = (old.to_string(), farm.now()?, farm.paces());
     farm.write(KEY, &format!("before {number}"))?;
     let value = format!("after {number}");
     let (synced_ms, pulse) = (syncs_ms(farm, old), Pulse::start());
     let started = Instant::now();
-    chaos::signal(&now, &target, name(fault), "", signal(fault))?;
+    match fault {
+        Fault::Kill => chaos::kill_at_once(&now, &target),
+        Fault::Freeze => chaos::freeze(&now, &target),
+    }?;
     let new = farm.write_without(old, KEY, &value)?;
     let ms = milliseconds(started);
     let host_pause_ms = rounded(pulse.stop());
@@ -183,7 +186,7 @@ fn run(farm: &OwnFarm, task: Task, number: usize) -> Result<Option<Run>, Failure
         }
         Fault::Freeze => {
             let thawed = Instant::now();
-            chaos::signal(&now, &target, "thaw", "", Signal::CONT)?;
+            chaos::thaw(&now, &target)?;
             farm.wait_until_noticed(old)?;
             Some(milliseconds(thawed))
         }
@@ -216,13 +219,6 @@ fn name(fault: Fault) -> &'static str {
     match fault {
         Fault::Kill => "kill",
         Fault::Freeze => "freeze",
-    }
-}
-
-fn signal(fault: Fault) -> Signal {
-    match fault {
-        Fault::Kill => Signal::KILL,
-        Fault::Freeze => Signal::STOP,
     }
 }
 

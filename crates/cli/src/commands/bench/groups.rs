@@ -31,8 +31,8 @@ use super::processes::cpu_ms;
 use super::{Spread, debug_remark};
 use crate::args::{BenchGroupsArgs, HoldArgs};
 use crate::commands::lead::{Asker, Session};
-use crate::commands::own_farm::OwnFarm;
 use crate::commands::server::end_with;
+use primus_local::TemporaryFarm;
 
 const SERVERS: u64 = 3;
 const GROUPS: u64 = 1000;
@@ -78,7 +78,7 @@ pub(in crate::commands) fn groups(args: &BenchGroupsArgs, format: Format) -> Res
 }
 
 fn measure(groups: u64, candidates: u64, lease: &str) -> Result<Figures, Failure> {
-    let farm = OwnFarm::start_leasing("bench", SERVERS, lease)?;
+    let farm = TemporaryFarm::start_leasing("bench", SERVERS, lease)?;
     farm.settled()?;
     let folder = Folder::new()?;
     let servers: Vec<u32> = farm.now()?.servers.iter().filter_map(|server| server.pid).collect();
@@ -149,7 +149,7 @@ struct Holder(Child);
 
 impl Holder {
     fn start(
-        farm: &OwnFarm,
+        farm: &TemporaryFarm,
         folder: &Folder,
         candidate: u64,
         candidates: u64,

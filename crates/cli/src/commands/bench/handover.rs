@@ -16,7 +16,8 @@ use serde_json::json;
 use super::writers::{Writer, Writers};
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::BenchHandoverArgs;
-use crate::commands::own_farm::{OwnFarm, history, metric};
+use primus_local::TemporaryFarm;
+use primus_local::answers::{history, metric};
 
 const SERVERS: u64 = 3;
 const SERVERS_MAX: u64 = 25;
@@ -58,7 +59,7 @@ pub(in crate::commands) fn handover(args: &BenchHandoverArgs, format: Format) ->
 
 fn measure(servers: u64, runs: Option<u64>) -> Result<Figures, Failure> {
     let started = Instant::now();
-    let farm = OwnFarm::start_handing_over("bench", servers)?;
+    let farm = TemporaryFarm::start_handing_over("bench", servers)?;
     let writers = Writers::of(&farm);
     let bench = Bench { farm: &farm, writers: &writers };
     writers.during(|| {
@@ -77,7 +78,7 @@ fn measure(servers: u64, runs: Option<u64>) -> Result<Figures, Failure> {
 }
 
 struct Bench<'a> {
-    farm: &'a OwnFarm,
+    farm: &'a TemporaryFarm,
     writers: &'a Writers,
 }
 

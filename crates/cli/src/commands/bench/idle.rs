@@ -13,8 +13,9 @@ use serde::Serialize;
 use super::processes::{cpu_ms, resident_mb};
 use super::{Spread, debug_remark};
 use crate::args::BenchIdleArgs;
-use crate::commands::chaos;
-use crate::commands::own_farm::{OwnFarm, metric};
+use primus_local::TemporaryFarm;
+use primus_local::answers::metric;
+use primus_local::chaos;
 
 const SERVERS: u64 = 5;
 const SERVERS_MAX: u64 = 25;
@@ -89,8 +90,8 @@ fn measure(servers: u64, workers: u64, runs: u64) -> Result<Figures, Failure> {
     Ok(Figures { bench: "idle", servers, workers, cpu, cpu_percent, resident_mb, messages })
 }
 
-fn settled(servers: u64, workers: u64) -> Result<OwnFarm, Failure> {
-    let farm = OwnFarm::start_with_workers("bench", servers, workers, 1)?;
+fn settled(servers: u64, workers: u64) -> Result<TemporaryFarm, Failure> {
+    let farm = TemporaryFarm::start_with_workers("bench", servers, workers, 1)?;
     farm.settled()?;
     chaos::wait(WAITING_TIME, "all workers to be there", || {
         let status = farm.ask("/v1/status")?;
@@ -114,11 +115,11 @@ fn messages(servers: u64) -> Result<Messages, Failure> {
     Ok(Messages { servers, per_s: rounded(per_s), per_s_and_follower })
 }
 
-fn pids(farm: &OwnFarm) -> Result<Vec<u32>, Failure> {
+fn pids(farm: &TemporaryFarm) -> Result<Vec<u32>, Failure> {
     farm.now()?.servers.iter().map(|server| server.pid).collect::<Option<_>>().ok_or_else(unknown)
 }
 
-fn cpu_of(farm: &OwnFarm) -> Result<f64, Failure> {
+fn cpu_of(farm: &TemporaryFarm) -> Result<f64, Failure> {
     pids(farm)?.into_iter().map(cpu_ms).sum::<Option<f64>>().ok_or_else(unknown)
 }
 

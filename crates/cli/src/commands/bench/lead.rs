@@ -25,8 +25,9 @@ use serde::Serialize;
 
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::{BenchLeadArgs, LeadFault, LeadVictim, Manner};
-use crate::commands::chaos;
-use crate::commands::own_farm::{OwnFarm, Reign};
+use primus_local::TemporaryFarm;
+use primus_local::answers::LeaderTerm;
+use primus_local::chaos;
 
 const SERVERS: u64 = 3;
 const RUNS: u64 = 10;
@@ -95,7 +96,7 @@ fn measure(args: &BenchLeadArgs, runs: Option<u64>) -> Result<Figures, Failure> 
 }
 
 struct Bench {
-    farm: OwnFarm,
+    farm: TemporaryFarm,
     /// One beside each server.
     leads: BTreeMap<u64, Child>,
     folder: PathBuf,
@@ -116,7 +117,7 @@ impl Bench {
         fs::create_dir_all(&folder)
             .map_err(|error| system(&format!("{} cannot be made: {error}", folder.display())))?;
         // By load nobody takes leadership back by itself.
-        let farm = OwnFarm::start_leasing("bench", SERVERS, &args.lease)?;
+        let farm = TemporaryFarm::start_leasing("bench", SERVERS, &args.lease)?;
         let mut bench = Self { farm, leads: BTreeMap::new(), folder, manner: args.manner };
         for server in 1..=SERVERS {
             bench.start_lead(server)?;
@@ -147,7 +148,7 @@ impl Bench {
     }
 
     /// Waits until all is well and the command runs beside the leader.
-    fn settled(&self) -> Result<(Reign, u64), Failure> {
+    fn settled(&self) -> Result<(LeaderTerm, u64), Failure> {
         chaos::wait(WAITING_TIME, "the command to run beside the leader", || {
             let reign = self.farm.settled()?;
             let last = self.beats()?.into_iter().next_back();
@@ -228,7 +229,8 @@ impl Bench {
 
     fn cut_off(&self, leader: u64) -> Result<(), Failure> {
         let others: Vec<String> = (1..=SERVERS).filter(|id| *id != leader).map(|id| id.to_string()).collect();
-        chaos::partition(&self.farm.now()?, &format!("{leader}|{}", others.join(",")), false).map(|_| ())
+        let sides = format!("{leader}|{}", others.join(","));
+        chaos::partition(&self.farm.now()?, Some(&sides), false, &[]).map(|_| ())
     }
 
     fn resign(&self) -> Result<(), Failure> {

@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::BenchLendingArgs;
-use crate::commands::chaos;
-use crate::commands::own_farm::{OwnFarm, time_ms};
+use primus_local::TemporaryFarm;
+use primus_local::answers::time_ms;
+use primus_local::chaos;
 
 /// Of each farm.
 const SERVERS: u64 = 3;
@@ -91,7 +92,7 @@ pub(in crate::commands) fn lending(args: &BenchLendingArgs, format: Format) -> R
 
 fn measure(plan: Plan) -> Result<Figures, Failure> {
     let alone = alone(plan)?;
-    let [borrower, lender] = OwnFarm::start_neighbours("bench", SERVERS, WORKERS, &[])?;
+    let [borrower, lender] = TemporaryFarm::start_neighbours("bench", SERVERS, WORKERS, &[])?;
     meet(&borrower, &lender)?;
     let helped = flood(&borrower, plan)?;
     come_home(&[&borrower, &lender])?;
@@ -120,13 +121,13 @@ fn measure(plan: Plan) -> Result<Figures, Failure> {
 }
 
 fn alone(plan: Plan) -> Result<Flood, Failure> {
-    let farm = OwnFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?;
+    let farm = TemporaryFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?;
     farm.settled()?;
     flood(&farm, plan)
 }
 
 /// Waits until both farms are whole, the one has heard how many slots of the other are free, and those may be lent.
-fn meet(borrower: &OwnFarm, lender: &OwnFarm) -> Result<(), Failure> {
+fn meet(borrower: &TemporaryFarm, lender: &TemporaryFarm) -> Result<(), Failure> {
     borrower.settled()?;
     lender.settled()?;
     let name = lender.now()?.name;
@@ -141,9 +142,10 @@ fn meet(borrower: &OwnFarm, lender: &OwnFarm) -> Result<(), Failure> {
 }
 
 /// Waits until both farms have it that nobody is away.
-fn come_home(farms: &[&OwnFarm]) -> Result<(), Failure> {
+fn come_home(farms: &[&TemporaryFarm]) -> Result<(), Failure> {
     chaos::wait(WAITING_TIME, "everybody to be home", || {
-        let are_home = |farm: &&OwnFarm| Ok(farm.ask("/v1/loans")?["items"].as_array().is_some_and(Vec::is_empty));
+        let are_home =
+            |farm: &&TemporaryFarm| Ok(farm.ask("/v1/loans")?["items"].as_array().is_some_and(Vec::is_empty));
         let are_home: Vec<bool> = farms.iter().map(are_home).collect::<Result<_, Failure>>()?;
         Ok(are_home.iter().all(|home| *home).then_some(()))
     })
@@ -159,7 +161,7 @@ struct Flood {
 }
 
 /// Submits everything at once, and waits for the last result.
-fn flood(farm: &OwnFarm, plan: Plan) -> Result<Flood, Failure> {
+fn flood(farm: &TemporaryFarm, plan: Plan) -> Result<Flood, Failure> {
     let starts = farm.now()?.dir.join("starts");
     let started = Instant::now();
     let job = farm.submit(&plan.job(&starts))?;

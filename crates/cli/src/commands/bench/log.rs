@@ -20,7 +20,8 @@ use serde_json::Value;
 use super::processes::cpu_ms;
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::BenchLogArgs;
-use crate::commands::own_farm::{OwnFarm, metric, place};
+use primus_local::TemporaryFarm;
+use primus_local::answers::{metric, place};
 
 const SERVERS: u64 = 3;
 const SERVERS_MAX: u64 = 25;
@@ -91,7 +92,7 @@ fn measure(servers: u64, records: u64, batch: u64, runs: Option<u64>) -> Result<
     let fsyncs_per_s = fsyncs_per_s().map_err(|error| {
         Failure::failed("storage", format!("the disk cannot be measured: {error}"), "look at the temporary folder")
     })?;
-    let farm = OwnFarm::start("bench", servers)?;
+    let farm = TemporaryFarm::start("bench", servers)?;
     farm.settled()?;
     let started = Instant::now();
     let fits = |share: f64| runs.is_some() || milliseconds(started) < share * BUDGET_MS;
@@ -130,12 +131,12 @@ impl Figure {
     }
 }
 
-fn cpu_of(farm: &OwnFarm) -> Option<f64> {
+fn cpu_of(farm: &TemporaryFarm) -> Option<f64> {
     farm.now().ok()?.servers.iter().map(|server| cpu_ms(server.pid?)).sum()
 }
 
 /// All clients write their part; the time ends when the last record of all is acknowledged.
-fn run(farm: &OwnFarm, records: u64, batch: u64) -> Result<f64, Failure> {
+fn run(farm: &TemporaryFarm, records: u64, batch: u64) -> Result<f64, Failure> {
     let leader = farm.settled()?.leader;
     let server = farm.servers().iter().find(|server| server.id == leader);
     let api = server.map(|server| place(&server.api).to_string()).unwrap_or_default();

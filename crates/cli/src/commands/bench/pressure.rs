@@ -25,7 +25,7 @@ use super::processes::{Burners, count_anew, peak_mib};
 use super::watch::{Watch, Watched};
 use super::{Spread, debug_remark};
 use crate::args::{BenchPressureArgs, PressureLoad};
-use crate::commands::own_farm::OwnFarm;
+use primus_local::TemporaryFarm;
 
 pub(in crate::commands) use others::guard;
 
@@ -153,7 +153,7 @@ impl Plan {
 
 fn measure(plan: &Plan, load: PressureLoad) -> Result<Row, Failure> {
     crowds::allow_files(plan.clients(load))?;
-    let farm = OwnFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?;
+    let farm = TemporaryFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?;
     let reign = farm.settled()?;
     let name = farm.now()?.name;
     loads::prepare(&farm, plan, load, reign.leader)?;
@@ -192,7 +192,7 @@ fn measure(plan: &Plan, load: PressureLoad) -> Result<Row, Failure> {
 }
 
 /// Servers, and what this says of their memory.
-fn memories(farm: &OwnFarm, of: impl Fn(u32) -> Option<f64>) -> Result<Vec<(u64, f64)>, Failure> {
+fn memories(farm: &TemporaryFarm, of: impl Fn(u32) -> Option<f64>) -> Result<Vec<(u64, f64)>, Failure> {
     let gone =
         || Failure::failed("system", "a server's memory cannot be read", "this needs Linux, and servers that live");
     let now = farm.now()?;

@@ -28,8 +28,9 @@ use serde_json::{Value, json};
 use super::processes::resident_mb;
 use super::{debug_remark, milliseconds};
 use crate::args::BenchQueueArgs;
-use crate::commands::chaos;
-use crate::commands::own_farm::{OwnFarm, metric, place};
+use primus_local::TemporaryFarm;
+use primus_local::answers::{metric, place};
+use primus_local::chaos;
 
 const SERVERS: u64 = 3;
 const WORKERS: u64 = 2;
@@ -138,7 +139,7 @@ fn measure(n: u64, each_line: bool) -> Result<Figures, Failure> {
 }
 
 struct Bench {
-    farm: OwnFarm,
+    farm: TemporaryFarm,
     leader: u64,
     term: u64,
     /// The leader's, so that nothing is passed on.
@@ -148,7 +149,7 @@ struct Bench {
 impl Bench {
     /// A farm that has run a few tasks and has nothing to do.
     fn start() -> Result<Self, Failure> {
-        let farm = OwnFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?;
+        let farm = TemporaryFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?;
         let reign = farm.settled()?;
         let server = farm.servers().iter().find(|server| server.id == reign.leader);
         let api = server.map(|server| place(&server.api).to_owned()).unwrap_or_default();

@@ -15,14 +15,13 @@ use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
-use rustix::process::Signal;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Spread, debug_remark, milliseconds, quantile};
 use crate::args::{BenchRescueArgs, RescueFault};
-use crate::commands::chaos;
-use crate::commands::own_farm::OwnFarm;
+use primus_local::TemporaryFarm;
+use primus_local::chaos;
 
 const SERVERS: u64 = 3;
 const WORKERS: u64 = 2;
@@ -71,7 +70,8 @@ pub(in crate::commands) fn rescue(args: &BenchRescueArgs, format: Format) -> Res
 
 fn measure(fault: RescueFault, runs: Option<u64>) -> Result<Figures, Failure> {
     let started = Instant::now();
-    let bench = Bench { farm: OwnFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?, marks: Marks::new()? };
+    let bench =
+        Bench { farm: TemporaryFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?, marks: Marks::new()? };
     let mut done: Vec<Run> = Vec::new();
     while (done.len() as u64) < runs.unwrap_or(RUNS)
         && (runs.is_some() || done.is_empty() || milliseconds(started) < BUDGET_MS)
@@ -94,7 +94,7 @@ fn measure(fault: RescueFault, runs: Option<u64>) -> Result<Figures, Failure> {
 }
 
 struct Bench {
-    farm: OwnFarm,
+    farm: TemporaryFarm,
     marks: Marks,
 }
 
@@ -117,14 +117,17 @@ impl Bench {
         let worker = task["worker"].as_str().unwrap_or_default().to_owned();
         let now = self.farm.now()?;
         let started = Instant::now();
-        chaos::signal(&now, &worker, fault.name(), "", fault.signal())?;
+        match fault {
+            RescueFault::WorkerFreeze => chaos::freeze(&now, &worker),
+            RescueFault::WorkerKill | RescueFault::LeaderKill => chaos::kill_at_once(&now, &worker),
+        }?;
         let orphan =
             (fault == RescueFault::WorkerKill).then(|| thread::spawn(move || lives(first.process, started)));
         self.marks.wait(|mark| mark.attempt != first.attempt)?;
         let ms = milliseconds(started);
         let orphan_ms = orphan.and_then(|orphan| orphan.join().ok());
         match fault {
-            RescueFault::WorkerFreeze => _ = chaos::signal(&now, &worker, "thaw", "", Signal::CONT)?,
+            RescueFault::WorkerFreeze => _ = chaos::thaw(&now, &worker)?,
             _ => _ = chaos::restart(&now, &worker)?,
         }
         self.cancel(&job)?;
@@ -139,7 +142,7 @@ impl Bench {
         self.marks.wait(|mark| mark.term == reign.term)?;
         let (now, target) = (self.farm.now()?, reign.leader.to_string());
         let started = Instant::now();
-        chaos::signal(&now, &target, "kill", "", Signal::KILL)?;
+        chaos::kill_at_once(&now, &target)?;
         self.marks.wait(|mark| mark.term > reign.term)?;
         let ms = milliseconds(started);
         chaos::restart(&now, &target)?;
@@ -244,13 +247,6 @@ impl RescueFault {
             Self::WorkerKill => "worker-kill",
             Self::WorkerFreeze => "worker-freeze",
             Self::LeaderKill => "leader-kill",
-        }
-    }
-
-    const fn signal(self) -> Signal {
-        match self {
-            Self::WorkerFreeze => Signal::STOP,
-            Self::WorkerKill | Self::LeaderKill => Signal::KILL,
         }
     }
 }

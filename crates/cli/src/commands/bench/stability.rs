@@ -15,7 +15,8 @@ use serde_json::Value;
 use super::processes::Burners;
 use super::{Spread, debug_remark};
 use crate::args::BenchStabilityArgs;
-use crate::commands::own_farm::{OwnFarm, Reign, believes, history, metric};
+use primus_local::TemporaryFarm;
+use primus_local::answers::{LeaderTerm, believes, history, metric};
 
 const SERVERS: u64 = 3;
 const SERVERS_MAX: u64 = 25;
@@ -59,7 +60,7 @@ fn watching(text: &str) -> Result<Duration, Failure> {
 }
 
 fn measure(servers: u64, watching: Duration, busy: bool) -> Result<Figures, Failure> {
-    let farm = OwnFarm::start("bench", servers)?;
+    let farm = TemporaryFarm::start("bench", servers)?;
     let first = farm.settled()?;
     let before = Seen::now(&farm)?;
     let burners = if busy { Some(Burners::for_all()?) } else { None };
@@ -85,7 +86,7 @@ fn measure(servers: u64, watching: Duration, busy: bool) -> Result<Figures, Fail
 }
 
 /// Every leader has a term of its own; a leader that came and went within one look is in the histories.
-fn changes(first: Reign, last: Option<Reign>, heard: u64) -> u64 {
+fn changes(first: LeaderTerm, last: Option<LeaderTerm>, heard: u64) -> u64 {
     heard.max(u64::from(last != Some(first)))
 }
 
@@ -98,7 +99,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn now(farm: &OwnFarm) -> Result<Self, Failure> {
+    fn now(farm: &TemporaryFarm) -> Result<Self, Failure> {
         let silent = || Failure::failed("silent", "a server does not answer", "see whether the host is overloaded");
         let total = |name: &str| {
             let values = farm.servers().iter().map(|server| metric(&server.api, name));

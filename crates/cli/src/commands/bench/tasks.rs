@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use super::watch::{Watch, Watched};
 use super::{Spread, debug_remark, milliseconds, quantile};
 use crate::args::{BenchTasksArgs, TaskKind};
-use crate::commands::own_farm::{OwnFarm, place};
+use primus_local::TemporaryFarm;
+use primus_local::answers::place;
 
 const SERVERS: u64 = 3;
 const SERVERS_MAX: u64 = 25;
@@ -140,7 +141,7 @@ pub(in crate::commands) fn tasks(args: &BenchTasksArgs, format: Format) -> Resul
 }
 
 fn measure(plan: Plan) -> Result<Figures, Failure> {
-    let farm = OwnFarm::start_with_workers("bench", plan.servers, plan.workers, plan.slots)?;
+    let farm = TemporaryFarm::start_with_workers("bench", plan.servers, plan.workers, plan.slots)?;
     let leader = farm.settled()?.leader;
     let api = farm.servers().iter().find(|server| server.id == leader).map(|server| place(&server.api).to_owned());
     let bench = Bench { plan, api: api.unwrap_or_default() };

@@ -11,15 +11,15 @@ use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
-use rustix::process::Signal;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::writers::{Writer, Writers, nothing_written};
 use super::{Spread, debug_remark, milliseconds};
 use crate::args::BenchTransferArgs;
-use crate::commands::chaos;
-use crate::commands::own_farm::{OwnFarm, believes};
+use primus_local::TemporaryFarm;
+use primus_local::answers::believes;
+use primus_local::chaos;
 
 const SERVERS: u64 = 3;
 const SERVERS_MAX: u64 = 25;
@@ -71,7 +71,7 @@ pub(in crate::commands) fn transfer(args: &BenchTransferArgs, format: Format) ->
 
 fn measure(servers: u64, runs: Option<u64>) -> Result<Figures, Failure> {
     let started = Instant::now();
-    let farm = OwnFarm::start_ranked("bench", servers, "load")?;
+    let farm = TemporaryFarm::start_ranked("bench", servers, "load")?;
     farm.settled()?;
     let writers = Writers::of(&farm);
     let bench = Bench { farm: &farm, writers: &writers };
@@ -79,7 +79,7 @@ fn measure(servers: u64, runs: Option<u64>) -> Result<Figures, Failure> {
 }
 
 struct Bench<'a> {
-    farm: &'a OwnFarm,
+    farm: &'a TemporaryFarm,
     writers: &'a Writers,
 }
 
@@ -137,10 +137,10 @@ impl Bench<'_> {
         let old = self.writers.leader()?;
         let target = self.writers.next(old);
         let now = self.farm.now()?;
-        chaos::signal(&now, &target.id.to_string(), "freeze", "", Signal::STOP)?;
+        chaos::freeze(&now, &target.id.to_string())?;
         let what = if lag == 0 { "frozen" } else { "lagging" };
         let refused = write_many(&old.api, lag).and_then(|()| self.refusal(what, old, target));
-        chaos::signal(&now, &target.id.to_string(), "thaw", "", Signal::CONT)?;
+        chaos::thaw(&now, &target.id.to_string())?;
         refused
     }
 

@@ -7,8 +7,9 @@ use primus_terminal::json::rounded;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::commands::chaos;
-use crate::commands::own_farm::{OwnFarm, Reign, history, metric};
+use primus_local::TemporaryFarm;
+use primus_local::answers::{LeaderTerm, history, metric};
+use primus_local::chaos;
 
 /// How long servers may take to tell, once they are left alone.
 const TELLING_TIME: Duration = Duration::from_secs(30);
@@ -19,7 +20,7 @@ const LATE_MS: f64 = 50.0;
 /// What was the case before.
 #[derive(Debug)]
 pub(super) struct Watch {
-    first: Reign,
+    first: LeaderTerm,
     /// The newest event of each server.
     newest: Vec<u64>,
     longest_turn_ms: f64,
@@ -49,14 +50,14 @@ pub(super) struct LateTurn {
 }
 
 impl Watch {
-    pub(super) fn begin(farm: &OwnFarm) -> Result<Self, Failure> {
+    pub(super) fn begin(farm: &TemporaryFarm) -> Result<Self, Failure> {
         let first = farm.settled()?;
         let newest = histories(farm)?.into_iter().map(|events| events.iter().map(index).max().unwrap_or(0));
         Ok(Self { first, newest: newest.collect(), longest_turn_ms: longest_turn_ms(farm)? })
     }
 
     /// What has happened by now.
-    pub(super) fn end(&self, farm: &OwnFarm) -> Result<Watched, Failure> {
+    pub(super) fn end(&self, farm: &TemporaryFarm) -> Result<Watched, Failure> {
         let last = farm.settled()?;
         let histories = histories(farm)?;
         let news = self.newest.iter().zip(&histories).zip(farm.servers());
@@ -118,13 +119,13 @@ fn index(event: &Value) -> u64 {
     event["index"].as_u64().unwrap_or(0)
 }
 
-fn histories(farm: &OwnFarm) -> Result<Vec<Vec<Value>>, Failure> {
+fn histories(farm: &TemporaryFarm) -> Result<Vec<Vec<Value>>, Failure> {
     chaos::wait(TELLING_TIME, "all servers to tell what happened", || {
         Ok(farm.servers().iter().map(|server| history(&server.api)).collect())
     })
 }
 
-fn longest_turn_ms(farm: &OwnFarm) -> Result<f64, Failure> {
+fn longest_turn_ms(farm: &TemporaryFarm) -> Result<f64, Failure> {
     let turns = farm.servers().iter().map(|server| metric(&server.api, "primus_loop_turn_longest_seconds"));
     let turns = turns.collect::<Option<Vec<f64>>>().ok_or_else(silent)?;
     Ok(rounded(turns.into_iter().fold(0.0, f64::max) * 1000.0))

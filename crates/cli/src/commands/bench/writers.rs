@@ -10,8 +10,9 @@ use primus_client::http::{Request, Session};
 use primus_terminal::failure::Failure;
 use primus_terminal::json::rounded;
 
-use crate::commands::chaos;
-use crate::commands::own_farm::{OwnFarm, believes, place};
+use primus_local::TemporaryFarm;
+use primus_local::answers::{believes, place};
+use primus_local::chaos;
 
 /// So many writes must have been acknowledged by the leader before and after.
 const ACKNOWLEDGEMENTS: usize = 20;
@@ -35,7 +36,7 @@ pub(super) struct Writer {
 
 impl Writers {
     /// One for each server; none writes yet.
-    pub(super) fn of(farm: &OwnFarm) -> Self {
+    pub(super) fn of(farm: &TemporaryFarm) -> Self {
         Self(farm.servers().iter().map(|server| Writer::new(server.id, place(&server.api))).collect())
     }
 

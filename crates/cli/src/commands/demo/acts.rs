@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use primus_client::farms::{self, Farm, Started};
 use primus_terminal::failure::Failure;
-use rustix::process::Signal;
 
 use super::lending::{self, Pair};
 use super::scenes::Shown;
 use super::{guard, work};
-use crate::commands::chaos;
-use crate::commands::own_farm::{self, OwnFarm, Reign};
+use primus_local::TemporaryFarm;
+use primus_local::answers;
+use primus_local::answers::LeaderTerm;
+use primus_local::chaos::{self, Done};
 
 pub(super) const SERVERS: u64 = 3;
 pub(super) const WORKERS: u64 = 2;
@@ -133,11 +134,11 @@ const END: &str = "kill -TERM, as Ctrl-C would";
 /// The farm, and what is known of it so far.
 #[derive(Default)]
 pub(super) struct Play {
-    farm: Option<OwnFarm>,
-    reign: Option<Reign>,
+    farm: Option<TemporaryFarm>,
+    reign: Option<LeaderTerm>,
     /// The last leader that something happened to.
     fallen: u64,
-    seen: Vec<Reign>,
+    seen: Vec<LeaderTerm>,
     /// What was submitted.
     pub(super) job: String,
     /// Two farms, at the end.
@@ -156,7 +157,7 @@ impl Act {
 }
 
 impl Play {
-    pub(super) fn farm(&self) -> Result<&OwnFarm, Failure> {
+    pub(super) fn farm(&self) -> Result<&TemporaryFarm, Failure> {
         self.farm.as_ref().ok_or_else(|| Failure::failed("dead", "there is no farm", "start one: primus up"))
     }
 
@@ -180,7 +181,7 @@ impl Play {
     }
 
     /// Notes who leads now. Is it another one, in a later term?
-    pub(super) fn is_succeeded_by(&mut self, new: Reign) -> bool {
+    pub(super) fn is_succeeded_by(&mut self, new: LeaderTerm) -> bool {
         let old = self.reign.replace(new);
         self.fallen = old.map_or(0, |old| old.leader);
         self.seen.push(new);
@@ -196,11 +197,11 @@ impl Play {
 
 fn start(play: &mut Play) -> Result<Shown, Failure> {
     let started = Instant::now();
-    let farm = OwnFarm::start_with_workers("demo", SERVERS, WORKERS, 1)?;
+    let farm = TemporaryFarm::start_with_workers("demo", SERVERS, WORKERS, 1)?;
     let reign = farm.settled()?;
     let lines = vec![format!("ready after {:.0} ms, processes included", ms(started))];
-    let agree = farm.servers().iter().all(|server| own_farm::believes(&server.api) == Some(reign));
-    let Reign { leader, term } = reign;
+    let agree = farm.servers().iter().all(|server| answers::believes(&server.api) == Some(reign));
+    let LeaderTerm { leader, term } = reign;
     (play.farm, play.reign) = (Some(farm), Some(reign));
     play.seen.push(reign);
     let claim = format!("server {leader} leads in term {term}, and all {SERVERS} servers say so");
@@ -212,20 +213,20 @@ fn write(play: &mut Play) -> Result<Shown, Failure> {
     let started = Instant::now();
     farm.write(KEY, "blue")?;
     let lines = vec![format!("acknowledged after {:.1} ms", ms(started))];
-    let is_there = |server: &&Started| own_farm::value(&server.api, KEY).as_deref() == Some("blue");
+    let is_there = |server: &&Started| answers::value(&server.api, KEY).as_deref() == Some("blue");
     let count = farm.servers().iter().filter(is_there).count();
     let claim = format!("{count} of {SERVERS} servers, asked one by one, answer 'blue'");
     Ok(Shown { lines, claim, held: count as u64 == SERVERS })
 }
 
 fn kill(play: &mut Play) -> Result<Shown, Failure> {
-    let (new, ms) = fell(play, Signal::KILL)?;
+    let (new, ms) = fell(play, chaos::kill_at_once)?;
     let is_new = play.is_succeeded_by(new);
     let farm = play.farm()?;
     let is_there = farm.read(KEY)? == "blue";
     chaos::restart(&farm.now()?, &play.fallen.to_string())?;
     let follows = farm.settled()?;
-    let (fallen, Reign { leader, term }) = (play.fallen, new);
+    let (fallen, LeaderTerm { leader, term }) = (play.fallen, new);
     let lines = vec![
         format!("server {leader} leads in term {term}, {ms:.1} ms from the kill to the first write"),
         format!("server {fallen} runs again; all follow server {}", follows.leader),
@@ -236,10 +237,10 @@ fn kill(play: &mut Play) -> Result<Shown, Failure> {
 }
 
 fn freeze(play: &mut Play) -> Result<Shown, Failure> {
-    let (new, ms) = fell(play, Signal::STOP)?;
+    let (new, ms) = fell(play, chaos::freeze)?;
     let is_new = play.is_succeeded_by(new);
-    let is_there = own_farm::value(&api(&play.farm()?.now()?, new.leader), KEY).as_deref() == Some("blue");
-    let Reign { leader, term } = new;
+    let is_there = answers::value(&api(&play.farm()?.now()?, new.leader), KEY).as_deref() == Some("blue");
+    let LeaderTerm { leader, term } = new;
     let lines =
         vec![format!("server {leader} leads in term {term}, {ms:.1} ms from the freeze to the first write")];
     let claim = format!("another server leads, in a later term, and 'blue' is {}there", still(is_there));
@@ -249,11 +250,11 @@ fn freeze(play: &mut Play) -> Result<Shown, Failure> {
 fn thaw(play: &mut Play) -> Result<Shown, Failure> {
     let (farm, old) = (play.farm()?, play.fallen);
     let started = Instant::now();
-    chaos::signal(&farm.now()?, &old.to_string(), "thaw", "", Signal::CONT)?;
+    chaos::thaw(&farm.now()?, &old.to_string())?;
     farm.wait_until_noticed(old)?;
     let lines = vec![format!("after {:.1} ms it no longer says that it leads", ms(started))];
     let now = farm.settled()?;
-    let agrees = own_farm::believes(&api(&farm.now()?, old)) == Some(now);
+    let agrees = answers::believes(&api(&farm.now()?, old)) == Some(now);
     let is_later = play.reign.is_some_and(|reign| now.term >= reign.term);
     let claim = format!("all follow server {} in term {}, server {old} included", now.leader, now.term);
     play.reign = Some(now);
@@ -265,11 +266,11 @@ fn partition(play: &mut Play) -> Result<Shown, Failure> {
     let (groups, old) = (play.groups(), play.leader());
     let farm = play.farm()?;
     let started = Instant::now();
-    chaos::partition(&farm.now()?, &groups, false)?;
+    chaos::partition(&farm.now()?, Some(&groups), false, &[])?;
     let new = farm.write_without(old, KEY, "green")?;
     let ms = ms(started);
-    let accepted = own_farm::accepts(&api(&farm.now()?, old), LOST_KEY, "red");
-    let Reign { leader, term } = new;
+    let accepted = answers::accepts(&api(&farm.now()?, old), LOST_KEY, "red");
+    let LeaderTerm { leader, term } = new;
     let lines = vec![format!("server {leader} leads in term {term}, {ms:.1} ms from the cut to the first write")];
     let claim = format!(
         "the majority has another leader, and server {old}, alone, acknowledged {}",
@@ -282,14 +283,14 @@ fn partition(play: &mut Play) -> Result<Shown, Failure> {
 fn heal(play: &mut Play) -> Result<Shown, Failure> {
     let farm = play.farm()?;
     chaos::heal(&farm.now()?)?;
-    let is_green = |server: &Started| own_farm::value(&server.api, KEY).as_deref() == Some("green");
+    let is_green = |server: &Started| answers::value(&server.api, KEY).as_deref() == Some("green");
     // The best-ranked server takes over again by itself, and nobody answers for a moment while it does.
     let agreed = || farm.settled().map(|now| farm.servers().iter().all(is_green).then_some(now));
     let agreed = chaos::wait(AGREEING_TIME, "all servers to answer the same", agreed);
     let agree = agreed.is_ok();
     let now = agreed.or_else(|_| farm.settled())?;
-    let is_gone = farm.servers().iter().all(|server| own_farm::value(&server.api, LOST_KEY).is_none());
-    let Reign { leader, term } = now;
+    let is_gone = farm.servers().iter().all(|server| answers::value(&server.api, LOST_KEY).is_none());
+    let LeaderTerm { leader, term } = now;
     let claim = format!(
         "all follow server {leader} in term {term}; what the majority wrote is {}there",
         still(agree && is_gone)
@@ -317,11 +318,11 @@ pub(super) struct Terms {
 
 impl Terms {
     /// As its servers tell. What we have seen ourselves must fit, too.
-    pub(super) fn of(farm: &OwnFarm, seen: &[Reign]) -> Self {
-        let told: Vec<_> = farm.servers().iter().filter_map(|server| own_farm::history(&server.api)).collect();
+    pub(super) fn of(farm: &TemporaryFarm, seen: &[LeaderTerm]) -> Self {
+        let told: Vec<_> = farm.servers().iter().filter_map(|server| answers::history(&server.api)).collect();
         let changes = told.iter().flatten().filter(|event| event["kind"] == "leader_changed");
         let mut leaders: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-        for reign in changes.filter_map(Reign::of).chain(seen.iter().copied()) {
+        for reign in changes.filter_map(LeaderTerm::of).chain(seen.iter().copied()) {
             leaders.entry(reign.term).or_default().insert(reign.leader);
         }
         Self { leaders, told: told.len() }
@@ -354,13 +355,16 @@ pub(super) fn ended(last: &[Farm]) -> Result<Shown, Failure> {
     Ok(Shown { lines: Vec::new(), claim, held: left.is_empty() && !has_files })
 }
 
+/// What can be done to one server.
+type Fault = fn(&Farm, &str) -> Result<Done, Failure>;
+
 /// Does this to the leader. Who leads next, and after how many milliseconds was a write accepted?
-fn fell(play: &mut Play, by: Signal) -> Result<(Reign, f64), Failure> {
+fn fell(play: &mut Play, fault: Fault) -> Result<(LeaderTerm, f64), Failure> {
     play.settle()?;
     let (farm, old) = (play.farm()?, play.leader());
     let now = farm.now()?;
     let started = Instant::now();
-    chaos::signal(&now, &old.to_string(), "fell", "", by)?;
+    fault(&now, &old.to_string())?;
     let new = farm.write_without(old, "demo/first-write", "accepted")?;
     Ok((new, ms(started)))
 }

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant, SystemTime};
 use primus_client::pages;
 use primus_core::ledger::loans::home_of;
 use primus_terminal::failure::Failure;
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::acts::{Play, SERVERS, Terms, WORKERS, ended, joined, ms};
 use super::scenes::Shown;
-use crate::commands::chaos;
-use crate::commands::own_farm::{OwnFarm, Reign, time_ms};
 use crate::output::neighbours::happening;
+use primus_local::TemporaryFarm;
+use primus_local::answers::{LeaderTerm, time_ms};
+use primus_local::chaos;
 
 const TASKS: u64 = 60;
 const TASK_S: &str = "0.1";
@@ -29,12 +29,12 @@ const SOON: [(&str, &str); 2] = [("PRIMUS_LENDING_CALM_FOR", "250ms"), ("PRIMUS_
 
 /// Two farms that are neighbours, and what is known of them so far.
 pub(super) struct Pair {
-    north: OwnFarm,
-    south: OwnFarm,
+    north: TemporaryFarm,
+    south: TemporaryFarm,
     /// What the name of each ends with, so that no other farm is called like it.
     ending: String,
     /// Who led north and south, as far as we have seen.
-    seen: [Vec<Reign>; 2],
+    seen: [Vec<LeaderTerm>; 2],
     /// What was submitted to north, and when, in milliseconds since 1970.
     pub(super) job: String,
     flooded_ms: f64,
@@ -48,7 +48,7 @@ pub(super) fn command() -> String {
 
 pub(super) fn start(play: &mut Play) -> Result<Shown, Failure> {
     let started = Instant::now();
-    let [north, south] = OwnFarm::start_neighbours("demo", SERVERS, WORKERS, &SOON)?;
+    let [north, south] = TemporaryFarm::start_neighbours("demo", SERVERS, WORKERS, &SOON)?;
     let reigns = [north.settled()?, south.settled()?];
     let ending = north.now()?.name.trim_start_matches("north").to_owned();
     let seen = reigns.map(|reign| vec![reign]);
@@ -66,7 +66,7 @@ pub(super) fn start(play: &mut Play) -> Result<Shown, Failure> {
 }
 
 /// Has the one heard that all workers of the other have nothing to do?
-fn hears(farm: &OwnFarm, other: &OwnFarm) -> Result<bool, Failure> {
+fn hears(farm: &TemporaryFarm, other: &TemporaryFarm) -> Result<bool, Failure> {
     let (farms, name) = (farm.ask("/v1/farms")?, other.now()?.name);
     Ok(items(&farms).iter().any(|farm| farm["farm"] == name && farm["idle"] == WORKERS))
 }
@@ -99,7 +99,7 @@ pub(super) fn kill_leader(play: &mut Play) -> Result<Shown, Failure> {
     let old = pair.north.settled()?;
     let now = pair.north.now()?;
     let started = Instant::now();
-    chaos::signal(&now, &old.leader.to_string(), "kill", "", Signal::KILL)?;
+    chaos::kill_at_once(&now, &old.leader.to_string())?;
     let new = pair.north.write_without(old.leader, "demo/first-write", "accepted")?;
     let lines = vec![format!("{:.1} ms from the kill to the first write", ms(started))];
     pair.seen[0].extend([old, new]);
@@ -108,7 +108,7 @@ pub(super) fn kill_leader(play: &mut Play) -> Result<Shown, Failure> {
         Ok((guests.len() as u64 == WORKERS || pair.is_done()?).then_some(guests))
     })?;
     let loans = pair.south.happened().iter().filter(|event| event["kind"] == "lent").count() as u64;
-    let Reign { leader, term } = new;
+    let LeaderTerm { leader, term } = new;
     let claim = format!(
         "server {leader} leads north in term {term}, {} work for it, too, and nobody was lent anew",
         joined(guests.keys())
@@ -120,7 +120,7 @@ pub(super) fn kill_leader(play: &mut Play) -> Result<Shown, Failure> {
 pub(super) fn come_home(play: &mut Play) -> Result<Shown, Failure> {
     let pair = play.pair()?;
     chaos::wait(WAITING_TIME, "all tasks to end", || Ok(pair.is_done()?.then_some(())))?;
-    let is_alone = |farm: &OwnFarm| Ok::<_, Failure>(items(&farm.ask("/v1/loans")?).is_empty());
+    let is_alone = |farm: &TemporaryFarm| Ok::<_, Failure>(items(&farm.ask("/v1/loans")?).is_empty());
     chaos::wait(WAITING_TIME, "everybody to be home", || {
         Ok((is_alone(&pair.north)? && is_alone(&pair.south)?).then_some(()))
     })?;
@@ -131,7 +131,7 @@ pub(super) fn come_home(play: &mut Play) -> Result<Shown, Failure> {
 }
 
 /// How many of its own workers are registered with this farm, and work for it.
-fn at_home(farm: &OwnFarm) -> Result<usize, Failure> {
+fn at_home(farm: &TemporaryFarm) -> Result<usize, Failure> {
     let (status, name) = (farm.ask("/v1/status")?, farm.now()?.name);
     let is_home = |worker: &&Value| {
         worker["home"] == name.as_str() && worker["farm"] == name.as_str() && worker["registered"] == true
@@ -200,7 +200,8 @@ impl Pair {
 
     /// What has happened since north was flooded, as both farms tell it, of these kinds, in the order of time.
     fn told(&self, kinds: &[&str]) -> Vec<String> {
-        let of = |name: &'static str, farm: &OwnFarm| farm.happened().into_iter().map(move |event| (name, event));
+        let of =
+            |name: &'static str, farm: &TemporaryFarm| farm.happened().into_iter().map(move |event| (name, event));
         let mut events: Vec<_> = of("north", &self.north).chain(of("south", &self.south)).collect();
         events.retain(|(_, event)| kinds.iter().any(|kind| event["kind"] == *kind));
         events.sort_by_key(|(_, event)| event["time"].as_str().map(str::to_owned));

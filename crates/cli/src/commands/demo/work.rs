@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use primus_client::{Client, Patience, pages};
 use primus_terminal::failure::Failure;
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::acts::{Play, ms};
 use super::scenes::Shown;
-use crate::commands::chaos;
-use crate::commands::own_farm::OwnFarm;
+use primus_local::TemporaryFarm;
+use primus_local::chaos;
 
 const TASKS: u64 = 60;
 /// How long everything may take.
@@ -49,7 +48,7 @@ pub(super) fn kill_worker(play: &mut Play) -> Result<Shown, Failure> {
     let farm = play.farm()?;
     let victim = "w1";
     let now = farm.now()?;
-    chaos::signal(&now, victim, "kill", "", Signal::KILL)?;
+    chaos::kill_at_once(&now, victim)?;
     let started = Instant::now();
     let before = job(farm, &play.job)?["done"].as_u64().unwrap_or(0);
     wait_for_done(farm, &play.job, before + FIRST)?;
@@ -65,7 +64,7 @@ pub(super) fn kill_leader(play: &mut Play) -> Result<Shown, Failure> {
     let (farm, old) = (play.farm()?, play.leader().to_string());
     let now = farm.now()?;
     let before = job(farm, &play.job)?["done"].as_u64().unwrap_or(0);
-    chaos::signal(&now, &old, "kill", "", Signal::KILL)?;
+    chaos::kill_at_once(&now, &old)?;
     let started = Instant::now();
     wait_for_done(farm, &play.job, before + FIRST)?;
     let lines = vec![format!("{FIRST} more were done within {:.0} ms, for another leader", ms(started))];
@@ -92,21 +91,21 @@ pub(super) fn count(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: (done, failed, lost) == (TASKS, 0, 0) && all_began })
 }
 
-fn client(farm: &OwnFarm) -> Result<Client, Failure> {
+fn client(farm: &TemporaryFarm) -> Result<Client, Failure> {
     Ok(Client::of(&farm.now()?))
 }
 
 /// Where tasks leave a line when they begin. It goes with the farm's folder.
-fn starts(farm: &OwnFarm) -> Result<PathBuf, Failure> {
+fn starts(farm: &TemporaryFarm) -> Result<PathBuf, Failure> {
     Ok(farm.now()?.dir.join("starts"))
 }
 
-fn job(farm: &OwnFarm, job: &str) -> Result<Value, Failure> {
+fn job(farm: &TemporaryFarm, job: &str) -> Result<Value, Failure> {
     Ok(client(farm)?.read(&format!("/v1/jobs/{job}"), Patience::WhileNoLeader(WORKING_TIME))?)
 }
 
 /// Who has done something of it.
-fn workers(farm: &OwnFarm, job: &str) -> Result<Vec<String>, Failure> {
+fn workers(farm: &TemporaryFarm, job: &str) -> Result<Vec<String>, Failure> {
     let path = format!("/v1/tasks?job={job}&state=done");
     let client = client(farm)?;
     let answer = pages::all(&path, |page| client.read(page, Patience::WhileNoLeader(WORKING_TIME)))?;
@@ -118,7 +117,7 @@ fn workers(farm: &OwnFarm, job: &str) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-fn wait_for_done(farm: &OwnFarm, id: &str, wanted: u64) -> Result<(), Failure> {
+fn wait_for_done(farm: &TemporaryFarm, id: &str, wanted: u64) -> Result<(), Failure> {
     chaos::wait(WORKING_TIME, "tasks to be done", || {
         let done = job(farm, id)?["done"].as_u64().unwrap_or(0);
         Ok((done >= wanted.min(TASKS)).then_some(()))

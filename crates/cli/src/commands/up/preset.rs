@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::ValueEnum;
+use primus_local::quoted;
 use primus_terminal::failure::Failure;
 
 use crate::args::{UpArgs, WhichAlgorithm};
@@ -65,20 +66,5 @@ impl Preset {
             keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect()
         };
         self.0.iter().map(|(section, keys)| format!("\n[{section}]\n{}", lines(keys))).collect()
-    }
-}
-
-/// A text in TOML. JSON writes it the same way, but for one character.
-pub(super) fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_quoted_as_toml_wants_it() {
-        assert_eq!(quoted("a\"b\\c\u{7f}\n"), r#""a\"b\\c\u007f\n""#);
     }
 }

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use super::crowds::{self, Manner};
 use super::{Plan, fat, others};
 use crate::args::PressureLoad;
-use crate::commands::own_farm::{OwnFarm, place};
+use primus_local::TemporaryFarm;
+use primus_local::answers::place;
 
 /// How many clients list.
 const LISTING: usize = 2;
@@ -42,7 +43,7 @@ pub(super) struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     pub(super) fn new(
-        farm: &'a OwnFarm,
+        farm: &'a TemporaryFarm,
         name: &'a str,
         leader: u64,
         clients: usize,
@@ -111,7 +112,7 @@ pub(super) const fn unit(load: PressureLoad) -> &'static str {
 }
 
 /// Lays the state that a load needs.
-pub(super) fn prepare(farm: &OwnFarm, plan: &Plan, load: PressureLoad, leader: u64) -> Result<(), Failure> {
+pub(super) fn prepare(farm: &TemporaryFarm, plan: &Plan, load: PressureLoad, leader: u64) -> Result<(), Failure> {
     others::prepare(farm)?;
     let leader = farm.servers().iter().find(|server| server.id == leader);
     let api = leader.map(|leader| place(&leader.api)).unwrap_or_default();

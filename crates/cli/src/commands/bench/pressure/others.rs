@@ -18,8 +18,9 @@ use serde_json::Value;
 
 use crate::args::GuardArgs;
 use crate::commands::bench::{milliseconds, quantile};
-use crate::commands::own_farm::{OwnFarm, place};
 use crate::commands::server::end_with;
+use primus_local::TemporaryFarm;
+use primus_local::answers::place;
 
 /// What each of them asks for, and what people call it.
 const ASKED: [(&str, &str, &str); 4] = [
@@ -64,7 +65,7 @@ struct Answered {
 
 /// Asks until then, and tells.
 pub(super) fn ask<'scope, 'a: 'scope>(
-    farm: &'a OwnFarm,
+    farm: &'a TemporaryFarm,
     until: Instant,
     scope: &'scope Scope<'scope, '_>,
 ) -> Result<Others, Failure> {
@@ -82,7 +83,7 @@ pub(super) fn ask<'scope, 'a: 'scope>(
 }
 
 /// Puts what is asked for later.
-pub(super) fn prepare(farm: &OwnFarm) -> Result<(), Failure> {
+pub(super) fn prepare(farm: &TemporaryFarm) -> Result<(), Failure> {
     farm.write("others", "x")
 }
 

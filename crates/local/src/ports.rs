@@ -2,22 +2,22 @@
 //!
 //! A dead port among the kernel's own can connect to itself, and any program may be given it at any moment.
 
-use std::collections::hash_map::RandomState;
 use std::fs;
-use std::hash::{BuildHasher, Hasher};
 use std::net::{Ipv4Addr, TcpListener};
 
 use primus_terminal::failure::Failure;
+
+use crate::chance;
 
 const LOWEST: u16 = 15_000;
 /// Where the kernel's own ports usually begin.
 const KERNELS_OWN: u16 = 32_768;
 
 /// So many ports that nobody listens on, in ascending order.
-pub(super) fn free(count: usize) -> Result<Vec<u16>, Failure> {
+pub(crate) fn free(count: usize) -> Result<Vec<u16>, Failure> {
     let range: Vec<u16> = (LOWEST..kernels_own()).collect();
     // Two farms that start at once should not try the same ports.
-    let chance = RandomState::new().build_hasher().finish() as usize % range.len();
+    let chance = chance() as usize % range.len();
     let candidates = range[chance..].iter().chain(&range[..chance]);
     // All are held until all are found.
     let held: Vec<(u16, TcpListener)> =
@@ -31,7 +31,7 @@ pub(super) fn free(count: usize) -> Result<Vec<u16>, Failure> {
 }
 
 /// Is nobody listening there?
-pub(super) fn is_free(port: u16) -> bool {
+pub(crate) fn is_free(port: u16) -> bool {
     listen(port).is_some()
 }
 

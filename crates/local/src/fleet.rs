@@ -16,12 +16,8 @@ use primus_shapes::token::{self, Token};
 use primus_terminal::failure::{FINAL, Failure};
 use rustix::process::{Signal, kill_process};
 
-use super::home::Home;
-use super::ports;
-use super::preset::{Preset, quoted};
-use crate::args::UpArgs;
-use crate::settings::server::groups::{self, GroupEntry};
-use crate::settings::server::keys::{KEYS, Key};
+use crate::home::Home;
+use crate::{ports, quoted};
 
 /// How long a node may take to end by itself.
 const END_TIME: Duration = Duration::from_secs(2);
@@ -38,16 +34,23 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 /// What the file of all workers is called.
 const WORKERS: &str = "workers";
 
+/// What all nodes of a farm have in common beside who they are.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Further sections of every server's configuration, as TOML.
+    pub servers: String,
+    /// The environment variables that must not reach the nodes.
+    pub hidden: Vec<String>,
+}
+
 /// All nodes, and what others know of them. It stops them when it goes.
 #[derive(Debug)]
-pub(super) struct Fleet<'a> {
-    pub(super) farm: Farm,
+pub struct Fleet<'a> {
+    /// The farm, as others on this host find it.
+    pub farm: Farm,
     home: &'a Home,
-    /// What the servers' files say beside who they are.
-    preset: Preset,
-    /// And about further elections.
-    groups: String,
-    /// And about other farms.
+    settings: Settings,
+    /// What the servers' files say about other farms.
     neighbours: String,
     /// In the order of the farm's servers, then of its workers; none for a dead one.
     children: Vec<Option<Child>>,
@@ -57,7 +60,7 @@ pub(super) struct Fleet<'a> {
 
 /// A node that ended although nobody asked it to.
 #[derive(Debug)]
-pub(super) struct Death {
+pub struct Death {
     /// As people say it: `server 1`, `worker w1`.
     who: String,
     /// What `primus chaos` calls it.
@@ -68,8 +71,10 @@ pub(super) struct Death {
 
 impl<'a> Fleet<'a> {
     /// Makes the farm known, without starting anything.
-    pub(super) fn new(home: &'a Home, args: &UpArgs) -> Result<Self, Failure> {
-        let groups: String = groups::typed(&args.groups, home.servers)?.iter().map(GroupEntry::toml).collect();
+    ///
+    /// # Errors
+    /// If the system gives no random bytes, or another farm of this name runs here.
+    pub fn new(home: &'a Home, settings: Settings) -> Result<Self, Failure> {
         let pid = std::process::id();
         let server = |id| Started { id, pid: None, address: String::new(), api: String::new() };
         let token = Token::fresh().map_err(|error| {
@@ -89,24 +94,16 @@ impl<'a> Fleet<'a> {
         };
         farm.announce()?;
         let children = (0..farm.servers.len() + farm.workers.len()).map(|_| None).collect();
-        Ok(Self {
-            farm,
-            home,
-            preset: Preset::new(args)?,
-            groups,
-            neighbours: String::new(),
-            children,
-            logs_seen: Instant::now(),
-        })
+        Ok(Self { farm, home, settings, neighbours: String::new(), children, logs_seen: Instant::now() })
     }
 
     /// How many ports its servers need.
-    pub(super) fn ports(&self) -> usize {
+    pub(crate) fn ports(&self) -> usize {
         self.farm.servers.len() * 2
     }
 
     /// Its servers will listen on these.
-    pub(super) fn take_ports(&mut self, free: &[u16]) {
+    pub(crate) fn take_ports(&mut self, free: &[u16]) {
         // Ports ascend with ids, so that a rank by address means the same after every start.
         for (server, pair) in self.farm.servers.iter_mut().zip(free.chunks(2)) {
             server.address = format!("127.0.0.1:{}", pair[0]);
@@ -117,7 +114,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Starts all servers, then all workers. These are its neighbours, as files say it.
-    pub(super) fn start(&mut self, neighbours: String) -> Result<(), Failure> {
+    pub(crate) fn start(&mut self, neighbours: String) -> Result<(), Failure> {
         self.neighbours = neighbours;
         self.write_configuration().map_err(|error| self.storage(&error))?;
         for place in 0..self.children.len() {
@@ -140,7 +137,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Notes which nodes have ended.
-    pub(super) fn reap(&mut self) -> Vec<Death> {
+    pub fn reap(&mut self) -> Vec<Death> {
         let mut deaths = Vec::new();
         for place in 0..self.children.len() {
             let Some(Ok(Some(status))) = self.children[place].as_mut().map(Child::try_wait) else { continue };
@@ -162,7 +159,10 @@ impl<'a> Fleet<'a> {
     }
 
     /// Starts again what somebody asked for.
-    pub(super) fn serve_requests(&mut self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If a node cannot be started.
+    pub fn serve_requests(&mut self) -> Result<(), Failure> {
         for place in 0..self.children.len() {
             let is_asked = fs::remove_file(farms::restart_request(&self.home.dir, &self.node(place))).is_ok();
             if is_asked && !farms::end_note(&self.home.dir, &self.node(place)).exists() {
@@ -177,7 +177,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// No log grows for ever.
-    pub(super) fn turn_logs_over(&mut self) {
+    pub fn turn_logs_over(&mut self) {
         if self.logs_seen.elapsed() < LOG_EVERY {
             return;
         }
@@ -189,7 +189,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Asks all nodes to end.
-    pub(super) fn ask_to_end(&self) {
+    pub fn ask_to_end(&self) {
         for child in self.children.iter().flatten() {
             if let Some(pid) = farms::process(child.id()) {
                 _ = kill_process(pid, Signal::TERM);
@@ -200,7 +200,7 @@ impl<'a> Fleet<'a> {
     }
 
     /// Stops all nodes: politely, then not.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.ask_to_end();
         let until = Instant::now() + END_TIME;
         let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
@@ -214,14 +214,14 @@ impl<'a> Fleet<'a> {
     }
 
     /// Has nobody else taken our ports?
-    pub(super) fn ports_are_free(&self) -> bool {
+    pub(crate) fn ports_are_free(&self) -> bool {
         let places = self.farm.servers.iter().flat_map(|server| [&server.address, &server.api]);
         let mut ports = places.filter_map(|place| place.rsplit_once(':')?.1.parse().ok());
         ports.all(ports::is_free)
     }
 
     /// A way to talk to them.
-    pub(super) fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::of(&self.farm)
     }
 
@@ -289,12 +289,7 @@ impl<'a> Fleet<'a> {
             }
         }
         command.arg("--parent").arg(std::process::id().to_string());
-        // Which node it is says its file; a variable would say the same to all of them.
-        let is_common = |key: &Key| {
-            ["election.", "guard.", "lending.", "load."].iter().any(|section| key.name.starts_with(section))
-        };
-        let is_own = |key: &&Key| !is_common(key);
-        KEYS.iter().filter(is_own).for_each(|key| _ = command.env_remove(key.variable()));
+        self.settings.hidden.iter().for_each(|variable| _ = command.env_remove(variable));
         // What this user may do elsewhere is none of the tasks' business.
         command.env_remove(token::VARIABLE).env_remove("PRIMUS_API");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -309,19 +304,18 @@ impl<'a> Fleet<'a> {
 
     fn server_config(&self, id: u64) -> String {
         format!(
-            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n[api]\ntoken_file = {}\n\n{}{}{}{}",
+            "[server]\nid = {id}\nfarm = {}\ndir = {}\nchaos = true\n\n[api]\ntoken_file = {}\n\n{}{}{}",
             quoted(&self.farm.name),
             quoted(&self.home.dir.join(format!("server-{id}")).to_string_lossy()),
             quoted(&self.home.dir.join(TOKEN).to_string_lossy()),
             self.cluster_config(),
-            self.preset.toml(),
-            self.groups,
+            self.settings.servers,
             self.neighbours,
         )
     }
 
     /// What the files of other farms say of this one.
-    pub(super) fn as_neighbour(&self) -> String {
+    pub(crate) fn as_neighbour(&self) -> String {
         format!("\n[[neighbours]]\nname = {}\n{}", quoted(&self.farm.name), self.servers_list())
     }
 
@@ -362,7 +356,7 @@ impl Drop for Fleet<'_> {
 
 impl Death {
     /// What happened, and what to do; `choice` says in which farm, if there are several.
-    pub(super) fn sentence(&self, choice: &str) -> String {
+    pub fn sentence(&self, choice: &str) -> String {
         if self.is_final() {
             return self.cause();
         }
@@ -375,7 +369,7 @@ impl Death {
     }
 
     /// The farm could not start because of it.
-    pub(super) fn failure(&self) -> Failure {
+    pub(crate) fn failure(&self) -> Failure {
         Failure::failed("dead", self.cause(), "mend that, then try again")
     }
 

@@ -9,25 +9,21 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use primus_client::farms::{self, Farm, Started};
-use primus_client::http::{Request, escaped};
+use primus_client::http::Request;
 use primus_client::tasks::Caller;
 use primus_client::{Client, Patience};
 use primus_terminal::failure::Failure;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
+use uuid::Uuid;
 
-use super::chaos;
-use crate::args::WhichAlgorithm;
-use crate::settings::work::fresh_key;
+use crate::answers::{ANSWER_TIME, LeaderTerm, Pace, believes, history, json, links_up, path, place};
+use crate::{Algorithm, chaos};
 
 /// How long a farm may take until everybody is alive, caught up and of one mind.
 const SETTLING_TIME: Duration = Duration::from_secs(15);
 /// How long it may take until a write is accepted again.
 const WRITE_TIME: Duration = Duration::from_secs(10);
-/// How long one server may take to answer.
-const ANSWER_TIME: Duration = Duration::from_secs(2);
-/// How long somebody waits for an answer that should not come.
-const REFUSAL_TIME: Duration = Duration::from_millis(500);
 /// How long `up` may take to end by itself; it gives its servers two seconds.
 const END_TIME: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
@@ -42,7 +38,7 @@ const WORDS_LEN_MAX: usize = 4096;
 
 /// The farm, as long as this lives.
 #[derive(Debug)]
-pub(super) struct OwnFarm {
+pub struct TemporaryFarm {
     /// Neighbours share theirs.
     _up: Arc<Up>,
     farm: Farm,
@@ -52,57 +48,54 @@ pub(super) struct OwnFarm {
 #[derive(Debug)]
 struct Up(Child);
 
-/// Who leads, and since which term.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reign {
-    pub(super) leader: u64,
-    pub(super) term: u64,
-}
-
-/// How long messages take, and how long a leader may be silent, as one server measures it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Pace {
-    pub(super) silence_ms: f64,
-    /// The slowest and the fastest link.
-    pub(super) round_trip_ms: f64,
-    fastest_ms: f64,
-}
-
-impl OwnFarm {
+impl TemporaryFarm {
     /// Starts it and waits until it has a leader.
-    pub(super) fn start(purpose: &str, servers: u64) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If no farm can be started.
+    pub fn start(purpose: &str, servers: u64) -> Result<Self, Failure> {
         Self::start_ranked(purpose, servers, "id")
     }
 
     /// The same; by load, no server takes leadership back by itself.
-    pub(super) fn start_ranked(purpose: &str, servers: u64, rank: &str) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If no farm can be started.
+    pub fn start_ranked(purpose: &str, servers: u64, rank: &str) -> Result<Self, Failure> {
         // Nobody submits anything here, and figures should not depend on who looks on.
         Self::begin(purpose, servers, &["--rank", rank, "--workers", "0"])
     }
 
     /// The same, by load, with leaders that hand over as soon as they may.
-    pub(super) fn start_handing_over(purpose: &str, servers: u64) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If no farm can be started.
+    pub fn start_handing_over(purpose: &str, servers: u64) -> Result<Self, Failure> {
         Self::begin_told(purpose, servers, &["--rank", "load", "--workers", "0"], &SOON)
     }
 
     /// The same, by id, with this algorithm.
-    pub(super) fn start_electing(purpose: &str, servers: u64, algorithm: WhichAlgorithm) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If no farm can be started.
+    pub fn start_electing(purpose: &str, servers: u64, algorithm: Algorithm) -> Result<Self, Failure> {
         Self::begin(purpose, servers, &["--algorithm", algorithm.name(), "--rank", "id", "--workers", "0"])
     }
 
     /// The same, with workers that can run anything.
-    pub(super) fn start_with_workers(
-        purpose: &str,
-        servers: u64,
-        workers: u64,
-        slots: u64,
-    ) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If no farm can be started.
+    pub fn start_with_workers(purpose: &str, servers: u64, workers: u64, slots: u64) -> Result<Self, Failure> {
         let [workers, slots] = [workers, slots].map(|number| number.to_string());
         Self::begin(purpose, servers, &["--rank", "id", "--workers", &workers, "--slots", &slots])
     }
 
     /// The same, by load, without workers; leases last this long.
-    pub(super) fn start_leasing(purpose: &str, servers: u64, lease: &str) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If no farm can be started.
+    pub fn start_leasing(purpose: &str, servers: u64, lease: &str) -> Result<Self, Failure> {
         let variables = [("PRIMUS_GUARD_LEASE", lease)];
         Self::begin_told(purpose, servers, &["--rank", "load", "--workers", "0"], &variables)
     }
@@ -122,7 +115,10 @@ impl OwnFarm {
     }
 
     /// Two farms that are neighbours, with workers of one slot that can run anything. No other farms are called like them.
-    pub(super) fn start_neighbours(
+    ///
+    /// # Errors
+    /// If no farm can be started.
+    pub fn start_neighbours(
         purpose: &str,
         servers: u64,
         workers: u64,
@@ -143,17 +139,23 @@ impl OwnFarm {
     }
 
     /// How it is now: processes change when servers die and start again.
-    pub(super) fn now(&self) -> Result<Farm, Failure> {
+    ///
+    /// # Errors
+    /// If the farm is gone.
+    pub fn now(&self) -> Result<Farm, Failure> {
         Ok(self.farm.again()?)
     }
 
     /// Its servers, dead or alive.
-    pub(super) fn servers(&self) -> &[Started] {
+    pub fn servers(&self) -> &[Started] {
         &self.farm.servers
     }
 
     /// Waits until all servers are alive, linked, caught up, and agree on a leader.
-    pub(super) fn settled(&self) -> Result<Reign, Failure> {
+    ///
+    /// # Errors
+    /// If that takes too long, or the farm is gone.
+    pub fn settled(&self) -> Result<LeaderTerm, Failure> {
         chaos::wait(SETTLING_TIME, "all servers to be alive and of one mind", || {
             let now = self.now()?;
             let is_whole = now.servers.iter().all(|server| server.pid.is_some());
@@ -161,14 +163,14 @@ impl OwnFarm {
         })
     }
 
-    fn agreement(&self, client: &Client) -> Option<Reign> {
+    fn agreement(&self, client: &Client) -> Option<LeaderTerm> {
         let count = self.farm.servers.len();
-        let reigns: Vec<Reign> =
-            client.views("/v1/leader").iter().filter_map(|(_, view)| Reign::of(view)).collect();
+        let reigns: Vec<LeaderTerm> =
+            client.views("/v1/leader").iter().filter_map(|(_, view)| LeaderTerm::of(view)).collect();
         let first = *reigns.first()?;
         let agree = reigns.len() == count && reigns.iter().all(|reign| *reign == first);
         let is_linked = |server: &Started| links_up(&server.api) == Some(count - 1);
-        let status = client.latest("/v1/status").ok().filter(|status| Reign::of(status) == Some(first))?;
+        let status = client.latest("/v1/status").ok().filter(|status| LeaderTerm::of(status) == Some(first))?;
         let is_well = |server: &Value| server["alive"] == true && server["lag"] == 0;
         let servers = status["servers"].as_array()?;
         let all_well = servers.len() == count && servers.iter().all(is_well);
@@ -176,7 +178,10 @@ impl OwnFarm {
     }
 
     /// Writes while all is well.
-    pub(super) fn write(&self, key: &str, value: &str) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If no server accepts the write.
+    pub fn write(&self, key: &str, value: &str) -> Result<(), Failure> {
         let path = path(key);
         let request = Request { method: "PUT", path: &path, body: value.as_bytes() };
         Client::of(&self.now()?).write(request, Patience::WhileNoLeader(WRITE_TIME))?;
@@ -184,7 +189,10 @@ impl OwnFarm {
     }
 
     /// What was written, as a server says that knows the latest.
-    pub(super) fn read(&self, key: &str) -> Result<String, Failure> {
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn read(&self, key: &str) -> Result<String, Failure> {
         let answer = Client::of(&self.now()?).read(&path(key), Patience::WhileNoLeader(WRITE_TIME))?;
         Ok(answer["value"].as_str().unwrap_or_default().to_string())
     }
@@ -193,7 +201,10 @@ impl OwnFarm {
     ///
     /// A server that still believes in the fallen leader would pass the write on to it and wait. It is therefore first
     /// asked whom it follows, and not troubled while it names that one.
-    pub(super) fn write_without(&self, fallen: u64, key: &str, value: &str) -> Result<Reign, Failure> {
+    ///
+    /// # Errors
+    /// If no server accepts the write in time.
+    pub fn write_without(&self, fallen: u64, key: &str, value: &str) -> Result<LeaderTerm, Failure> {
         let path = path(key);
         let request = Request { method: "PUT", path: &path, body: value.as_bytes() };
         let until = Instant::now() + WRITE_TIME;
@@ -212,7 +223,10 @@ impl OwnFarm {
     }
 
     /// Makes all links between its servers this slow, one way, and waits until all servers have measured it.
-    pub(super) fn slow_down(&self, delay: Duration) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If the servers do not measure it in time.
+    pub fn slow_down(&self, delay: Duration) -> Result<(), Failure> {
         let ids = self.farm.servers.iter().map(|server| server.id).collect();
         chaos::slow_down(&self.now()?, &ids, delay)?;
         let least_ms = 2.0 * delay.as_secs_f64() * 1000.0;
@@ -224,24 +238,30 @@ impl OwnFarm {
     }
 
     /// What its servers measure, those that are alive.
-    pub(super) fn paces(&self) -> Vec<Pace> {
+    pub fn paces(&self) -> Vec<Pace> {
         self.farm.servers.iter().filter_map(|server| Pace::of(&json(&server.api, "/v1/status")?)).collect()
     }
 
     /// Has its leader say something.
-    pub(super) fn ask(&self, path: &str) -> Result<Value, Failure> {
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn ask(&self, path: &str) -> Result<Value, Failure> {
         Ok(Client::of(&self.now()?).read(path, Patience::WhileNoLeader(WRITE_TIME))?)
     }
 
     /// Submits a job, whoever leads meanwhile. What is it called?
-    pub(super) fn submit(&self, job: &Value) -> Result<String, Failure> {
-        let answer = Caller::of(&self.now()?).submit(job.to_string().as_bytes(), &fresh_key())?;
+    ///
+    /// # Errors
+    /// If the farm takes no tasks.
+    pub fn submit(&self, job: &Value) -> Result<String, Failure> {
+        let answer = Caller::of(&self.now()?).submit(job.to_string().as_bytes(), &Uuid::now_v7().to_string())?;
         let job = answer["job"].as_str().map(str::to_owned);
         job.ok_or_else(|| Failure::failed("refused", "the farm takes no tasks", "please report this"))
     }
 
     /// What has happened, as all servers tell that are alive, in the order of time.
-    pub(super) fn happened(&self) -> Vec<Value> {
+    pub fn happened(&self) -> Vec<Value> {
         let mut events: Vec<Value> =
             self.farm.servers.iter().filter_map(|server| history(&server.api)).flatten().collect();
         // Times as they are written sort like times.
@@ -250,17 +270,20 @@ impl OwnFarm {
     }
 
     /// Does another server's history tell that this reign began because the fallen leader was missed?
-    pub(super) fn is_failover(&self, fallen: u64, new: Reign) -> bool {
+    pub fn is_failover(&self, fallen: u64, new: LeaderTerm) -> bool {
         let is_it = |event: &Value| {
             let is_missed = ["link_lost", "silence"].iter().any(|reason| event["reason"] == *reason);
-            Reign::of(event) == Some(new) && event["previous"] == fallen && is_missed
+            LeaderTerm::of(event) == Some(new) && event["previous"] == fallen && is_missed
         };
         let others = self.farm.servers.iter().filter(|server| server.id != fallen);
         others.filter_map(|server| history(&server.api)).flatten().any(|event| is_it(&event))
     }
 
     /// Waits until this server itself says that another one leads, or none.
-    pub(super) fn wait_until_noticed(&self, id: u64) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If that takes too long.
+    pub fn wait_until_noticed(&self, id: u64) -> Result<(), Failure> {
         let until = Instant::now() + WRITE_TIME;
         let api = self.farm.servers.iter().find(|server| server.id == id).map(|server| server.api.as_str());
         while Instant::now() < until {
@@ -301,77 +324,6 @@ impl Drop for Up {
         // Had it to be killed, its folder is left.
         _ = farms::tidy();
     }
-}
-
-impl Pace {
-    fn of(status: &Value) -> Option<Self> {
-        let trips = status["servers"].as_array()?.iter().filter_map(|server| server["round_trip_ms"].as_f64());
-        let trips: Vec<f64> = trips.collect();
-        let reduced = |of: fn(f64, f64) -> f64| trips.iter().copied().reduce(of);
-        let (round_trip_ms, fastest_ms) = (reduced(f64::max)?, reduced(f64::min)?);
-        Some(Self { silence_ms: status["silence_ms"].as_f64()?, round_trip_ms, fastest_ms })
-    }
-}
-
-impl Reign {
-    /// As a server sees it.
-    pub(super) fn of(view: &Value) -> Option<Self> {
-        Some(Self { leader: view["leader"].as_u64()?, term: view["term"].as_u64()? })
-    }
-}
-
-/// Whom this server follows.
-pub(super) fn believes(api: &str) -> Option<Reign> {
-    Reign::of(&json(api, "/v1/leader")?)
-}
-
-/// The value under a key, as this server answers.
-pub(super) fn value(api: &str, key: &str) -> Option<String> {
-    json(api, &path(key))?["value"].as_str().map(str::to_string)
-}
-
-/// Does this server acknowledge a write, soon?
-pub(super) fn accepts(api: &str, key: &str, value: &str) -> bool {
-    let path = path(key);
-    let request = Request { method: "PUT", path: &path, body: value.as_bytes() };
-    request.send(place(api), REFUSAL_TIME).is_ok_and(|answer| answer.status == 200)
-}
-
-/// All events that this server remembers.
-pub(super) fn history(api: &str) -> Option<Vec<Value>> {
-    let response = Request::get("/v1/events?follow=false").send(place(api), ANSWER_TIME).ok()?;
-    let lines = response.lines().map_while(Result::ok);
-    Some(lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data:")?).ok()).collect())
-}
-
-/// When an event was, in milliseconds since 1970.
-pub(super) fn time_ms(event: &Value) -> Option<f64> {
-    let time: jiff::Timestamp = event["time"].as_str()?.parse().ok()?;
-    Some(time.as_millisecond() as f64)
-}
-
-fn json(api: &str, path: &str) -> Option<Value> {
-    let response = Request::get(path).send(place(api), ANSWER_TIME).ok()?;
-    serde_json::from_slice(&response.bytes().ok()?).ok()
-}
-
-fn links_up(api: &str) -> Option<usize> {
-    Some(metric(api, "primus_links_up")? as usize)
-}
-
-/// One of the numbers that this server counts.
-pub(super) fn metric(api: &str, name: &str) -> Option<f64> {
-    let response = Request::get("/metrics").send(place(api), ANSWER_TIME).ok()?;
-    let text = String::from_utf8(response.bytes().ok()?).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
-}
-
-pub(super) fn place(api: &str) -> &str {
-    api.trim_start_matches("http://")
-}
-
-fn path(key: &str) -> String {
-    format!("/v1/kv/{}", escaped(key))
 }
 
 fn command(name: &str, servers: u64, options: &[&str]) -> std::io::Result<Command> {

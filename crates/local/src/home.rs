@@ -6,34 +6,44 @@ use std::path::{Path, PathBuf};
 
 use primus_client::farms::private_folder;
 use primus_node::private::{self, Exposed};
-use primus_terminal::amounts::{number, quoted};
+use primus_terminal::amounts::quoted;
 use primus_terminal::failure::Failure;
 use primus_terminal::names;
 use serde::{Deserialize, Serialize};
 
-use crate::args::UpArgs;
+use crate::Wanted;
+use crate::chance;
 
 const NAME: &str = "local";
 const SERVERS: u64 = 3;
-const SERVERS_MAX: u64 = 25;
+/// The most servers of a farm on one host.
+pub const SERVERS_MAX: u64 = 25;
 const WORKERS: u64 = 2;
-const WORKERS_MAX: u64 = 1000;
+/// The most workers of a farm on one host.
+pub const WORKERS_MAX: u64 = 1000;
 const SLOTS: u64 = 1;
-const SLOTS_MAX: u64 = 4096;
+/// The most tasks that a worker runs at once.
+pub const SLOTS_MAX: u64 = 4096;
 /// What the folder remembers. It is also what two farms in one folder fight about.
 const MEMORY: &str = "farm.json";
 
 /// A farm's folder, which is ours alone as long as this lives.
 #[derive(Debug)]
-pub(super) struct Home {
-    pub(super) name: String,
-    pub(super) servers: u64,
-    pub(super) workers: u64,
-    pub(super) slots: u64,
+pub struct Home {
+    /// The name of the farm.
+    pub name: String,
+    /// The number of its servers.
+    pub servers: u64,
+    /// The number of its workers.
+    pub workers: u64,
+    /// The number of tasks that each worker runs at once.
+    pub slots: u64,
     /// How the names of its workers begin.
-    pub(super) initial: char,
-    pub(super) dir: PathBuf,
-    pub(super) temporary: bool,
+    pub(crate) initial: char,
+    /// The folder.
+    pub dir: PathBuf,
+    /// True if the folder is removed at the end.
+    pub temporary: bool,
     /// Holds the lock on the folder.
     _memory: File,
 }
@@ -56,35 +66,17 @@ const fn slots() -> u64 {
     SLOTS
 }
 
-/// What was typed.
-#[derive(Debug, Clone, Copy, Default)]
-struct Wanted<'a> {
-    name: Option<&'a str>,
-    servers: Option<u64>,
-    workers: Option<u64>,
-    slots: Option<u64>,
-}
-
 impl Home {
-    /// Opens or creates the folder that these arguments mean.
-    pub(super) fn open(args: &UpArgs, initial: char) -> Result<Self, Failure> {
-        let within = |flag: &str, text: &Option<String>, least: u64, most: u64| {
-            text.as_deref().map(|text| number(flag, text, least, most)).transpose()
-        };
-        let wanted = Wanted {
-            name: args.farm.as_deref(),
-            servers: within("--servers", &args.servers, 1, SERVERS_MAX)?,
-            workers: within("--workers", &args.workers, 0, WORKERS_MAX)?,
-            slots: within("--slots", &args.slots, 1, SLOTS_MAX)?,
-        };
-        if let Some(name) = &args.farm {
+    /// Opens or creates the folder of the farm that is wanted.
+    pub(crate) fn open(wanted: &Wanted, initial: char) -> Result<Self, Failure> {
+        if let Some(name) = &wanted.farm {
             check_name(name)?;
         }
-        if args.dir.as_deref() == Some("") {
+        if wanted.dir.as_deref() == Some("") {
             return Err(Failure::usage("--dir is empty", "name a folder, or leave it out"));
         }
-        let temporary = args.dir.is_none();
-        let dir = args.dir.as_ref().map_or_else(temporary_folder, PathBuf::from);
+        let temporary = wanted.dir.is_none();
+        let dir = wanted.dir.as_ref().map_or_else(temporary_folder, PathBuf::from);
         private_folder(&dir)?;
         private::check(&dir).map_err(|exposed| exposed_folder(&exposed))?;
         let dir = fs::canonicalize(&dir).map_err(|error| unusable(&dir, &error))?;
@@ -95,13 +87,13 @@ impl Home {
         opened
     }
 
-    fn enter(dir: &Path, wanted: Wanted<'_>, temporary: bool, initial: char) -> Result<Self, Failure> {
+    fn enter(dir: &Path, wanted: &Wanted, temporary: bool, initial: char) -> Result<Self, Failure> {
         let mut memory = lock(dir)?;
         let known = recall(&mut memory, dir)?;
         let now = match &known {
             Some(known) => known.matching(dir, wanted)?,
             None => Memory {
-                farm: wanted.name.unwrap_or(NAME).to_string(),
+                farm: wanted.farm.clone().unwrap_or_else(|| NAME.to_string()),
                 servers: wanted.servers.unwrap_or(SERVERS),
                 workers: wanted.workers.unwrap_or(WORKERS),
                 slots: wanted.slots.unwrap_or(SLOTS),
@@ -126,9 +118,9 @@ impl Drop for Home {
 
 impl Memory {
     /// The votes of a farm's servers are on their disks, so it cannot simply become another farm. Workers come and go.
-    fn matching(&self, dir: &Path, wanted: Wanted<'_>) -> Result<Self, Failure> {
+    fn matching(&self, dir: &Path, wanted: &Wanted) -> Result<Self, Failure> {
         let dir = dir.display();
-        if let Some(name) = wanted.name.filter(|name| *name != self.farm) {
+        if let Some(name) = wanted.farm.as_ref().filter(|name| **name != self.farm) {
             let hint = format!("leave --farm out, or choose another folder than {dir}");
             return Err(Failure::usage(format!("{dir} holds farm '{}', not '{name}'", self.farm), hint));
         }
@@ -192,11 +184,10 @@ fn check_name(name: &str) -> Result<(), Failure> {
 }
 
 fn temporary_folder() -> PathBuf {
-    let chance = crate::settings::fresh_seed();
-    std::env::temp_dir().join(format!("primus-up-{}-{chance}", std::process::id()))
+    std::env::temp_dir().join(format!("primus-up-{}-{}", std::process::id(), chance() % 1_000_000_000))
 }
 
-pub(super) fn exposed_folder(exposed: &Exposed) -> Failure {
+pub(crate) fn exposed_folder(exposed: &Exposed) -> Failure {
     Failure::usage(exposed.to_string(), "--dir says which")
 }
 
@@ -210,32 +201,24 @@ mod tests {
 
     #[test]
     fn a_folder_remembers_its_farm() {
-        let args = |name: Option<&str>, servers: Option<&str>, dir: &Path| UpArgs {
-            farms: None,
-            servers: servers.map(str::to_string),
-            workers: None,
-            slots: None,
+        let args = |name: Option<&str>, servers: Option<u64>, dir: &Path| Wanted {
+            servers,
             dir: Some(dir.to_str().unwrap().to_string()),
-            algorithm: crate::args::WhichAlgorithm::Bully,
-            rank: None,
-            config: None,
-            groups: Vec::new(),
             farm: name.map(str::to_string),
-            for_time: None,
-            parent: None,
+            ..Wanted::default()
         };
         let dir = temporary_folder();
-        let home = Home::open(&args(Some("north"), Some("5"), &dir), 'w').unwrap();
+        let home = Home::open(&args(Some("north"), Some(5), &dir), 'w').unwrap();
         assert!(Home::open(&args(None, None, &dir), 'w').unwrap_err().words().contains("another primus up"));
         drop(home);
         let home = Home::open(&args(None, None, &dir), 'w').unwrap();
         assert_eq!((home.name.as_str(), home.servers, home.workers), ("north", 5, 2));
         drop(home);
-        let more = UpArgs { workers: Some("7".to_string()), ..args(None, None, &dir) };
+        let more = Wanted { workers: Some(7), ..args(None, None, &dir) };
         assert_eq!(Home::open(&more, 'w').unwrap().workers, 7);
         assert_eq!(Home::open(&args(None, None, &dir), 'w').unwrap().workers, 7);
         assert!(Home::open(&args(Some("south"), None, &dir), 'w').is_err());
-        assert!(Home::open(&args(None, Some("3"), &dir), 'w').is_err());
+        assert!(Home::open(&args(None, Some(3), &dir), 'w').is_err());
         fs::write(dir.join(MEMORY), "nonsense").unwrap();
         assert!(Home::open(&args(None, None, &dir), 'w').unwrap_err().words().contains("damaged"));
         fs::remove_file(dir.join(MEMORY)).unwrap();

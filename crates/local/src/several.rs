@@ -5,49 +5,52 @@ use std::path::Path;
 
 use primus_client::farms::private_folder;
 use primus_node::private;
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 use primus_terminal::names;
 
-use super::home::{Home, exposed_folder};
-use crate::args::UpArgs;
+use crate::Wanted;
+use crate::home::{Home, exposed_folder};
 
 /// What farms are called, one after the other; the fifth is `farm5`.
 const NAMES: [&str; 4] = ["north", "south", "east", "west"];
-const FARMS_MAX: u64 = 20;
+/// The most farms at once.
+pub const FARMS_MAX: u64 = 20;
 /// What a folder of several farms remembers.
 const MEMORY: &str = "farms.json";
 /// What workers of the only farm are called, before their numbers.
 const ONLY: char = 'w';
 
-/// Opens or creates the folders of all farms that these arguments mean.
-pub(super) fn homes(args: &UpArgs) -> Result<Vec<Home>, Failure> {
-    let count = args.farms.as_deref().map(|text| number("--farms", text, 1, FARMS_MAX)).transpose()?;
-    let dir = args.dir.as_deref().filter(|dir| !dir.is_empty()).map(Path::new);
+/// Opens or creates the folders of all farms that are wanted.
+///
+/// # Errors
+/// If a folder cannot be used, or holds other farms.
+pub fn homes(wanted: &Wanted) -> Result<Vec<Home>, Failure> {
+    let count = wanted.farms;
+    let dir = wanted.dir.as_deref().filter(|dir| !dir.is_empty()).map(Path::new);
     let known = dir.map_or(Ok(None), recall)?;
     if let Some(dir) = dir.filter(|_| known.is_some()) {
         private::check(dir).map_err(|exposed| exposed_folder(&exposed))?;
     }
-    let wanted = count.filter(|count| *count > 1).map(|count| called(args.farm.as_deref(), count));
-    let all = match (known, wanted) {
-        (None, None) => return Ok(vec![Home::open(args, ONLY)?]),
-        (None, Some(wanted)) => {
-            dir.map_or(Ok(()), |dir| remember(dir, &wanted))?;
-            wanted
+    let names = count.filter(|count| *count > 1).map(|count| called(wanted.farm.as_deref(), count));
+    let all = match (known, names) {
+        (None, None) => return Ok(vec![Home::open(wanted, ONLY)?]),
+        (None, Some(names)) => {
+            dir.map_or(Ok(()), |dir| remember(dir, &names))?;
+            names
         }
         (Some(known), _) => {
-            matches(dir, &known, count, args.farm.as_deref())?;
+            matches(dir, &known, count, wanted.farm.as_deref())?;
             known
         }
     };
-    all.iter().map(|name| one_of_several(args, name)).collect()
+    all.iter().map(|name| one_of_several(wanted, name)).collect()
 }
 
-fn one_of_several(args: &UpArgs, name: &str) -> Result<Home, Failure> {
-    let dir = args.dir.as_ref().map(|dir| format!("{dir}/{name}"));
+fn one_of_several(wanted: &Wanted, name: &str) -> Result<Home, Failure> {
+    let dir = wanted.dir.as_ref().map(|dir| format!("{dir}/{name}"));
     // A worker called 11 could be taken for a server.
     let initial = name.chars().next().filter(char::is_ascii_alphabetic).unwrap_or(ONLY).to_ascii_lowercase();
-    Home::open(&UpArgs { farm: Some(name.to_owned()), dir, ..args.clone() }, initial)
+    Home::open(&Wanted { farm: Some(name.to_owned()), dir, ..wanted.clone() }, initial)
 }
 
 /// The names of so many farms, the first of which somebody may have named. If it is called `north-7`, the next is `south-7`:
