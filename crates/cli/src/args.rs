@@ -1,7 +1,6 @@
 //! Arguments as typed. Nothing here is checked beyond its spelling: what the words mean is the business of
 //! [`crate::settings`], which can also say better what is wrong with them.
 
-mod bench;
 mod cluster;
 mod configuration;
 mod guide;
@@ -19,12 +18,6 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Place};
 
-pub(crate) use bench::{
-    BeatArgs, Bench, BenchArgs, BenchFailoverArgs, BenchGroupsArgs, BenchHandoverArgs, BenchIdleArgs,
-    BenchLeadArgs, BenchLendingArgs, BenchLogArgs, BenchPressureArgs, BenchQueueArgs, BenchRescueArgs,
-    BenchRingArgs, BenchSimulateArgs, BenchStabilityArgs, BenchTasksArgs, BenchTransferArgs, BurnArgs, Fault,
-    GuardArgs, HoldArgs, LeadFault, LeadVictim, Manner, PressureLoad, RescueFault, TaskKind,
-};
 pub(crate) use cluster::{Chaos, ChaosArgs, ElectArgs, EventsArgs, Kv, KvArgs, StatusArgs, TransferArgs, UpArgs};
 pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
 pub(crate) use guide::guide;
@@ -174,8 +167,8 @@ pub(crate) enum Command {
     #[command(after_help = guide::MAN)]
     Man(ManArgs),
     /// Measure how fast primus is here
-    #[command(after_help = guide::bench::BENCH)]
-    Bench(BenchArgs),
+    #[command(after_help = primus_bench::help::BENCH)]
+    Bench(primus_bench::BenchArgs),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]

@@ -36,7 +36,7 @@ use primus_terminal::format::nothing_to_draw;
 use primus_terminal::{Format, Verdict, json, screen};
 use serde::Serialize;
 
-use crate::args::{self, Bench, Cli, Command};
+use crate::args::{self, Cli, Command};
 
 /// Carries out what was typed.
 pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
@@ -79,27 +79,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Completions(args)) => manual::completions(args.shell, cli.output),
         Some(Command::Man(args)) => manual::pages(args.dir.as_deref(), cli.output),
         Some(Command::Config(args)) => config::run(&args.what, cli.output),
-        Some(Command::Bench(args)) => match &args.what {
-            Bench::Simulate(args) => bench::simulate(args, cli.output),
-            Bench::Failover(args) => bench::failover(args, cli.output),
-            Bench::Transfer(args) => bench::transfer(args, cli.output),
-            Bench::Handover(args) => bench::handover(args, cli.output),
-            Bench::Idle(args) => bench::idle(args, cli.output),
-            Bench::Log(args) => bench::log(args, cli.output),
-            Bench::Stability(args) => bench::stability(args, cli.output),
-            Bench::Tasks(args) => bench::tasks(args, cli.output),
-            Bench::Rescue(args) => bench::rescue(args, cli.output),
-            Bench::Queue(args) => bench::queue(args, cli.output),
-            Bench::Lending(args) => bench::lending(args, cli.output),
-            Bench::Ring(args) => bench::real_ring(args, cli.output),
-            Bench::Lead(args) => bench::lead(args, cli.output),
-            Bench::Groups(args) => bench::groups(args, cli.output),
-            Bench::Pressure(args) => bench::pressure(args, cli.output),
-            Bench::Guard(args) => bench::guard(args),
-            Bench::Hold(args) => bench::hold(args),
-            Bench::Burn(args) => bench::burn(args),
-            Bench::Beat(args) => bench::beat(args),
-        },
+        Some(Command::Bench(args)) => bench::run(args, cli.output),
     }
 }
 

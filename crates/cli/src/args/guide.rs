@@ -1,7 +1,5 @@
 //! The texts that explain the command line: the short guide, the list of commands, and examples.
 
-pub(super) mod bench;
-
 /// What primus is, in one line.
 pub(super) const ABOUT: &str = "a task farm that governs itself, with elections you can watch, attack and trust";
 

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use primus_bench::RingArgs;
+use primus_bench::report::{Spread, debug_remark, milliseconds, quantile};
+use primus_bench::simulate::{self, shuffled};
 use primus_core::ServerId;
 use primus_core::election::MessageKind;
 use primus_lab::simulate::Counts;
@@ -13,8 +16,7 @@ use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 
-use super::{BUDGET_MS, RUNS_MAX, Spread, debug_remark, milliseconds, quantile, shuffled};
-use crate::args::{BenchRingArgs, Transport};
+use crate::args::Transport;
 use crate::commands::ring::{Crew, Election, failure, hold, runtime};
 use crate::commands::server::raise_file_limit;
 use crate::settings::RingSettings;
@@ -23,6 +25,9 @@ use primus_simulate::output::text::counts;
 const NODES: u64 = 100;
 const NODES_MAX: u64 = 1000;
 const RUNS: u64 = 20;
+const RUNS_MAX: u64 = 1000;
+/// Unless somebody says how many, no run starts that would not end within this; a bench ends within 45 s.
+const BUDGET_MS: f64 = 35_000.0;
 /// No election of so few nodes takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -44,21 +49,24 @@ struct Figures {
 }
 
 /// Measures and prints.
-pub(in crate::commands) fn ring(args: &BenchRingArgs, format: Format) -> Result<Verdict, Failure> {
+pub(super) fn ring(args: &RingArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
     let settings = settings(args)?;
+    let transport = match args.transport {
+        primus_bench::Transport::Amqp => Transport::Amqp,
+        primus_bench::Transport::Tcp => Transport::Tcp,
+    };
     let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
     raise_file_limit();
-    let (times, messages) =
-        runtime().block_on(measure(&settings, args.transport, runs)).map_err(Failure::into_bench)?;
-    let simulated = super::ring(&settings.members, false).messages;
+    let (times, messages) = runtime().block_on(measure(&settings, transport, runs)).map_err(Failure::into_bench)?;
+    let simulated = simulate::ring(&settings.members, false).messages;
     if messages != simulated {
         let message = format!("it took {} messages, the simulator {}", counts(&messages), counts(&simulated));
         return Err(Failure::bench(message, "give the host less to do, and try again"));
     }
     let figures = Figures {
         bench: "ring",
-        transport: args.transport.name(),
+        transport: transport.name(),
         nodes: settings.members.len() as u64,
         initiators: 1,
         messages: messages.total(),
@@ -73,7 +81,7 @@ pub(in crate::commands) fn ring(args: &BenchRingArgs, format: Format) -> Result<
 }
 
 /// The ring of a file, or one of so many nodes.
-fn settings(args: &BenchRingArgs) -> Result<RingSettings, Failure> {
+fn settings(args: &RingArgs) -> Result<RingSettings, Failure> {
     let file = args.config.as_deref().map(RingSettings::read).transpose()?;
     let nodes = args.nodes.as_deref().map(|text| number("--nodes", text, 1, NODES_MAX)).transpose()?;
     match (file, nodes) {

@@ -18,9 +18,9 @@ use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::watch::{Watch, Watched};
-use super::{Spread, debug_remark, milliseconds, quantile};
-use crate::args::{BenchTasksArgs, TaskKind};
+use crate::args::{TaskKind, TasksArgs};
+use crate::report::{Spread, debug_remark, milliseconds, quantile};
+use crate::watch::{Watch, Watched};
 use primus_local::TemporaryFarm;
 use primus_local::answers::place;
 
@@ -117,7 +117,7 @@ struct Plan {
 }
 
 /// Measures and prints.
-pub(in crate::commands) fn tasks(args: &BenchTasksArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn tasks(args: &TasksArgs, format: Format) -> Result<Verdict, Failure> {
     let whole = |name, text: &Option<String>, default, most| {
         text.as_deref().map_or(Ok(default), |text| number(name, text, 1, most))
     };

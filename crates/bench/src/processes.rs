@@ -9,10 +9,10 @@ use primus_terminal::failure::Failure;
 use rustix::process::Signal;
 
 use crate::args::BurnArgs;
-use crate::commands::server::end_with;
+use primus_terminal::parent::end_with;
 
 /// The processor time of all threads of a process so far, where the system tells (Linux).
-pub(super) fn cpu_ms(pid: u32) -> Option<f64> {
+pub(crate) fn cpu_ms(pid: u32) -> Option<f64> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let nanoseconds = threads.flatten().filter_map(|thread| {
         let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
@@ -22,19 +22,19 @@ pub(super) fn cpu_ms(pid: u32) -> Option<f64> {
 }
 
 /// The memory that a process has now, in MB.
-pub(super) fn resident_mb(pid: u32) -> Option<f64> {
+pub(crate) fn resident_mb(pid: u32) -> Option<f64> {
     Some(status_kib(pid, "VmRSS:")? * 1024.0 / 1_000_000.0)
 }
 
 /// The same in MiB; from now on the most that it has is counted anew.
-pub(super) fn count_anew(pid: u32) -> Option<f64> {
+pub(crate) fn count_anew(pid: u32) -> Option<f64> {
     // What the kernel's manual calls resetting the peak resident set size.
     fs::write(format!("/proc/{pid}/clear_refs"), "5").ok()?;
     Some(status_kib(pid, "VmRSS:")? / 1024.0)
 }
 
 /// The most memory that it has had since then, in MiB.
-pub(super) fn peak_mib(pid: u32) -> Option<f64> {
+pub(crate) fn peak_mib(pid: u32) -> Option<f64> {
     Some(status_kib(pid, "VmHWM:")? / 1024.0)
 }
 
@@ -46,15 +46,15 @@ fn status_kib(pid: u32, field: &str) -> Option<f64> {
 
 /// Processes that keep processors busy until this value goes, or this process ends.
 #[derive(Debug)]
-pub(super) struct Burners(Vec<Child>);
+pub(crate) struct Burners(Vec<Child>);
 
 impl Burners {
     /// One for each processor.
-    pub(super) fn for_all() -> Result<Self, Failure> {
+    pub(crate) fn for_all() -> Result<Self, Failure> {
         Self::start(thread::available_parallelism().map_or(1, usize::from))
     }
 
-    pub(super) fn start(count: usize) -> Result<Self, Failure> {
+    pub(crate) fn start(count: usize) -> Result<Self, Failure> {
         let mut burners = Self(Vec::new());
         for _ in 0..count {
             let burner = burner().map_err(|error| {
@@ -86,7 +86,7 @@ fn burner() -> std::io::Result<Child> {
 }
 
 /// Keeps one processor busy until its parent ends.
-pub(in crate::commands) fn burn(args: &BurnArgs) -> Result<Verdict, Failure> {
+pub(crate) fn burn(args: &BurnArgs) -> Result<Verdict, Failure> {
     end_with(args.parent, Signal::KILL)?;
     let mut number: u64 = 0;
     loop {

@@ -17,7 +17,6 @@ use primus_core::lease::guard::{self, Notice};
 use primus_core::ledger::groups::GROUPS_MAX;
 use primus_core::ledger::{GroupRank, GroupRules};
 use primus_node::clock::now_us;
-use primus_terminal::Place;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
@@ -27,12 +26,12 @@ use rustix::process::Signal;
 use serde::Serialize;
 use tokio::runtime::Builder;
 
-use super::processes::cpu_ms;
-use super::{Spread, debug_remark};
-use crate::args::{BenchGroupsArgs, HoldArgs};
-use crate::commands::lead::{Asker, Session};
-use crate::commands::server::end_with;
+use crate::args::{GroupsArgs, HoldArgs};
+use crate::processes::cpu_ms;
+use crate::report::{Spread, debug_remark};
+use crate::{Candidate, Program};
 use primus_local::TemporaryFarm;
+use primus_terminal::parent::end_with;
 
 const SERVERS: u64 = 3;
 const GROUPS: u64 = 1000;
@@ -64,7 +63,7 @@ struct Figures {
 }
 
 /// Measures and prints.
-pub(in crate::commands) fn groups(args: &BenchGroupsArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn groups(args: &GroupsArgs, format: Format) -> Result<Verdict, Failure> {
     let groups =
         args.groups.as_deref().map_or(Ok(GROUPS), |text| number("--groups", text, 1, GROUPS_MAX as u64))?;
     let candidates =
@@ -226,7 +225,7 @@ impl Grant {
 }
 
 /// `primus bench hold`: a candidate for every group, until its parent ends.
-pub(in crate::commands) fn hold(args: &HoldArgs) -> Result<Verdict, Failure> {
+pub(crate) fn hold(args: &HoldArgs, program: &impl Program) -> Result<Verdict, Failure> {
     end_with(args.parent, Signal::KILL)?;
     let failed = |error: std::io::Error| {
         Failure::failed("hold", format!("it cannot be written down: {error}"), "look at --file")
@@ -234,7 +233,7 @@ pub(in crate::commands) fn hold(args: &HoldArgs) -> Result<Verdict, Failure> {
     let mut file = OpenOptions::new().append(true).create(true).open(&args.file).map_err(failed)?;
     let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
     runtime.block_on(async {
-        let mut session = Session::new(Asker::find(&Place { api: Some(args.api.clone()), farm: None })?);
+        let mut session = program.candidate(&args.api)?;
         session.tell(guard::Command::Want((0..args.groups).map(|group| candidacy(args, group)).collect()));
         loop {
             let mut lines = String::new();

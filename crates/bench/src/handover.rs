@@ -13,9 +13,9 @@ use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::json;
 
-use super::writers::{Writer, Writers};
-use super::{Spread, debug_remark, milliseconds};
-use crate::args::BenchHandoverArgs;
+use crate::args::HandoverArgs;
+use crate::report::{Spread, debug_remark, milliseconds};
+use crate::writers::{Writer, Writers};
 use primus_local::TemporaryFarm;
 use primus_local::answers::{history, metric};
 
@@ -46,7 +46,7 @@ struct Figures {
 }
 
 /// Measures and prints.
-pub(in crate::commands) fn handover(args: &BenchHandoverArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn handover(args: &HandoverArgs, format: Format) -> Result<Verdict, Failure> {
     let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 2, SERVERS_MAX))?;
     let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
     if format == Format::Mermaid {

@@ -20,8 +20,8 @@ use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Spread, debug_remark, milliseconds};
-use crate::args::BenchLendingArgs;
+use crate::args::LendingArgs;
+use crate::report::{Spread, debug_remark, milliseconds};
 use primus_local::TemporaryFarm;
 use primus_local::answers::time_ms;
 use primus_local::chaos;
@@ -77,7 +77,7 @@ struct Plan {
 }
 
 /// Measures and prints.
-pub(in crate::commands) fn lending(args: &BenchLendingArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn lending(args: &LendingArgs, format: Format) -> Result<Verdict, Failure> {
     let plan = Plan {
         n: args.n.as_deref().map_or(Ok(TASKS), |text| number("-n", text, 1, TASKS_MAX))?,
         task_ms: args.task_ms.as_deref().map_or(Ok(TASK_MS), |text| number("--task-ms", text, 1, TASK_MS_MAX))?,

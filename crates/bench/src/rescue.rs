@@ -18,8 +18,8 @@ use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Spread, debug_remark, milliseconds, quantile};
-use crate::args::{BenchRescueArgs, RescueFault};
+use crate::args::{RescueArgs, RescueFault};
+use crate::report::{Spread, debug_remark, milliseconds, quantile};
 use primus_local::TemporaryFarm;
 use primus_local::chaos;
 
@@ -58,7 +58,7 @@ struct Run {
 }
 
 /// Measures and prints.
-pub(in crate::commands) fn rescue(args: &BenchRescueArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn rescue(args: &RescueArgs, format: Format) -> Result<Verdict, Failure> {
     let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
     if format == Format::Mermaid {
         return Err(nothing_to_draw("a bench"));

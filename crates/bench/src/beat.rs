@@ -18,7 +18,7 @@ use crate::args::{BeatArgs, Manner};
 const EVERY: Duration = Duration::from_millis(1);
 
 /// Beats until it is told to end.
-pub(in crate::commands) fn beat(args: &BeatArgs) -> Result<Verdict, Failure> {
+pub(crate) fn beat(args: &BeatArgs) -> Result<Verdict, Failure> {
     let failed = |error: std::io::Error| {
         Failure::failed("beat", format!("it cannot be written down: {error}"), "look at --file")
     };
@@ -56,7 +56,7 @@ fn start_child(args: &BeatArgs) -> std::io::Result<()> {
 }
 
 impl Manner {
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::Stubborn => "stubborn",

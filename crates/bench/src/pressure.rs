@@ -21,13 +21,13 @@ use primus_terminal::json::{self, rounded};
 use primus_terminal::{Format, Verdict, screen};
 use serde::Serialize;
 
-use super::processes::{Burners, count_anew, peak_mib};
-use super::watch::{Watch, Watched};
-use super::{Spread, debug_remark};
-use crate::args::{BenchPressureArgs, PressureLoad};
+use crate::args::{PressureArgs, PressureLoad};
+use crate::processes::{Burners, count_anew, peak_mib};
+use crate::report::{Spread, debug_remark};
+use crate::watch::{Watch, Watched};
 use primus_local::TemporaryFarm;
 
-pub(in crate::commands) use others::guard;
+pub(crate) use others::guard;
 
 const SERVERS: u64 = 3;
 const WORKERS: u64 = 2;
@@ -95,7 +95,7 @@ struct Memory {
 }
 
 /// Measures and prints: for people every row when it is known.
-pub(in crate::commands) fn pressure(args: &BenchPressureArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn pressure(args: &PressureArgs, format: Format) -> Result<Verdict, Failure> {
     let plan = Plan::of(args)?;
     if format == Format::Mermaid {
         return Err(nothing_to_draw("a bench"));
@@ -119,7 +119,7 @@ pub(in crate::commands) fn pressure(args: &BenchPressureArgs, format: Format) ->
 }
 
 impl Plan {
-    fn of(args: &BenchPressureArgs) -> Result<Self, Failure> {
+    fn of(args: &PressureArgs) -> Result<Self, Failure> {
         let within = |name, text: &Option<String>, default, least, most| {
             text.as_deref().map_or(Ok(default), |text| number(name, text, least, most))
         };

@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::milliseconds;
+use crate::report::milliseconds;
 
 const EVERY: Duration = Duration::from_millis(1);
 
 /// Measures until it is asked.
-pub(super) struct Pulse {
+pub(crate) struct Pulse {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<f64>,
 }
 
 impl Pulse {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let is_heard = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
@@ -32,7 +32,7 @@ impl Pulse {
     }
 
     /// The longest pause, in milliseconds.
-    pub(super) fn stop(self) -> f64 {
+    pub(crate) fn stop(self) -> f64 {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
     }

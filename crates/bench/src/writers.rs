@@ -23,12 +23,12 @@ const REFUSED_PAUSE: Duration = Duration::from_micros(200);
 const IDLE_PAUSE: Duration = Duration::from_millis(1);
 
 /// The clients of a farm.
-pub(super) struct Writers(Vec<Writer>);
+pub(crate) struct Writers(Vec<Writer>);
 
 /// A client of one server.
-pub(super) struct Writer {
-    pub(super) id: u64,
-    pub(super) api: String,
+pub(crate) struct Writer {
+    pub(crate) id: u64,
+    pub(crate) api: String,
     is_active: AtomicBool,
     has_ended: AtomicBool,
     times: Mutex<Vec<Instant>>,
@@ -36,12 +36,12 @@ pub(super) struct Writer {
 
 impl Writers {
     /// One for each server; none writes yet.
-    pub(super) fn of(farm: &TemporaryFarm) -> Self {
+    pub(crate) fn of(farm: &TemporaryFarm) -> Self {
         Self(farm.servers().iter().map(|server| Writer::new(server.id, place(&server.api))).collect())
     }
 
     /// Lets those write that are chosen, while this goes on.
-    pub(super) fn during<T>(&self, action: impl FnOnce() -> T) -> T {
+    pub(crate) fn during<T>(&self, action: impl FnOnce() -> T) -> T {
         thread::scope(|scope| {
             self.0.iter().for_each(|writer| _ = scope.spawn(|| writer.run()));
             // Whatever happens in here, the writers must end.
@@ -52,20 +52,20 @@ impl Writers {
     }
 
     /// The client of whoever leads.
-    pub(super) fn leader(&self) -> Result<&Writer, Failure> {
+    pub(crate) fn leader(&self) -> Result<&Writer, Failure> {
         let reign = self.0.iter().filter_map(|writer| believes(&writer.api)).max_by_key(|reign| reign.term);
         let writer = reign.and_then(|reign| self.0.iter().find(|writer| writer.id == reign.leader));
         writer.ok_or_else(|| Failure::no_leader("no server leads", "see whether the host is overloaded"))
     }
 
     /// The one after this one, in the order of the ids.
-    pub(super) fn next(&self, writer: &Writer) -> &Writer {
+    pub(crate) fn next(&self, writer: &Writer) -> &Writer {
         let place = self.0.iter().position(|other| other.id == writer.id).unwrap_or(0);
         &self.0[(place + 1) % self.0.len()]
     }
 
     /// Lets only these write, from now on.
-    pub(super) fn only<const N: usize>(&self, active: [&Writer; N]) {
+    pub(crate) fn only<const N: usize>(&self, active: [&Writer; N]) {
         for writer in &self.0 {
             let is_active = active.iter().any(|active| active.id == writer.id);
             writer.is_active.store(is_active, Ordering::Relaxed);
@@ -104,29 +104,29 @@ impl Writer {
     }
 
     /// Waits until this server has acknowledged some writes.
-    pub(super) fn wait(&self) -> Result<(), Failure> {
+    pub(crate) fn wait(&self) -> Result<(), Failure> {
         chaos::wait(WAITING_TIME, "writes to be acknowledged", || {
             Ok((self.times().len() >= ACKNOWLEDGEMENTS).then_some(()))
         })
     }
 
     /// When writes were acknowledged.
-    pub(super) fn acknowledged(&self) -> Vec<Instant> {
+    pub(crate) fn acknowledged(&self) -> Vec<Instant> {
         self.times().clone()
     }
 
-    pub(super) fn forget_until(&self, time: Instant) {
+    pub(crate) fn forget_until(&self, time: Instant) {
         self.times().retain(|acknowledged| *acknowledged >= time);
     }
 
     /// How long nobody acknowledged anything between the last write here and the first one there.
-    pub(super) fn gap_ms(&self, successor: &Self) -> Result<f64, Failure> {
+    pub(crate) fn gap_ms(&self, successor: &Self) -> Result<f64, Failure> {
         let (last, first) = (self.times().last().copied(), successor.times().first().copied());
         let gap = first.zip(last).map(|(first, last)| first.saturating_duration_since(last));
         gap.map(|gap| rounded(gap.as_secs_f64() * 1000.0)).ok_or_else(nothing_written)
     }
 }
 
-pub(super) fn nothing_written() -> Failure {
+pub(crate) fn nothing_written() -> Failure {
     Failure::failed("refused", "no write was acknowledged", "see whether the host is overloaded")
 }

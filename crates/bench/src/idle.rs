@@ -10,9 +10,9 @@ use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 
-use super::processes::{cpu_ms, resident_mb};
-use super::{Spread, debug_remark};
-use crate::args::BenchIdleArgs;
+use crate::args::IdleArgs;
+use crate::processes::{cpu_ms, resident_mb};
+use crate::report::{Spread, debug_remark};
 use primus_local::TemporaryFarm;
 use primus_local::answers::metric;
 use primus_local::chaos;
@@ -57,7 +57,7 @@ struct Messages {
 }
 
 /// Measures and prints.
-pub(in crate::commands) fn idle(args: &BenchIdleArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn idle(args: &IdleArgs, format: Format) -> Result<Verdict, Failure> {
     let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 1, SERVERS_MAX))?;
     let workers = args.workers.as_deref().map_or(Ok(0), |text| number("--workers", text, 0, WORKERS_MAX))?;
     let runs = args.runs.as_deref().map_or(Ok(RUNS), |text| number("--runs", text, 1, RUNS_MAX))?;

@@ -12,9 +12,10 @@ use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 
-use super::pulse::Pulse;
-use super::{Spread, debug_remark, milliseconds, quantile};
-use crate::args::{BenchFailoverArgs, Fault, WhichAlgorithm};
+use crate::args::{FailoverArgs, Fault};
+use crate::pulse::Pulse;
+use crate::report::{Spread, debug_remark, milliseconds, quantile};
+use primus_local::Algorithm;
 use primus_local::TemporaryFarm;
 use primus_local::answers::{LeaderTerm, Pace, metric};
 use primus_local::chaos;
@@ -89,13 +90,13 @@ struct Run {
 #[derive(Clone, Copy)]
 struct Task {
     servers: u64,
-    algorithm: WhichAlgorithm,
+    algorithm: Algorithm,
     fault: Fault,
     delay: Option<Duration>,
 }
 
 /// Measures and prints.
-pub(in crate::commands) fn failover(args: &BenchFailoverArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn failover(args: &FailoverArgs, format: Format) -> Result<Verdict, Failure> {
     let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 3, SERVERS_MAX))?;
     let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
     if format == Format::Mermaid {

@@ -19,7 +19,7 @@ const LATE_MS: f64 = 50.0;
 
 /// What was the case before.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     first: LeaderTerm,
     /// The newest event of each server.
     newest: Vec<u64>,
@@ -28,19 +28,19 @@ pub(super) struct Watch {
 
 /// What happened since then.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Watched {
-    pub(super) leader_changes: u64,
+pub(crate) struct Watched {
+    pub(crate) leader_changes: u64,
     /// Why, as the server says that has seen most of them.
     reasons: Vec<String>,
     /// No turn of a control loop took longer. If none was late, and one before it all began took longer than any since, it is
     /// only known that all were in time.
-    pub(super) longest_turn_ms: f64,
-    pub(super) late_turns: Vec<LateTurn>,
+    pub(crate) longest_turn_ms: f64,
+    pub(crate) late_turns: Vec<LateTurn>,
 }
 
 /// A turn of a control loop that took too long, as its server says.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct LateTurn {
+pub(crate) struct LateTurn {
     server: u64,
     took_ms: f64,
     worked_ms: f64,
@@ -50,14 +50,14 @@ pub(super) struct LateTurn {
 }
 
 impl Watch {
-    pub(super) fn begin(farm: &TemporaryFarm) -> Result<Self, Failure> {
+    pub(crate) fn begin(farm: &TemporaryFarm) -> Result<Self, Failure> {
         let first = farm.settled()?;
         let newest = histories(farm)?.into_iter().map(|events| events.iter().map(index).max().unwrap_or(0));
         Ok(Self { first, newest: newest.collect(), longest_turn_ms: longest_turn_ms(farm)? })
     }
 
     /// What has happened by now.
-    pub(super) fn end(&self, farm: &TemporaryFarm) -> Result<Watched, Failure> {
+    pub(crate) fn end(&self, farm: &TemporaryFarm) -> Result<Watched, Failure> {
         let last = farm.settled()?;
         let histories = histories(farm)?;
         let news = self.newest.iter().zip(&histories).zip(farm.servers());
@@ -86,7 +86,7 @@ impl Watch {
 
 impl Watched {
     /// A line for each other leader and each late turn.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let changes = self.reasons.iter().map(|reason| format!("new leader   because of {reason}\n"));
         changes.chain(self.late_turns.iter().map(LateTurn::text)).collect()
     }

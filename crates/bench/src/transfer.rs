@@ -14,9 +14,9 @@ use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::writers::{Writer, Writers, nothing_written};
-use super::{Spread, debug_remark, milliseconds};
-use crate::args::BenchTransferArgs;
+use crate::args::TransferArgs;
+use crate::report::{Spread, debug_remark, milliseconds};
+use crate::writers::{Writer, Writers, nothing_written};
 use primus_local::TemporaryFarm;
 use primus_local::answers::believes;
 use primus_local::chaos;
@@ -58,7 +58,7 @@ struct Refused {
 }
 
 /// Measures and prints.
-pub(in crate::commands) fn transfer(args: &BenchTransferArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn transfer(args: &TransferArgs, format: Format) -> Result<Verdict, Failure> {
     let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 3, SERVERS_MAX))?;
     let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
     if format == Format::Mermaid {

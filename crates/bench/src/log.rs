@@ -17,9 +17,9 @@ use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::processes::cpu_ms;
-use super::{Spread, debug_remark, milliseconds};
-use crate::args::BenchLogArgs;
+use crate::args::LogArgs;
+use crate::processes::cpu_ms;
+use crate::report::{Spread, debug_remark, milliseconds};
 use primus_local::TemporaryFarm;
 use primus_local::answers::{metric, place};
 
@@ -75,7 +75,7 @@ struct Figure {
 }
 
 /// Measures and prints.
-pub(in crate::commands) fn log(args: &BenchLogArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn log(args: &LogArgs, format: Format) -> Result<Verdict, Failure> {
     let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 1, SERVERS_MAX))?;
     let records = args.records.as_deref().map_or(Ok(RECORDS), |text| number("-n", text, 100, RECORDS_MAX))?;
     let batch = args.batch.as_deref().map_or(Ok(BATCH), |text| number("--batch", text, 1, BATCH_MAX))?;

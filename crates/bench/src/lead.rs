@@ -23,8 +23,8 @@ use primus_terminal::{Format, Verdict};
 use rustix::process::{Signal, kill_process};
 use serde::Serialize;
 
-use super::{Spread, debug_remark, milliseconds};
-use crate::args::{BenchLeadArgs, LeadFault, LeadVictim, Manner};
+use crate::args::{LeadArgs, LeadFault, LeadVictim, Manner};
+use crate::report::{Spread, debug_remark, milliseconds};
 use primus_local::TemporaryFarm;
 use primus_local::answers::LeaderTerm;
 use primus_local::chaos;
@@ -60,7 +60,7 @@ struct Figures {
 }
 
 /// Measures and prints. That two ran at once is a failure.
-pub(in crate::commands) fn lead(args: &BenchLeadArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn lead(args: &LeadArgs, format: Format) -> Result<Verdict, Failure> {
     let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
     if format == Format::Mermaid {
         return Err(nothing_to_draw("a bench"));
@@ -70,7 +70,7 @@ pub(in crate::commands) fn lead(args: &BenchLeadArgs, format: Format) -> Result<
     Ok(Verdict::of(figures.overlap_ms == 0.0))
 }
 
-fn measure(args: &BenchLeadArgs, runs: Option<u64>) -> Result<Figures, Failure> {
+fn measure(args: &LeadArgs, runs: Option<u64>) -> Result<Figures, Failure> {
     let started = Instant::now();
     let mut bench = Bench::start(args)?;
     let (mut times, mut victims) = (Vec::new(), Vec::new());
@@ -112,7 +112,7 @@ struct Span {
 }
 
 impl Bench {
-    fn start(args: &BenchLeadArgs) -> Result<Self, Failure> {
+    fn start(args: &LeadArgs) -> Result<Self, Failure> {
         let folder = std::env::temp_dir().join(format!("primus-lead-{}", std::process::id()));
         fs::create_dir_all(&folder)
             .map_err(|error| system(&format!("{} cannot be made: {error}", folder.display())))?;

@@ -25,9 +25,9 @@ use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::processes::resident_mb;
-use super::{debug_remark, milliseconds};
-use crate::args::BenchQueueArgs;
+use crate::args::QueueArgs;
+use crate::processes::resident_mb;
+use crate::report::{debug_remark, milliseconds};
 use primus_local::TemporaryFarm;
 use primus_local::answers::{metric, place};
 use primus_local::chaos;
@@ -89,7 +89,7 @@ struct Snapshot {
 }
 
 /// Measures and prints.
-pub(in crate::commands) fn queue(args: &BenchQueueArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn queue(args: &QueueArgs, format: Format) -> Result<Verdict, Failure> {
     let n = args.n.as_deref().map_or(Ok(TASKS), |text| number("-n", text, 2, TASKS_MAX))?;
     if format == Format::Mermaid {
         return Err(nothing_to_draw("a bench"));

@@ -17,10 +17,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::GuardArgs;
-use crate::commands::bench::{milliseconds, quantile};
-use crate::commands::server::end_with;
+use crate::report::{milliseconds, quantile};
 use primus_local::TemporaryFarm;
 use primus_local::answers::place;
+use primus_terminal::parent::end_with;
 
 /// What each of them asks for, and what people call it.
 const ASKED: [(&str, &str, &str); 4] = [
@@ -198,7 +198,7 @@ impl Drop for Guarded {
 }
 
 /// `primus bench guard`: becomes a `primus lead` that ends when its parent does.
-pub(in crate::commands) fn guard(args: &GuardArgs) -> Result<Verdict, Failure> {
+pub(crate) fn guard(args: &GuardArgs) -> Result<Verdict, Failure> {
     end_with(args.parent, Signal::TERM)?;
     let failed = |error| Failure::failed("system", format!("primus lead cannot be started: {error}"), "make room");
     let mut lead = Command::new(std::env::current_exe().map_err(failed)?);

@@ -4,10 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{Transport, WhichAlgorithm, guide};
+use primus_local::Algorithm;
 
+use crate::help;
+
+/// What is to be measured, as typed.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchArgs {
+pub struct BenchArgs {
     #[command(subcommand)]
     pub(crate) what: Bench,
 }
@@ -15,66 +18,66 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Clone, PartialEq, Subcommand)]
 pub(crate) enum Bench {
     /// The simulator: a ring of a million nodes, and a Bully election of a thousand
-    #[command(after_help = guide::bench::SIMULATE)]
-    Simulate(BenchSimulateArgs),
+    #[command(after_help = help::SIMULATE)]
+    Simulate(SimulateArgs),
     /// From the leader's death, or its silence, to the first write that another one accepts
-    #[command(after_help = guide::bench::FAILOVER)]
-    Failover(BenchFailoverArgs),
+    #[command(after_help = help::FAILOVER)]
+    Failover(FailoverArgs),
     /// How long nobody accepts a write while leadership is handed over on request
-    #[command(after_help = guide::bench::TRANSFER)]
-    Transfer(BenchTransferArgs),
+    #[command(after_help = help::TRANSFER)]
+    Transfer(TransferArgs),
     /// How long nobody accepts a write while a leader hands over because it is too loaded
-    #[command(after_help = guide::bench::HANDOVER)]
-    Handover(BenchHandoverArgs),
+    #[command(after_help = help::HANDOVER)]
+    Handover(HandoverArgs),
     /// What servers cost that have nothing to do: processor, memory, messages
-    #[command(after_help = guide::bench::IDLE)]
-    Idle(BenchIdleArgs),
+    #[command(after_help = help::IDLE)]
+    Idle(IdleArgs),
     /// How many small records a farm acknowledges per second
-    #[command(after_help = guide::bench::LOG)]
-    Log(BenchLogArgs),
+    #[command(after_help = help::LOG)]
+    Log(LogArgs),
     /// Whether the leader stays where nothing happens, even on a busy host
-    #[command(after_help = guide::bench::STABILITY)]
-    Stability(BenchStabilityArgs),
+    #[command(after_help = help::STABILITY)]
+    Stability(StabilityArgs),
     /// How fast tasks get done, beside what only starts processes or never idles
-    #[command(after_help = guide::bench::TASKS)]
-    Tasks(BenchTasksArgs),
+    #[command(after_help = help::TASKS)]
+    Tasks(TasksArgs),
     /// From the death of a worker or the leader to the next start of a task
-    #[command(after_help = guide::bench::RESCUE)]
-    Rescue(BenchRescueArgs),
+    #[command(after_help = help::RESCUE)]
+    Rescue(RescueArgs),
     /// What many waiting tasks cost the leader: memory, and time
-    #[command(after_help = guide::bench::QUEUE)]
-    Queue(BenchQueueArgs),
+    #[command(after_help = help::QUEUE)]
+    Queue(QueueArgs),
     /// How much sooner a flooded farm is done when its neighbour lends it workers
-    #[command(after_help = guide::bench::LENDING)]
-    Lending(BenchLendingArgs),
+    #[command(after_help = help::LENDING)]
+    Lending(LendingArgs),
     /// How fast a ring of real nodes elects, through a broker or over sockets
-    #[command(after_help = guide::bench::RING)]
-    Ring(BenchRingArgs),
+    #[command(after_help = help::RING)]
+    Ring(RingArgs),
     /// From a fault to the next start of a guarded command, and whether two ever ran at once
-    #[command(after_help = guide::bench::LEAD)]
-    Lead(BenchLeadArgs),
+    #[command(after_help = help::LEAD)]
+    Lead(LeadArgs),
     /// What many groups with several candidates cost, and how soon a dead holder is replaced
-    #[command(after_help = guide::bench::GROUPS)]
-    Groups(BenchGroupsArgs),
+    #[command(after_help = help::GROUPS)]
+    Groups(GroupsArgs),
     /// What others notice while a farm is asked for far more than usual, and the memory that it takes
-    #[command(after_help = guide::bench::PRESSURE)]
-    Pressure(BenchPressureArgs),
+    #[command(after_help = help::PRESSURE)]
+    Pressure(PressureArgs),
     /// Be a candidate for many groups
-    #[command(hide = true, after_help = guide::bench::HOLD)]
+    #[command(hide = true, after_help = help::HOLD)]
     Hold(HoldArgs),
     /// Keep one processor busy
-    #[command(hide = true, after_help = guide::bench::BURN)]
+    #[command(hide = true, after_help = help::BURN)]
     Burn(BurnArgs),
     /// Write down every millisecond that this is alive
-    #[command(hide = true, after_help = guide::bench::BEAT)]
+    #[command(hide = true, after_help = help::BEAT)]
     Beat(BeatArgs),
     /// Guard a command that does nothing
-    #[command(hide = true, after_help = guide::bench::GUARD)]
+    #[command(hide = true, after_help = help::GUARD)]
     Guard(GuardArgs),
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchPressureArgs {
+pub(crate) struct PressureArgs {
     /// Which load, or several with commas [default: all, one after the other]
     #[arg(long = "load", value_enum, value_delimiter = ',', value_name = "LOAD")]
     pub(crate) loads: Vec<PressureLoad>,
@@ -124,7 +127,7 @@ pub(crate) struct GuardArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchGroupsArgs {
+pub(crate) struct GroupsArgs {
     /// How many groups [default: 1000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) groups: Option<String>,
@@ -159,7 +162,7 @@ pub(crate) struct HoldArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchLeadArgs {
+pub(crate) struct LeadArgs {
     /// What happens to the host that runs the command
     #[arg(long, value_enum, default_value_t, value_name = "FAULT")]
     pub(crate) fault: LeadFault,
@@ -235,7 +238,7 @@ pub(crate) struct BeatArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchTransferArgs {
+pub(crate) struct TransferArgs {
     /// How many servers [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) servers: Option<String>,
@@ -245,7 +248,7 @@ pub(crate) struct BenchTransferArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchHandoverArgs {
+pub(crate) struct HandoverArgs {
     /// How many servers [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) servers: Option<String>,
@@ -255,7 +258,7 @@ pub(crate) struct BenchHandoverArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchIdleArgs {
+pub(crate) struct IdleArgs {
     /// How many servers [default: 5]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) servers: Option<String>,
@@ -268,7 +271,7 @@ pub(crate) struct BenchIdleArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchLogArgs {
+pub(crate) struct LogArgs {
     /// How many servers [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) servers: Option<String>,
@@ -284,7 +287,7 @@ pub(crate) struct BenchLogArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchStabilityArgs {
+pub(crate) struct StabilityArgs {
     /// How many servers [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) servers: Option<String>,
@@ -297,7 +300,7 @@ pub(crate) struct BenchStabilityArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchTasksArgs {
+pub(crate) struct TasksArgs {
     /// What the tasks are
     #[arg(long, value_enum, default_value_t, value_name = "KIND")]
     pub(crate) kind: TaskKind,
@@ -357,7 +360,7 @@ impl TaskKind {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchRescueArgs {
+pub(crate) struct RescueArgs {
     /// What happens
     #[arg(long, value_enum, default_value_t, value_name = "FAULT")]
     pub(crate) fault: RescueFault,
@@ -378,7 +381,7 @@ pub(crate) enum RescueFault {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchQueueArgs {
+pub(crate) struct QueueArgs {
     /// How many tasks [default: 100000]
     #[arg(short, value_name = "N", allow_hyphen_values = true)]
     pub(crate) n: Option<String>,
@@ -388,7 +391,7 @@ pub(crate) struct BenchQueueArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchLendingArgs {
+pub(crate) struct LendingArgs {
     /// How many tasks [default: 160]
     #[arg(short, value_name = "N", allow_hyphen_values = true)]
     pub(crate) n: Option<String>,
@@ -397,20 +400,29 @@ pub(crate) struct BenchLendingArgs {
     pub(crate) task_ms: Option<String>,
 }
 
+/// The arguments of `primus bench ring`.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchRingArgs {
+pub struct RingArgs {
     /// How many nodes [default: 100, or as many as the file says]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) nodes: Option<String>,
+    pub nodes: Option<String>,
     /// What carries the messages: a broker, or sockets of this host
     #[arg(long, value_enum, default_value_t = Transport::Tcp, value_name = "WHICH")]
-    pub(crate) transport: Transport,
+    pub transport: Transport,
     /// A ring's configuration, a YAML file, which says where the broker is [default: guest at localhost:5672]
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// How often to measure [default: 20, fewer if they take too long]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) runs: Option<String>,
+    pub runs: Option<String>,
+}
+
+/// What carries the messages of a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "a comment would become help text, and the names say it")]
+pub enum Transport {
+    Amqp,
+    Tcp,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
@@ -421,13 +433,13 @@ pub(crate) struct BurnArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchFailoverArgs {
+pub(crate) struct FailoverArgs {
     /// How many servers [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) servers: Option<String>,
     /// How a leader is named
     #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
-    pub(crate) algorithm: WhichAlgorithm,
+    pub(crate) algorithm: Algorithm,
     /// What happens to the leader: it dies, or it keeps its connections and says nothing
     #[arg(long, value_enum, default_value_t, value_name = "FAULT")]
     pub(crate) fault: Fault,
@@ -447,7 +459,7 @@ pub(crate) enum Fault {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct BenchSimulateArgs {
+pub(crate) struct SimulateArgs {
     /// Let every node of the ring start, not just one
     #[arg(long)]
     pub(crate) all_initiators: bool,

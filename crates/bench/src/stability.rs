@@ -12,9 +12,9 @@ use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::processes::Burners;
-use super::{Spread, debug_remark};
-use crate::args::BenchStabilityArgs;
+use crate::args::StabilityArgs;
+use crate::processes::Burners;
+use crate::report::{Spread, debug_remark};
 use primus_local::TemporaryFarm;
 use primus_local::answers::{LeaderTerm, believes, history, metric};
 
@@ -42,7 +42,7 @@ struct Figures {
 }
 
 /// Watches and prints.
-pub(in crate::commands) fn stability(args: &BenchStabilityArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn stability(args: &StabilityArgs, format: Format) -> Result<Verdict, Failure> {
     let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 1, SERVERS_MAX))?;
     let watching = args.minutes.as_deref().map_or(Ok(WATCHING), watching)?;
     if format == Format::Mermaid {

@@ -1,0 +1,98 @@
+//! The benches of primus: what it does, measured on this host.
+//!
+//! A bench starts a farm of real processes for itself ([`primus_local::TemporaryFarm`]), does something to it, and prints what that took:
+//! single figures, their median, what nine tenths of them do not exceed, and the longest. Arguments and help texts are here, too; the
+//! program only says where they are found: `primus bench`.
+//!
+//! Some benches need processes beside the farm's, such as candidates for leases. These are hidden commands of `primus bench`.
+
+mod args;
+mod beat;
+mod failover;
+mod groups;
+mod handover;
+pub mod help;
+mod idle;
+mod lead;
+mod lending;
+mod log;
+mod pressure;
+mod processes;
+mod pulse;
+mod queue;
+pub mod report;
+mod rescue;
+pub mod simulate;
+mod stability;
+mod tasks;
+mod transfer;
+mod watch;
+mod writers;
+
+use primus_core::lease::guard::{Command, Notice};
+use primus_terminal::{Failure, Format, Verdict};
+
+pub use args::{BenchArgs, RingArgs, Transport};
+
+use args::Bench;
+
+/// What benches measure that belongs to other commands of the program.
+pub trait Program {
+    /// A candidate for leases, as `primus lead` is one.
+    type Candidate: Candidate;
+
+    /// A candidate that asks these servers, separated by commas.
+    ///
+    /// # Errors
+    /// If an address makes no sense.
+    fn candidate(&self, api: &str) -> Result<Self::Candidate, Failure>;
+
+    /// Measures a ring of real nodes.
+    ///
+    /// # Errors
+    /// If the arguments make no sense, or nothing could be measured.
+    fn ring(&self, args: &RingArgs, format: Format) -> Result<Verdict, Failure>;
+}
+
+/// A session with a farm that wants groups.
+pub trait Candidate {
+    /// Tells it what to do next.
+    fn tell(&mut self, command: Command);
+
+    /// The next thing that it has decided.
+    fn take_notice(&mut self) -> Option<Notice>;
+
+    /// Waits until it may have decided something.
+    ///
+    /// # Errors
+    /// If no server would ever answer it.
+    fn turn(&mut self) -> impl Future<Output = Result<(), Failure>>;
+}
+
+/// Measures what the arguments ask for, and prints it.
+///
+/// # Errors
+/// If the arguments make no sense, or nothing could be measured.
+pub fn run(args: &BenchArgs, format: Format, program: &impl Program) -> Result<Verdict, Failure> {
+    match &args.what {
+        Bench::Simulate(args) => simulate::simulate(args, format),
+        Bench::Failover(args) => failover::failover(args, format),
+        Bench::Transfer(args) => transfer::transfer(args, format),
+        Bench::Handover(args) => handover::handover(args, format),
+        Bench::Idle(args) => idle::idle(args, format),
+        Bench::Log(args) => log::log(args, format),
+        Bench::Stability(args) => stability::stability(args, format),
+        Bench::Tasks(args) => tasks::tasks(args, format),
+        Bench::Rescue(args) => rescue::rescue(args, format),
+        Bench::Queue(args) => queue::queue(args, format),
+        Bench::Lending(args) => lending::lending(args, format),
+        Bench::Ring(args) => program.ring(args, format),
+        Bench::Lead(args) => lead::lead(args, format),
+        Bench::Groups(args) => groups::groups(args, format),
+        Bench::Pressure(args) => pressure::pressure(args, format),
+        Bench::Guard(args) => pressure::guard(args),
+        Bench::Hold(args) => groups::hold(args, program),
+        Bench::Burn(args) => processes::burn(args),
+        Bench::Beat(args) => beat::beat(args),
+    }
+}
