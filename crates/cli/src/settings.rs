@@ -4,5 +4,4 @@ pub(crate) mod ring_file;
 pub(crate) mod server;
 pub(crate) mod work;
 
-pub(crate) use primus_simulate::settings::fresh_seed;
 pub(crate) use ring_file::RingSettings;
