@@ -3,7 +3,6 @@
 //! Words are read as typed ([`args`]), checked into what they mean ([`settings`]), carried out ([`commands`]) and
 //! shown ([`output`]). Data goes to stdout, everything else to stderr.
 
-mod api;
 mod args;
 mod commands;
 mod output;

@@ -2,7 +2,6 @@
 
 pub(crate) mod groups;
 pub(crate) mod loans;
-pub(crate) mod neighbours;
 pub(crate) mod ring;
 pub(crate) mod tasks;
 pub(crate) mod workers;

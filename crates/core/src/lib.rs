@@ -19,6 +19,7 @@ pub mod handover;
 pub mod ids;
 pub mod lease;
 pub mod ledger;
+pub mod limits;
 pub mod load;
 pub mod loan;
 pub mod machine;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use primus_core::ServerId;
 use primus_core::ledger::{JobId, Spec};
+pub use primus_core::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use primus_server::Plan;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Builder;
@@ -26,10 +27,6 @@ use crate::node::{self, Config, EndError};
 use crate::questions::{Given, Question};
 use crate::store::{Identity, OpenError, Opened, Store, WriteError};
 
-/// No key is longer, and no value.
-pub const KEY_LEN_MAX: usize = 1024;
-/// No value is longer.
-pub const VALUE_LEN_MAX: usize = 256 << 10;
 /// How many may have called before they are accepted.
 const CALLERS_MAX: u32 = 4096;
 /// How long what is guarded may take to end, and another server to lead, before this one ends all the same.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use primus_client::Kind;
 use primus_shapes::refusal::{Body, Mistake};
+pub use primus_shapes::values::on_one_line;
 
 use crate::format::Format;
 use crate::screen;
@@ -184,11 +185,6 @@ fn sentence(mistake: &Mistake) -> String {
 
 fn text(message: &str, hint: &str) -> String {
     format!("{}: {message}; {hint}", screen::styled(screen::BAD, "error"))
-}
-
-/// People's own words are quoted in failures; line breaks and terminal commands in them are made visible.
-pub fn on_one_line(text: &str) -> String {
-    primus_core::text::escape(text).into_owned()
 }
 
 /// For tests.

@@ -8,13 +8,13 @@ use clap::ValueEnum;
 use primus_core::text::{escape, is_hidden};
 use primus_node::events::{Event, History, Kind, text_of};
 use primus_node::steps::{Step, Steps};
+use primus_shapes::happenings::happening;
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::values::plain;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::args::LogFormat;
-use crate::output::neighbours;
 
 /// How much somebody wants to hear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -193,7 +193,7 @@ fn words(kind: &Kind) -> String {
         Kind::LateTurn { .. } => late_sentence(&json!(kind)),
         Kind::HookEnded { .. } => hook_sentence(&json!(kind)),
         Kind::ClockOff { .. } | Kind::ClockRight { .. } => clock_sentence(&json!(kind)),
-        _ => neighbours::happening(&json!(kind)).unwrap_or_default(),
+        _ => happening(&json!(kind)).unwrap_or_default(),
     }
 }
 

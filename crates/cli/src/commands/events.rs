@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use primus_client::Client;
 use primus_client::http::Response;
+use primus_shapes::happenings::happening;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::{Format, Verdict, screen};
@@ -17,7 +18,6 @@ use serde_json::Value;
 
 use super::diagnostics::{clock_sentence, hook_sentence, late_sentence, others};
 use crate::args::EventsArgs;
-use crate::output::neighbours;
 
 /// A server that lives shows itself more often than this.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
@@ -178,7 +178,7 @@ fn sentence(event: &Value) -> String {
         (Some("election_step"), _) => event["step"].as_str().unwrap_or_default().to_owned(),
         (Some("late_turn"), _) => late_sentence(event),
         (Some("clock_off" | "clock_right"), _) => clock_sentence(event),
-        _ => neighbours::happening(event).unwrap_or_else(|| other(event)),
+        _ => happening(event).unwrap_or_else(|| other(event)),
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use primus_api as api;
 use primus_node::handle::Handle;
 use primus_node::load::Meter;
 use primus_node::node::{self, Config, EndError};
@@ -29,7 +30,6 @@ use tokio::time::timeout;
 pub(super) use primus_terminal::parent::end_with;
 
 use super::diagnostics::{self, Diary, Level, Note};
-use crate::api;
 use crate::args::{LogFormat, ServerArgs};
 use crate::settings::server::{ServerSettings, WorkerSettings};
 
@@ -161,20 +161,20 @@ async fn serve(handle: &Handle, mut serving: Serving) -> Result<Verdict, Failure
 /// The API has a thread of its own: however busy it is, the server's loop is not late.
 fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: Diary) {
     let happenings = (Arc::clone(&handle.history), Arc::clone(&handle.steps));
-    let places = settings.servers.values().copied();
-    let doors = Arc::new(api::Doors::new(settings.api, places, &settings.names, settings.token));
-    let knowledge = api::Knowledge {
+    let id = settings.id;
+    let api = api::Settings {
+        id,
         farm: settings.farm,
-        servers: Arc::new(settings.servers),
-        handle,
-        proxy: api::Proxy::new(settings.id, doors.proof()),
+        listens: settings.api,
+        names: settings.names,
+        token: settings.token,
+        servers: settings.servers,
         algorithm: settings.plan.algorithm,
         rank: settings.plan.rank,
+        queue_max: settings.plan.limits.waiting,
         lease_us: settings.plan.lease_us,
         lending: settings.plan.lending,
-        neighbours: Arc::new(settings.plan.neighbours.into_iter().map(|neighbour| neighbour.name).collect()),
-        queue_max: settings.plan.limits.waiting,
-        started: SystemTime::now(),
+        neighbours: settings.plan.neighbours.into_iter().map(|neighbour| neighbour.name).collect(),
         has_chaos: settings.chaos,
     };
     let web = web.into_std().expect("a listener stays one");
@@ -183,8 +183,8 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
         .spawn(move || {
             single_threaded().block_on(async {
                 let web = TcpListener::from_std(web).expect("a listener stays one");
-                tokio::spawn(diagnostics::write_down(settings.id.0, happenings, diary));
-                api::serve(web, Arc::new(knowledge).router(Arc::clone(&doors)), doors).await;
+                tokio::spawn(diagnostics::write_down(id.0, happenings, diary));
+                api::serve(api, handle, web).await;
             });
         })
         .expect("the system gives a thread");

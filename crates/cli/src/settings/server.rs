@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use keys::{Fallback, KEYS, Key};
 use layers::{Given, Layers, Origin, Sources};
+use primus_api::Places;
 use primus_core::ServerId;
 use primus_core::loan::office;
 use primus_node::hooks::Hook;
@@ -26,8 +27,6 @@ use primus_node::load::Source;
 use primus_server::Plan;
 use primus_shapes::token::Token;
 use primus_terminal::failure::Failure;
-
-use crate::api::Places;
 
 pub(crate) use value::Value;
 pub(crate) use worker::WorkerSettings;

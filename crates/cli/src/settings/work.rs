@@ -6,14 +6,13 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
 use primus_core::ledger::job::Lines;
+use primus_core::limits::IDEMPOTENCY_KEY_LEN_MAX;
 use primus_shapes::submission::{LINES_LEN_MAX, STDIN_LEN_MAX, Submission};
 use primus_terminal::amounts::{length, number, quoted};
 use primus_terminal::failure::Failure;
 use uuid::Uuid;
 
 use crate::args::{RunArgs, SubmitArgs, WorkArgs};
-
-const KEY_LEN_MAX: usize = 200;
 
 /// A job, and the key under which it exists once.
 #[derive(Debug)]
@@ -89,12 +88,13 @@ pub(crate) fn fresh_key() -> String {
 }
 
 fn key(text: &str) -> Result<String, Failure> {
-    let is_plain =
-        !text.is_empty() && text.len() <= KEY_LEN_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_plain = !text.is_empty()
+        && text.len() <= IDEMPOTENCY_KEY_LEN_MAX
+        && text.bytes().all(|byte| byte.is_ascii_graphic());
     if is_plain {
         return Ok(text.to_owned());
     }
-    let hint = format!("use up to {KEY_LEN_MAX} plain characters without spaces");
+    let hint = format!("use up to {IDEMPOTENCY_KEY_LEN_MAX} plain characters without spaces");
     Err(Failure::usage(format!("--key is {}", quoted(text)), hint))
 }
 

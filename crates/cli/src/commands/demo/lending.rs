@@ -10,12 +10,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use primus_client::pages;
 use primus_core::ledger::loans::home_of;
+use primus_shapes::happenings::happening;
 use primus_terminal::failure::Failure;
 use serde_json::{Value, json};
 
 use super::acts::{Play, SERVERS, Terms, WORKERS, ended, joined, ms};
 use super::scenes::Shown;
-use crate::output::neighbours::happening;
 use primus_local::TemporaryFarm;
 use primus_local::answers::{LeaderTerm, time_ms};
 use primus_local::chaos;

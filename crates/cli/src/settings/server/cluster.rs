@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use primus_api::Places;
 use primus_core::ServerId;
 
 use super::layers::Layers;
 use super::value::{Listed, Value};
-use crate::api::Places;
 
 /// Where a server listens, unless somebody says otherwise.
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7460);

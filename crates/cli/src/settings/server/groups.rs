@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 
+use primus_api::Places;
 use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::election::bully::Asking;
@@ -22,7 +23,6 @@ use super::file::{kind_of, plain};
 use super::keys;
 use super::layers::Layers;
 use super::value::Complaint;
-use crate::api::Places;
 
 /// What a group in a file may have.
 const FIELDS: [&str; 6] = ["name", "authority", "algorithm", "rank", "asking", "members"];

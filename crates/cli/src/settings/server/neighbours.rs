@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 
+use primus_api::Places;
 use primus_core::ServerId;
 use primus_server::plan::Neighbour;
 use primus_terminal::amounts::quoted;
@@ -17,7 +18,6 @@ use super::file::{kind_of, servers};
 use super::keys;
 use super::layers::Layers;
 use super::value::{Complaint, Kind, Listed, listed};
-use crate::api::Places;
 
 /// No farm has more neighbours.
 const NEIGHBOURS_MAX: usize = 64;

@@ -1,0 +1,186 @@
+//! Why something was not done: the same body for every error, with the status that fits.
+
+use std::fmt;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::response::{IntoResponse, Response};
+use primus_core::ledger::JobId;
+use primus_node::handle::Unable;
+use primus_server::transfer::Obstacle;
+use primus_shapes::refusal::Body;
+
+/// No message is longer, whatever somebody has sent that it repeats.
+const MESSAGE_LEN_MAX: usize = 500;
+/// What to do if one does not know what can be asked.
+pub(crate) const SEE_ROUTES: &str = "GET /v1 lists all routes";
+
+/// The code of what will be otherwise in a moment.
+const BUSY: &str = "busy";
+
+/// An error, in the same body everywhere.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    hint: &'static str,
+}
+
+impl Problem {
+    pub(crate) fn usage(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, code: "usage", message: message.into(), hint }
+    }
+
+    pub(crate) fn too_long(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::PAYLOAD_TOO_LARGE, code: "too_long", message: message.into(), hint }
+    }
+
+    pub(crate) fn too_slow(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::REQUEST_TIMEOUT, code: "too_slow", message: message.into(), hint }
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::NOT_FOUND, code: "not_found", message: message.into(), hint }
+    }
+
+    pub(crate) fn forbidden(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::FORBIDDEN, code: "not_allowed", message: message.into(), hint }
+    }
+
+    /// Somebody believes to reach another server.
+    pub(crate) fn misdirected() -> Self {
+        Self {
+            status: StatusCode::MISDIRECTED_REQUEST,
+            code: "wrong_host",
+            message: "the Host field does not name this server".to_owned(),
+            hint: "use its address, localhost, or a name that api.names lists",
+        }
+    }
+
+    /// The request does not show the secret.
+    pub(crate) fn unauthorized() -> Self {
+        Self {
+            status: StatusCode::UNAUTHORIZED,
+            code: "no_token",
+            message: "this server asks for a secret".to_owned(),
+            hint: "run the command as the user who runs the farm, or set PRIMUS_TOKEN",
+        }
+    }
+
+    /// The body is not said to be JSON.
+    pub(crate) fn wrong_kind() -> Self {
+        Self {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            code: "content_type",
+            message: "the Content-Type of the body cannot be used".to_owned(),
+            hint: "send Content-Type: application/json, or application/x-ndjson for lines",
+        }
+    }
+
+    /// Another job has this key.
+    pub(crate) fn other_job(job: JobId) -> Self {
+        Self {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            code: "other_job",
+            message: format!("job {job} was submitted under this Idempotency-Key, and it is another one"),
+            hint: "use a new key for a new job",
+        }
+    }
+
+    pub(crate) fn not_now(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::CONFLICT, code, message: message.into(), hint }
+    }
+
+    pub(crate) fn full(message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::TOO_MANY_REQUESTS, code: "queue_full", message: message.into(), hint }
+    }
+
+    /// There is no room at the moment.
+    pub(crate) fn busy(message: impl Into<String>) -> Self {
+        Self::unavailable(BUSY, message, "try again in a moment")
+    }
+
+    pub(crate) fn unavailable(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, code, message: message.into(), hint }
+    }
+}
+
+impl Problem {
+    fn not_transferred(obstacle: Obstacle) -> Self {
+        let (code, hint) = match obstacle {
+            Obstacle::NotLeading => ("no_leader", "try again in a moment"),
+            Obstacle::Behind(..) => ("not_caught_up", "try again in a moment"),
+            Obstacle::Silent(_) => ("dead", "primus status shows who is alive"),
+            Obstacle::Nobody | Obstacle::NoAnswer(_) => ("not_transferred", "primus status shows who leads"),
+        };
+        Self::unavailable(code, Unable::NotTransferred(obstacle).to_string(), hint)
+    }
+
+    /// The same, with the place where it is.
+    pub(crate) fn within(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
+    /// The same, with more to say.
+    pub(crate) fn after(mut self, before: &str) -> Self {
+        self.message = format!("{before}; then: {}", self.message);
+        self
+    }
+}
+
+impl From<Unable> for Problem {
+    fn from(unable: Unable) -> Self {
+        let (code, hint) = match unable {
+            Unable::NotLeading(_) | Unable::NoLeader => ("no_leader", "try again in a moment"),
+            Unable::DiskFull => ("disk_full", "make room; the leader goes on by itself then"),
+            Unable::DisksFull => {
+                ("disk_full", "make room where primus status says so; they go on by themselves then")
+            }
+            Unable::StateFull(_) => ("state_full", "delete keys, wait for jobs to end, or raise farm.state_max"),
+            Unable::Busy => (BUSY, "try again in a moment"),
+            Unable::Unknown => ("unknown_outcome", "read the key to find out whether it was written"),
+            Unable::TooLong => ("too_long", "submit it in several parts"),
+            Unable::NoWorker => ("no_worker", "try again when the worker is back"),
+            Unable::NotTransferred(obstacle) => return Self::not_transferred(obstacle),
+        };
+        Self::unavailable(code, unable.to_string(), hint)
+    }
+}
+
+/// What the framework refuses by itself, in plain text or in silence, gets the same body as everything else.
+pub(crate) async fn in_one_body(response: Response) -> Response {
+    let status = response.status();
+    let is_json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if is_json || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let allowed = response.headers().get(ALLOW).cloned();
+    let (code, message) = match status {
+        StatusCode::METHOD_NOT_ALLOWED => ("method_not_allowed", "this route does not take that method"),
+        StatusCode::BAD_REQUEST => ("usage", "the path is not valid UTF-8"),
+        _ => ("usage", status.canonical_reason().unwrap_or("refused")),
+    };
+    let problem = Problem { status, code, message: message.to_owned(), hint: SEE_ROUTES };
+    (allowed.map(|methods| [(ALLOW, methods)]), problem).into_response()
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.message.char_indices().nth(MESSAGE_LEN_MAX) {
+            Some((end, _)) => write!(f, "{}…", &self.message[..end]),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let challenge = (self.status == StatusCode::UNAUTHORIZED).then_some([(WWW_AUTHENTICATE, "Bearer")]);
+        let again = (self.code == BUSY).then_some([(RETRY_AFTER, "1")]);
+        let message = self.to_string();
+        (self.status, challenge, again, Json(Body::new(self.code, &message, self.hint))).into_response()
+    }
+}

@@ -1,0 +1,84 @@
+//! The table of all routes: what the router is made of, and what `GET /v1` tells people and tests.
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::routing::{delete, get, post, put};
+use serde::Serialize;
+
+use crate::context::Context;
+
+/// Routes, as the router and as people see them.
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) router: Router<Context>,
+}
+
+/// One route.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Row {
+    method: &'static str,
+    path: &'static str,
+    about: &'static str,
+}
+
+impl Row {
+    /// Where all others are listed.
+    pub(crate) const INDEX: &str = "/v1";
+
+    /// The route that lists them.
+    pub(crate) const fn index() -> Self {
+        Self { method: "GET", path: Self::INDEX, about: "this list" }
+    }
+}
+
+impl Table {
+    /// Something that can be read.
+    pub(crate) fn get<T: 'static>(
+        self,
+        path: &'static str,
+        about: &'static str,
+        handler: impl Handler<T, Context>,
+    ) -> Self {
+        let Self { rows, router } = self.with("GET", path, about);
+        Self { rows, router: router.route(path, get(handler)) }
+    }
+
+    /// Something that can be done.
+    pub(crate) fn post<T: 'static>(
+        self,
+        path: &'static str,
+        about: &'static str,
+        handler: impl Handler<T, Context>,
+    ) -> Self {
+        let Self { rows, router } = self.with("POST", path, about);
+        Self { rows, router: router.route(path, post(handler)) }
+    }
+
+    /// Something that can be written.
+    pub(crate) fn put<T: 'static>(
+        self,
+        path: &'static str,
+        about: &'static str,
+        handler: impl Handler<T, Context>,
+    ) -> Self {
+        let Self { rows, router } = self.with("PUT", path, about);
+        Self { rows, router: router.route(path, put(handler)) }
+    }
+
+    /// Something that can be deleted.
+    pub(crate) fn delete<T: 'static>(
+        self,
+        path: &'static str,
+        about: &'static str,
+        handler: impl Handler<T, Context>,
+    ) -> Self {
+        let Self { rows, router } = self.with("DELETE", path, about);
+        Self { rows, router: router.route(path, delete(handler)) }
+    }
+
+    fn with(mut self, method: &'static str, path: &'static str, about: &'static str) -> Self {
+        self.rows.push(Row { method, path, about });
+        self
+    }
+}

@@ -1,0 +1,107 @@
+//! `/v1/workers`: who they are, and who gets nothing new.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::Request;
+use axum::response::Response;
+use primus_core::farm::foreman::Foreman;
+use primus_core::ledger::loans::home_of;
+use primus_core::ledger::{Effect, Entry, Loans};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::orders::{Asked, Order};
+use crate::pages::{self, Page};
+use crate::problem::Problem;
+use crate::values::score;
+
+/// A worker: `/v1/workers`.
+#[derive(Debug, Clone, PartialEq, Serialize, Default)]
+pub(crate) struct WorkerFacts {
+    pub(crate) name: String,
+    /// Whose it is, and whom it works for.
+    home: String,
+    farm: String,
+    slots: u32,
+    running: Option<u64>,
+    alive: bool,
+    /// Does the ledger know of it, so that it may get work?
+    registered: bool,
+    draining: bool,
+    /// How loaded its host is, as it last said, and what that is made of; `tasks` are those that it counts itself.
+    score: Option<f64>,
+    cpu: Option<f64>,
+    memory: Option<f64>,
+    tasks: Option<u32>,
+}
+
+pub(crate) async fn list(State(context): State<Context>, mut asked: Asked) -> Result<Response, Problem> {
+    let page = Page::new(pages::limit(&mut asked)?);
+    // The last worker of the page before.
+    let after = asked.text("after");
+    asked.done()?;
+    let farm = context.farm.clone();
+    let workers = context.handle.farm.look(move |foreman| workers(foreman, &farm)).await?;
+    let rest = workers.into_iter().filter(|worker| after.as_ref().is_none_or(|after| worker.name > *after));
+    Ok(page.fill(rest.map(|worker| (worker.name.clone(), worker))).finish())
+}
+
+pub(crate) async fn drain(
+    State(context): State<Context>,
+    Path(worker): Path<String>,
+    request: Request<Body>,
+) -> Result<Json<Value>, Problem> {
+    let mut is_draining = true;
+    if let Some(mut order) = Order::read(request, "send {\"draining\":true}").await? {
+        let draining = order.truth("draining")?;
+        is_draining = order.given("draining", draining)?;
+        order.done()?;
+    }
+    let entry = Entry::Drain { worker: worker.clone(), is_draining };
+    let effects = context.handle.farm.enter(vec![entry]).await?;
+    match effects.first() {
+        Some(Effect::Workers) => Ok(Json(json!({ "worker": worker, "draining": is_draining }))),
+        _ => Err(Problem::not_found(format!("there is no worker '{worker}'"), "primus status lists the workers")),
+    }
+}
+
+/// All workers that are here or registered, in the order of their names.
+pub(crate) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
+    let running: BTreeMap<&str, u64> = foreman.crews().collect();
+    let mut all: BTreeMap<String, WorkerFacts> = BTreeMap::new();
+    let loans = foreman.ledger().loans();
+    let facts = |name: &str, slots: u32| {
+        let (home, farm) = allegiance(loans, name, farm);
+        WorkerFacts { name: name.to_owned(), home, farm, slots, ..WorkerFacts::default() }
+    };
+    // One that is lent is still one of ours, also if nobody sees it at the moment.
+    for lent in loans.lent().values() {
+        all.insert(lent.worker.clone(), facts(&lent.worker, lent.slots.into()));
+    }
+    for (name, registration) in foreman.ledger().workers() {
+        let draining = registration.is_draining;
+        let known = WorkerFacts { registered: true, draining, ..facts(name, registration.slots.into()) };
+        all.insert(name.clone(), known);
+    }
+    for (name, slots, _, load) in foreman.present() {
+        let entry = all.entry(name.to_owned()).or_insert_with(|| facts(name, slots));
+        entry.alive = running.contains_key(name);
+        entry.running = running.get(name).copied();
+        (entry.score, entry.tasks) = (Some(score(load.score)), Some(load.tasks));
+        (entry.cpu, entry.memory) = (load.cpu.map(score), load.memory.map(score));
+    }
+    all.into_values().collect()
+}
+
+/// Whose worker this is, and which farm it works for, as agreed on.
+fn allegiance(loans: &Loans, name: &str, farm: &str) -> (String, String) {
+    let home = home_of(name).map_or(farm, |(_, home)| home);
+    let lent = loans.loan_of(name).and_then(|loan| loans.lent().get(&loan));
+    let is_ours = home == farm || loans.borrowed().contains_key(name);
+    let works_for = lent.map_or(if is_ours { farm } else { home }, |lent| lent.to.as_str());
+    (home.to_owned(), works_for.to_owned())
+}
