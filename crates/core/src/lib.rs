@@ -27,6 +27,7 @@ pub mod names;
 pub mod planted;
 pub mod rank;
 pub mod text;
+pub mod timers;
 pub mod trace;
 
 pub use ids::{FarmId, Fence, Round, ServerId, SessionId, Term, WorkerId};

@@ -177,6 +177,15 @@ impl Delay {
         Self { min_us: min * 1000, max_us: max * 1000 }
     }
 
+    /// One length from the range, in microseconds: the one that this random number chooses.
+    #[must_use]
+    pub const fn drawn(self, random: u64) -> u64 {
+        match self.max_us - self.min_us {
+            0 => self.min_us,
+            spread => self.min_us + random % spread,
+        }
+    }
+
     /// The same range, `factor` times as long.
     #[must_use]
     pub const fn times(self, factor: u64) -> Self {

@@ -32,10 +32,8 @@
 //! The examples run by themselves: `three_nodes`, `leader_only_cron`, `write_your_own_election`, `own_kind`.
 //!
 //! Below that is the shell, where the machines meet disks, sockets and clocks. Nothing here decides anything about elections
-//! or the log; machines do. [`node`] is the loop; [`links`] connects servers, [`store`] keeps the log on disk. A ring without
-//! a log has a loop of its own, [`ring`], and may speak through a broker, [`amqp`].
+//! or the log; machines do. [`node`] is the loop; [`links`] connects servers, [`store`] keeps the log on disk.
 
-pub mod amqp;
 pub mod budget;
 pub mod clock;
 pub mod companion;
@@ -67,7 +65,6 @@ mod questions;
 mod reads;
 mod requests;
 pub mod results;
-pub mod ring;
 pub mod server;
 pub mod sockets;
 pub mod steps;

@@ -5,7 +5,7 @@ mod election;
 mod node;
 mod status;
 
-use primus_node::amqp::{BrokerError, Topology};
+use primus_ring::amqp::{BrokerError, Topology};
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict};
 use serde_json::json;

@@ -5,7 +5,7 @@ use primus_core::election::{Command, MessageKind, Notice};
 use primus_core::machine::{Input, Output};
 use primus_lab::experiment::Report;
 use primus_lab::simulate::Leaders;
-use primus_node::ring::Event;
+use primus_ring::member::Event;
 use primus_terminal::json::{Named, rounded};
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use primus_bench::simulate::{self, shuffled};
 use primus_core::ServerId;
 use primus_core::election::MessageKind;
 use primus_lab::simulate::Counts;
-use primus_node::amqp::{Broker, Topology};
+use primus_ring::amqp::{Broker, Topology};
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict};

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use primus_core::ServerId;
-use primus_node::amqp::carrier::AmqpCarrier;
-use primus_node::amqp::{BrokerError, Topology};
-use primus_node::ring::tcp::{self, TcpCarrier};
-use primus_node::ring::{self, Order, Told};
+use primus_ring::amqp::carrier::AmqpCarrier;
+use primus_ring::amqp::dialect::queue;
+use primus_ring::amqp::{BrokerError, Topology};
+use primus_ring::member::{self, Order, Told};
+use primus_ring::tcp::{self, TcpCarrier};
 use primus_terminal::failure::Failure;
-use primus_wire::ring_amqp::queue;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -83,7 +83,7 @@ impl Crew {
         let connected: Vec<_> = stream::iter(connecting).buffered(CONNECTING_MAX).collect().await;
         for (seat, carrier) in connected {
             let carrier = carrier.map_err(|error| failure(&error))?;
-            self.employ(seat.members[seat.position], |orders, told| ring::run(seat, carrier, orders, told));
+            self.employ(seat.members[seat.position], |orders, told| member::run(seat, carrier, orders, told));
         }
         let strangers = without.iter().filter(|place| is_consumed(&consumers, **place));
         self.strangers = strangers.map(|place| settings.members[*place]).collect();
@@ -103,7 +103,7 @@ impl Crew {
         for (place, listener) in listeners.into_iter().filter(|(place, _)| !without.contains(place)) {
             let id = settings.members[place];
             let carrier = TcpCarrier::new(id, listener, Arc::clone(&addresses));
-            self.employ(id, |orders, told| ring::run(settings.seat(place), carrier, orders, told));
+            self.employ(id, |orders, told| member::run(settings.seat(place), carrier, orders, told));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use primus_lab::experiment::Report;
 use primus_lab::invariants::message_bound::Bound;
 use primus_lab::invariants::{self, Evidence};
 use primus_lab::simulate::{Counts, Observer, Outcome};
-use primus_node::ring::{Event, Order, Told, View};
+use primus_ring::member::{Event, Order, Told, View};
 use primus_terminal::amounts::{length, number};
 use primus_terminal::failure::Failure;
 use primus_terminal::json::rounded;

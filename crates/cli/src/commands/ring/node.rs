@@ -4,10 +4,10 @@ use std::future::Future;
 use std::time::{Duration, SystemTime};
 
 use primus_lab::simulate::Observer;
-use primus_node::amqp::carrier::AmqpCarrier;
-use primus_node::amqp::{BrokerError, control};
 use primus_node::events::text_of;
-use primus_node::ring::{self, Event, Order, Told};
+use primus_ring::amqp::carrier::AmqpCarrier;
+use primus_ring::amqp::{BrokerError, control};
+use primus_ring::member::{self, Event, Order, Told};
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::{Format, Verdict, json as lines, screen};
 use rustix::process::Signal;
@@ -57,7 +57,7 @@ async fn play(settings: &RingSettings, position: usize, format: Format) -> Resul
     let mut diary =
         Diary { settings, position, format, narrator: Narrator::new(usize::MAX, false), since: Instant::now() };
     let serving = control::serve(settings.broker.clone(), position + 1, orders);
-    let playing = ring::run(seat, carrier, receiver, teller);
+    let playing = member::run(seat, carrier, receiver, teller);
     let writing = async {
         while let Some(told) = told.recv().await {
             if !diary.write(&told)? {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use primus_node::amqp::control::{self, Answer, Request};
-use primus_node::amqp::{BrokerError, Topology};
+use primus_ring::amqp::control::{self, Answer, Request};
+use primus_ring::amqp::{BrokerError, Topology};
 use primus_terminal::failure::Failure;
 use primus_terminal::table::table;
 use primus_terminal::values::listed;

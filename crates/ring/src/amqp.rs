@@ -1,10 +1,11 @@
 //! Ring over AMQP: how members reach a broker, and what they need to find there.
 //!
-//! Nothing here decides anything: [`carrier`] carries out what the loop of [`crate::ring`] wants, [`control`] lets people
-//! ask members how they are. A password is in no text that this module makes; texts of the broker never contain one.
+//! Nothing here decides anything: [`carrier`] carries out what the loop of [`crate::member`] wants, [`dialect`] is what members
+//! say, [`control`] lets people ask members how they are. A password is in no text that this module makes; texts of the broker never contain one.
 
 pub mod carrier;
 pub mod control;
+pub mod dialect;
 
 use std::fmt;
 use std::future::Future;
@@ -18,9 +19,10 @@ use lapin::tcp::OwnedTLSConfig;
 use lapin::types::FieldTable;
 use lapin::uri::{AMQPAuthority, AMQPQueryString, AMQPScheme, AMQPUri, AMQPUserInfo};
 use lapin::{Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
-use primus_wire::ring_amqp::{EXCHANGE, queue};
 use thiserror::Error;
 use tokio::time::timeout;
+
+use self::dialect::{EXCHANGE, queue};
 
 /// How long a broker may take to answer anything.
 const ANSWER_TIME: Duration = Duration::from_secs(10);

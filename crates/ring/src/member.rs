@@ -2,10 +2,9 @@
 //! out its outputs.
 //!
 //! Before anything is sent, the loop looks whether the successor is there, and tells the machine to suspect it if not: a
-//! queue takes messages for the dead, and nobody says so. Now and then it looks again, so that whoever came back is trusted,
-//! and a leader that died is missed. [`tcp`] carries messages between sockets, [`crate::amqp`] through a broker.
-
-pub mod tcp;
+//! queue takes messages for the dead, and does not tell. Now and then it looks again, so that a member that came back is
+//! trusted, and a leader that died is missed. [`crate::tcp`] carries messages between sockets, [`crate::amqp`] through a
+//! broker.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
@@ -15,13 +14,11 @@ use std::time::Duration;
 
 use primus_core::election::ring::{Message, Ring, Rules};
 use primus_core::election::{Command, Election, MessageKind, Timer};
-use primus_core::machine::{Input, Machine, Outbox, Output};
-use primus_core::{Round, ServerId};
+use primus_core::machine::{Delay, Input, Machine, Outbox, Output};
+use primus_core::timers::Timers;
+use primus_core::{Moment, Round, ServerId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until};
-
-use crate::clock;
-use crate::timers::{Timers, drawn};
 
 /// How often a member looks whether those are there on whom it relies.
 const WATCH_EVERY: Duration = Duration::from_millis(250);
@@ -133,7 +130,8 @@ struct Member<C> {
     carrier: C,
     /// Those whom the machine was told to suspect.
     suspected: BTreeSet<ServerId>,
-    timers: Timers<Timer>,
+    timers: Timers<Timer, Instant>,
+    began: Instant,
     unsent: VecDeque<(ServerId, Message)>,
     patient_until: Instant,
     /// Messages heard since anything else was done.
@@ -190,6 +188,7 @@ impl<C: Carrier> Member<C> {
             carrier,
             suspected: BTreeSet::new(),
             timers: Timers::default(),
+            began: Instant::now(),
             unsent: VecDeque::new(),
             patient_until: Instant::now(),
             in_a_row: 0,
@@ -327,10 +326,15 @@ impl<C: Carrier> Member<C> {
         self.flush().await
     }
 
+    /// The time since this member began: a ring measures nothing, so any clock will do.
+    fn now(&self) -> Moment {
+        Moment(u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
     /// Lets the machine take a step; what it wants to send waits.
     fn think(&mut self, input: Input<Ring>) {
         let mut out = Outbox::new();
-        self.machine.step(clock::now(), input.clone(), &mut out);
+        self.machine.step(self.now(), input.clone(), &mut out);
         let outputs: Vec<Output<Ring>> = out.drain().collect();
         for output in outputs.iter().cloned() {
             match output {
@@ -392,4 +396,9 @@ impl<C: Carrier> Member<C> {
         // An owner that does not listen does not want to know.
         _ = self.told.send(Told { node: self.id, at: Instant::now(), event });
     }
+}
+
+/// One length from the range.
+fn drawn(delay: Delay) -> Duration {
+    Duration::from_micros(delay.drawn(getrandom::u64().unwrap_or(0)))
 }

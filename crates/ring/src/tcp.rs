@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::{Arrival, Carrier, Cut};
+use crate::member::{Arrival, Carrier, Cut};
 
 /// So many messages wait to be read; whoever sends more waits, too.
 const ARRIVALS_MAX: usize = 1024;

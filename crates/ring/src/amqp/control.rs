@@ -10,13 +10,13 @@ use lapin::options::{BasicConsumeOptions, BasicPublishOptions, QueueDeclareOptio
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, Consumer};
 use primus_core::ServerId;
-use primus_wire::ring_amqp::queue;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::dialect::queue;
 use super::{Broker, BrokerError, in_time};
-use crate::ring::{Order, View};
+use crate::member::{Order, View};
 
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// A queue of the broker's own making: what is sent there comes back on the channel that asked.

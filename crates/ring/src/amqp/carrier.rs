@@ -16,11 +16,11 @@ use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Connection, Consumer};
 use primus_core::ServerId;
 use primus_core::election::ring;
-use primus_wire::ring_amqp::{EXCHANGE, Message, queue};
 use tokio::time::sleep;
 
+use super::dialect::{EXCHANGE, Message, queue};
 use super::{ACCESS_REFUSED, Broker, BrokerError, Looker, code_of, declare_exchange, declare_queue, in_time};
-use crate::ring::{Arrival, Carrier, Cut, Seat};
+use crate::member::{Arrival, Carrier, Cut, Seat};
 
 /// How many messages the broker may send before one is acknowledged.
 const PREFETCH: u16 = 32;
