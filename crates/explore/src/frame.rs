@@ -239,18 +239,19 @@ impl<C> Default for Course<C> {
 }
 
 impl<C> Course<C> {
-    pub(crate) const fn new(budget: Budget<C>, wanted: &'static [Milestone]) -> Self {
+    /// A course at its beginning: this budget, and these milestones to be passed.
+    pub const fn new(budget: Budget<C>, wanted: &'static [Milestone]) -> Self {
         Self { budget, wanted, passed: 0, broken: None }
     }
 
-    /// This has happened.
-    pub(crate) fn pass(&mut self, milestone: Milestone) {
+    /// Notes that a milestone has been passed.
+    pub fn pass(&mut self, milestone: Milestone) {
         let place = self.wanted.iter().position(|wanted| *wanted == milestone);
         self.passed |= place.map_or(0, |place| 1 << place);
     }
 
-    /// A property that is judged whenever something happens.
-    pub(crate) fn must(&mut self, property: &'static str, holds: bool) {
+    /// Judges a property at the moment at which something happens; the first one that does not hold is kept.
+    pub fn must(&mut self, property: &'static str, holds: bool) {
         if !holds {
             self.broken.get_or_insert(property);
         }
@@ -258,27 +259,33 @@ impl<C> Course<C> {
 }
 
 impl<C: Copy + fmt::Debug + Eq> Course<C> {
-    pub(crate) fn left(&self, chance: C) -> u8 {
+    /// How often this may still happen.
+    pub fn left(&self, chance: C) -> u8 {
         self.budget.left(chance)
     }
 
-    pub(crate) fn may(&self, chance: C) -> bool {
+    /// May this happen once more?
+    pub fn may(&self, chance: C) -> bool {
         self.left(chance) > 0
     }
 
-    /// These may be chosen if there is any such chance left.
-    pub(crate) fn offer<A>(&self, chance: C, actions: &mut Vec<A>, choices: impl IntoIterator<Item = A>) {
+    /// Adds these actions if there is any such chance left.
+    pub fn offer<A>(&self, chance: C, actions: &mut Vec<A>, choices: impl IntoIterator<Item = A>) {
         if self.may(chance) {
             actions.extend(choices);
         }
     }
 
     /// Was there ever such a chance?
-    pub(crate) fn plans(&self, chance: C) -> bool {
+    pub fn plans(&self, chance: C) -> bool {
         self.budget.0.iter().flatten().any(|(kind, _)| *kind == chance)
     }
 
-    pub(crate) fn spend(&mut self, chance: C) {
+    /// Takes one such chance from the budget.
+    ///
+    /// # Panics
+    /// If there is none left: only what was offered can be chosen.
+    pub fn spend(&mut self, chance: C) {
         let entry = self.budget.0.iter_mut().flatten().find(|(kind, left)| *kind == chance && *left > 0);
         entry.unwrap_or_else(|| panic!("there is no {chance:?} left")).1 -= 1;
     }

@@ -13,8 +13,9 @@
 //!
 //! With `PRIMUS_REWRITE=1` a story that goes differently is written anew, to be reviewed as a diff. The idea is
 //! that of etcd's raft. What the commands do is told in [`stage`] and, for whole servers and for farms, in [`servers`] and
-//! [`farms`]; how a cluster is described in [`cluster`].
+//! [`farms`]; how a cluster is described in [`cluster`]. A machine that has no stage of its own plays on [`bare`].
 
+pub mod bare;
 pub mod cluster;
 pub mod farms;
 mod scenery;
@@ -82,16 +83,27 @@ pub enum StoryError {
     },
 }
 
+/// Reads what follows the word `cluster` and sets the stage that it describes, or says in words for people what is wrong with it.
+pub type Open = fn(&[&str], &mut Vec<String>) -> Result<Box<dyn Stage>, String>;
+
 /// Plays the story in this file and compares; with `PRIMUS_REWRITE=1` writes down how it goes instead.
 ///
 /// # Errors
 /// If the file cannot be read, a command is wrong, or the story goes differently.
 pub fn check(path: &Path) -> Result<(), StoryError> {
+    check_on(path, open)
+}
+
+/// The same on a stage of one's own.
+///
+/// # Errors
+/// If the file cannot be read, a command is wrong, or the story goes differently.
+pub fn check_on(path: &Path, open: Open) -> Result<(), StoryError> {
     let name = path.display().to_string();
     let failed = |source| StoryError::File { name: name.clone(), source };
     let text = std::fs::read_to_string(path).map_err(failed)?;
     let story = Story::parse(&name, &text);
-    let now = story.play()?;
+    let now = story.play_on(open)?;
     if !is_rewriting() {
         return story.compare(&now);
     }
@@ -138,8 +150,16 @@ impl Story {
     /// # Errors
     /// At the first command that makes no sense.
     pub fn play(&self) -> Result<Self, StoryError> {
+        self.play_on(open)
+    }
+
+    /// The same on a stage of one's own.
+    ///
+    /// # Errors
+    /// At the first command that makes no sense.
+    pub fn play_on(&self, open: Open) -> Result<Self, StoryError> {
         let mut stage = None;
-        let blocks = self.blocks.iter().map(|block| block.play(&self.name, &mut stage));
+        let blocks = self.blocks.iter().map(|block| block.play(&self.name, open, &mut stage));
         Ok(Self { name: self.name.clone(), blocks: blocks.collect::<Result<_, _>>()? })
     }
 
@@ -167,10 +187,10 @@ impl Block {
         Self { line: lines[0].0, said: text(said), heard: rule.map(|_| text(&heard[1..])) }
     }
 
-    fn play(&self, name: &str, stage: &mut Option<Box<dyn Stage>>) -> Result<Self, StoryError> {
+    fn play(&self, name: &str, open: Open, stage: &mut Option<Box<dyn Stage>>) -> Result<Self, StoryError> {
         let mut printed = Vec::new();
         for (line, command) in (self.line..).zip(&self.said).filter(|(_, command)| !is_comment(command)) {
-            perform(command, stage, &mut printed).map_err(|reason| {
+            perform(command, open, stage, &mut printed).map_err(|reason| {
                 let (name, command) = (name.to_owned(), command.clone());
                 StoryError::Command { name, line, command, reason }
             })?;
@@ -185,12 +205,22 @@ fn is_comment(line: &str) -> bool {
     line.starts_with('#')
 }
 
+/// The stages of everything that ships.
+fn open(description: &[&str], printed: &mut Vec<String>) -> Result<Box<dyn Stage>, String> {
+    stage::set(Cluster::parse(description)?, printed)
+}
+
 /// A cluster sets the stage; everything else happens on it.
-fn perform(command: &str, stage: &mut Option<Box<dyn Stage>>, printed: &mut Vec<String>) -> Result<(), String> {
+fn perform(
+    command: &str,
+    open: Open,
+    stage: &mut Option<Box<dyn Stage>>,
+    printed: &mut Vec<String>,
+) -> Result<(), String> {
     let words: Vec<_> = command.split_whitespace().collect();
     match (words.as_slice(), stage) {
         (["cluster", description @ ..], stage) => {
-            *stage = Some(stage::set(Cluster::parse(description)?, printed)?);
+            *stage = Some(open(description, printed)?);
             Ok(())
         }
         (words, Some(stage)) => stage.perform(words, printed),
