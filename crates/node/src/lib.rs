@@ -50,6 +50,7 @@ pub mod guarded;
 pub mod handle;
 pub mod heard;
 pub mod hooks;
+pub mod jobs;
 mod late;
 mod leases;
 pub mod links;

@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::budget::{Budget, Weight};
 use crate::handle::{Handle, Unable};
+use crate::jobs::{JobView, TaskView};
 use crate::links::Links;
 
 /// How many questions of this server may be under way.
@@ -32,6 +33,9 @@ const ASKED_MAX: usize = 1024;
 /// How many questions of others may wait to be read, and how many may be under way.
 const ARRIVED_MAX: usize = 1024;
 const ANSWERED_MAX: usize = 1024;
+/// How many questions of this server, and of others, may wait for jobs to end: they must leave room for those that cannot wait.
+const WAITING_MAX: usize = 512;
+const KEPT_MAX: usize = 4096;
 /// How many bytes of them may wait, or be under way.
 const UNREAD_LEN_MAX: u32 = 32 << 20;
 /// No question is longer, and no answer: each must fit into a frame.
@@ -54,6 +58,24 @@ pub(crate) enum Question {
     Submit(Box<Spec>, Option<String>),
     /// What does this session hold?
     Poll(SessionId, Poll),
+    /// How is this job?
+    Job(JobId),
+    /// The same, when it has ended or after so many milliseconds.
+    Wait(JobId, u32),
+    /// How are its tasks, from this place on?
+    Tasks(JobId, u64),
+    /// Cancel what has not ended of this job.
+    Cancel(JobId),
+}
+
+impl Question {
+    /// True if it can be asked again, although it may have been heard.
+    const fn is_repeatable(&self) -> bool {
+        match self {
+            Self::Get(_) | Self::Job(_) | Self::Wait(..) | Self::Tasks(..) | Self::Cancel(_) => true,
+            Self::Put(..) | Self::Submit(..) | Self::Poll(..) => false,
+        }
+    }
 }
 
 /// What it says.
@@ -69,6 +91,12 @@ pub(crate) enum Given {
     Holds(Answer),
     /// The key belongs to this job, which is another one.
     OtherJob(JobId),
+    /// How the job is, if there is one.
+    JobView(Option<JobView>),
+    /// How its tasks are, if there is such a job.
+    Tasks(Option<Vec<TaskView>>),
+    /// How many tasks were cancelled, if there is such a job.
+    Cancelled(Option<u64>),
 }
 
 /// How this server asks others.
@@ -81,6 +109,7 @@ pub(crate) struct Asker {
     links: Weak<Links<Words>>,
     last_number: AtomicU64,
     asked: Mutex<BTreeMap<u64, (ServerId, oneshot::Sender<Bytes>)>>,
+    waiting: Semaphore,
     runtime: runtime::Handle,
     /// True once the server is about to end: then what it holds is given back.
     pub(crate) is_ending: watch::Sender<bool>,
@@ -112,6 +141,7 @@ impl Questions {
             links: Arc::downgrade(links),
             last_number: AtomicU64::new(0),
             asked: Mutex::default(),
+            waiting: Semaphore::new(WAITING_MAX),
             runtime: runtime.handle().clone(),
             is_ending: watch::Sender::new(false),
         };
@@ -198,14 +228,15 @@ impl Drop for Open<'_> {
 impl Handle {
     /// Asks whoever leads, again and again if nobody took the question, until somebody answers or it takes too long.
     pub(crate) async fn ask_patiently(&self, question: Question) -> Result<Given, Unable> {
+        let is_wait = matches!(question, Question::Wait(..));
+        let _room = if is_wait { self.asker.waiting.acquire().await.ok() } else { None };
         let by = Instant::now() + ANSWER_TIME;
         let mut pause = RETRY;
         loop {
             let answer = timeout_at(by, self.ask_once(&question)).await.unwrap_or(Err(Unable::Unknown));
             let was_taken = match answer {
                 Err(Unable::NotLeading(_) | Unable::NoLeader | Unable::Busy) => false,
-                // What changes nothing can be asked again, whatever became of it.
-                Err(Unable::Unknown) => !matches!(question, Question::Get(_)),
+                Err(Unable::Unknown) => !question.is_repeatable(),
                 _ => true,
             };
             if was_taken || by <= Instant::now() + pause {
@@ -234,26 +265,31 @@ impl Handle {
     }
 }
 
+/// How many questions of others are under way.
+struct Rooms {
+    short: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+}
+
 async fn answer_all(mut questions: mpsc::Receiver<Arrived>, handle: Handle, links: Arc<Links<Words>>) {
-    let room = Arc::new(Semaphore::new(ANSWERED_MAX));
+    let [short, long] = [ANSWERED_MAX, KEPT_MAX].map(|most| Arc::new(Semaphore::new(most)));
+    let rooms = Rooms { short, long };
     while let Some((from, number, body, weight)) = questions.recv().await {
         let (handle, links) = (handle.clone(), Arc::clone(&links));
-        let room = Arc::clone(&room).try_acquire_owned();
+        // Of another version, perhaps: nothing here can answer it.
+        let question: Option<Question> = postcard::from_bytes(&body).ok();
+        let is_wait = matches!(question, Some(Question::Wait(..)));
+        let room = Arc::clone(if is_wait { &rooms.long } else { &rooms.short }).try_acquire_owned();
         tokio::spawn(async move {
-            let answer = if room.is_ok() { answer_bytes(&handle, &body).await } else { Err(Unable::Busy) };
+            let answer = match question.filter(|_| room.is_ok()) {
+                Some(question) => answer(&handle, question).await,
+                None => Err(Unable::Busy),
+            };
             drop(weight);
             if let Some(body) = written(&answer) {
                 links.send(from, Words::Answer(number, body));
             }
         });
-    }
-}
-
-async fn answer_bytes(handle: &Handle, body: &[u8]) -> Result<Given, Unable> {
-    match postcard::from_bytes(body) {
-        Ok(question) => answer(handle, question).await,
-        // Of another version, perhaps: nobody here can do it.
-        Err(_) => Err(Unable::Busy),
     }
 }
 
@@ -282,5 +318,9 @@ async fn answer(handle: &Handle, question: Question) -> Result<Given, Unable> {
             })
         }
         Question::Poll(session, poll) => handle.farm.poll(session, poll).await.map(Given::Holds),
+        Question::Job(id) => handle.job_here(id).await.map(Given::JobView),
+        Question::Wait(id, time_ms) => handle.wait_here(id, time_ms).await.map(Given::JobView),
+        Question::Tasks(id, from) => handle.tasks_here(id, from).await.map(Given::Tasks),
+        Question::Cancel(id) => handle.cancel_here(id).await.map(Given::Cancelled),
     }
 }
