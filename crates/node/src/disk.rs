@@ -181,6 +181,13 @@ impl<S: Durable> Disk<S> {
         _ = self.work.send(Work::Write(token, records));
     }
 
+    /// Writes what it has been given, and returns when what it writes to is closed.
+    pub(crate) async fn close(self) {
+        let Self { work, mut done } = self;
+        drop(work);
+        while done.recv().await.is_some() {}
+    }
+
     /// Waits for the next word of the disk.
     ///
     /// # Errors

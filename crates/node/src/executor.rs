@@ -75,8 +75,9 @@ pub struct Settings {
     pub patience: Duration,
     /// How long a command that took too long has between TERM and KILL.
     pub grace: Duration,
-    /// The program that calls [`companion::run`](crate::companion::run), and its arguments.
-    pub companion: (PathBuf, Vec<OsString>),
+    /// The program that calls [`companion::run`](crate::companion::run), and its arguments. A worker that allows no command needs
+    /// none.
+    pub companion: Option<(PathBuf, Vec<OsString>)>,
     /// The program that calls [`companion::limited::exec`](crate::companion::limited::exec) with what follows, and its arguments;
     /// without limits none is needed.
     pub exec: Option<(PathBuf, Vec<OsString>)>,
@@ -90,7 +91,7 @@ impl Settings {
 
     /// The usual settings.
     #[must_use]
-    pub fn new(worker: &str, directory: PathBuf, companion: (PathBuf, Vec<OsString>)) -> Self {
+    pub fn new(worker: &str, directory: PathBuf, companion: impl Into<Option<(PathBuf, Vec<OsString>)>>) -> Self {
         Self {
             worker: worker.to_owned(),
             home: directory.clone(),
@@ -104,7 +105,7 @@ impl Settings {
             outputs_len_max: 1 << 30,
             patience: Duration::from_secs(1),
             grace: Duration::from_secs(5),
-            companion,
+            companion: companion.into(),
             exec: None,
             companions: 1,
         }
@@ -161,13 +162,17 @@ impl Executor {
     /// Starts the companions. To be called inside a tokio runtime with time and io.
     ///
     /// # Errors
-    /// If there is no companion to be had, the folder for outputs cannot be made, or there are limits and nothing that takes them.
+    /// If there is no companion to be had, the folder for outputs cannot be made, there are limits and nothing that takes them, or
+    /// commands are allowed and nothing owns them.
     pub fn start(settings: Settings, kinds: Kinds) -> io::Result<(Self, mpsc::UnboundedReceiver<Ended>)> {
         if !settings.limits.is_none() && settings.exec.is_none() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "limits need a program that takes them"));
         }
+        if !settings.allow.is_empty() && settings.companion.is_none() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "commands need a companion that owns them"));
+        }
         let outputs = Outputs::open(settings.directory.join(Settings::OUTPUTS), settings.outputs_len_max)?;
-        let count = settings.companions.max(1);
+        let count = if settings.companion.is_some() { settings.companions.max(1) } else { 0 };
         let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let (tell, ended) = mpsc::unbounded_channel();
         let state = State {
@@ -322,6 +327,9 @@ impl Drop for Executor {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.orders.clear();
+        if state.companions == 0 {
+            state.tell = None;
+        }
         std::mem::take(&mut state.calls).into_values().for_each(|call| call.abort());
     }
 }
@@ -460,7 +468,8 @@ impl Companion {
     fn start(settings: &Settings) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let (program, arguments) = &settings.companion;
+        let no_companion = || io::Error::new(io::ErrorKind::InvalidInput, "this worker has no companion");
+        let (program, arguments) = settings.companion.as_ref().ok_or_else(no_companion)?;
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&settings.home);
         // What the companion has, its tasks get.

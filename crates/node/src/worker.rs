@@ -6,6 +6,7 @@
 mod abroad;
 mod driver;
 mod files;
+mod handle;
 mod identity;
 mod links;
 mod session;
@@ -27,6 +28,8 @@ use tokio::time::sleep_until;
 pub use primus_server::worker::Happening;
 
 use self::driver::{Driver, Prepared};
+use self::handle::Order;
+pub use self::handle::WorkerHandle;
 use self::session::Setting;
 use crate::executor::{self, Kinds};
 use crate::load::Meter;
@@ -89,8 +92,23 @@ pub fn happenings() -> (broadcast::Sender<Happening>, broadcast::Receiver<Happen
     broadcast::channel(HAPPENINGS_MAX)
 }
 
-/// Runs a worker until its process ends. What happens to it is told there; see [`happenings`]. To be called inside a tokio runtime with time and io; it should have a thread of
-/// its own.
+/// Starts a worker on a thread of its own: the handle drains and stops it. What happens to it is told there; see [`happenings`].
+///
+/// # Errors
+/// If it cannot begin: see [`WorkerError`].
+///
+/// # Panics
+/// If the system gives no thread.
+pub async fn start(
+    config: Config,
+    kinds: Kinds,
+    happenings: broadcast::Sender<Happening>,
+) -> Result<WorkerHandle, WorkerError> {
+    WorkerHandle::start(config, kinds, happenings).await
+}
+
+/// Runs a worker until its process ends, as [`start`] does. To be called inside a tokio runtime with time and io; it should have a
+/// thread of its own.
 ///
 /// # Errors
 /// If it must not go on: see [`WorkerError`].
@@ -112,6 +130,17 @@ pub async fn run_with(
     kinds: Kinds,
     happenings: broadcast::Sender<Happening>,
 ) -> Result<(), WorkerError> {
+    let (_work, orders) = watch::channel(Order::Work);
+    drive(begin(planted, config, kinds, happenings)?, orders).await
+}
+
+/// Opens the worker's folder, and begins to dial its servers.
+fn begin(
+    planted: Planted,
+    config: Config,
+    kinds: Kinds,
+    happenings: broadcast::Sender<Happening>,
+) -> Result<(Driver, Inputs), WorkerError> {
     let directory = config.executor.directory.clone();
     let (results, records) = Results::open(&directory)?;
     let unusable = |source| WorkerError::Directory { dir: directory.clone(), source };
@@ -138,7 +167,7 @@ pub async fn run_with(
     let (prepare, prepared) = mpsc::unbounded_channel();
     let mut driver = Driver::new(Worker::new(rules, epoch, records), setting, home, (prepare, happenings));
     driver.start(visited)?;
-    drive(driver, Inputs { prepared, measured }).await
+    Ok((driver, Inputs { prepared, measured }))
 }
 
 /// One for each slot, but no more than there are cores to run them; a few are always enough.
@@ -154,8 +183,12 @@ struct Inputs {
     measured: watch::Receiver<Usage>,
 }
 
-/// The loop. In a turn it takes what has arrived, as far as there is time; then the worker says what that came to.
-async fn drive(mut driver: Driver, mut inputs: Inputs) -> Result<(), WorkerError> {
+/// The loop. In a turn it takes what has arrived, as far as there is time; then the worker says what that came to. It ends when
+/// the owner wants that, and nothing is left to do.
+async fn drive(
+    (mut driver, mut inputs): (Driver, Inputs),
+    mut orders: watch::Receiver<Order>,
+) -> Result<(), WorkerError> {
     loop {
         let due = driver.due();
         tokio::select! {
@@ -169,11 +202,19 @@ async fn drive(mut driver: Driver, mut inputs: Inputs) -> Result<(), WorkerError
                 let usage = *inputs.measured.borrow_and_update();
                 driver.on_measured(usage);
             }
+            Ok(()) = orders.changed() => {
+                let order = *orders.borrow_and_update();
+                driver.on_order(order);
+            }
             () = sleep_until(due) => {}
         }
         driver.take_more()?;
         driver.fire_timers();
         driver.end_turn();
+        if driver.is_over() {
+            driver.close().await;
+            return Ok(());
+        }
         // The links have this thread, too.
         yield_now().await;
     }

@@ -73,6 +73,8 @@ pub struct Worker {
     moving: Option<Move>,
     /// The loan under which it should work for a farm, and cannot.
     stranded: Option<LoanId>,
+    /// True if it takes nothing new from any farm.
+    is_draining: bool,
     /// What was measured last, and how many tasks run, for all farms.
     usage: Usage,
     tasks: u32,
@@ -98,6 +100,7 @@ impl Worker {
             called_to: Servers::new(),
             moving: None,
             stranded: None,
+            is_draining: false,
             usage: Usage::Unknown,
             tasks: 0,
         }
@@ -126,6 +129,13 @@ impl Worker {
         self.sessions.iter().map(|(farm, session)| (*farm, session.name()))
     }
 
+    /// True once a worker that takes nothing new has ended everything, and all farms have recorded the results.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        let is_over = |session: &Session| session.is_settled() && session.work().unfinished().next().is_none();
+        self.is_draining && self.sessions.values().all(is_over)
+    }
+
     fn home(&mut self) -> &mut Session {
         self.sessions.get_mut(&FarmId::OWN).expect("a worker always has a session with its own farm")
     }
@@ -148,6 +158,12 @@ impl Worker {
             Command::Refused(Peer { farm, server }, reason) => {
                 self.session(farm, out, |session, out| session.on_refused(server, reason, out));
             }
+            Command::Drain => self.drain(out),
+            Command::Abandon => {
+                self.drain(out);
+                let now = self.now;
+                self.sessions.values_mut().for_each(|session| session.abandon_all(now, out));
+            }
             Command::Turn => self.end_turn(out),
         }
     }
@@ -160,6 +176,13 @@ impl Worker {
                 let farm = self.next_farm();
                 self.begin(farm, address, records, Standing::Over, out);
             }
+        }
+    }
+
+    fn drain(&mut self, out: &mut Outbox<Self>) {
+        if !std::mem::replace(&mut self.is_draining, true) {
+            let now = self.now;
+            self.sessions.values_mut().for_each(|session| session.tell(now, worker::Command::Open(false), out));
         }
     }
 

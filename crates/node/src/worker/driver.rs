@@ -14,9 +14,11 @@ use primus_core::machine::{Input, Machine, Outbox, Output, Token};
 use primus_server::worker::{Command, FarmAddress, Happening, Message, Notice, Peer, Record, Timer, Worker, Write};
 use primus_wire::work::{self, FromWorker, ToWorker};
 use tokio::sync::{broadcast, mpsc};
-use tokio::time::Instant;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout};
 
 use super::abroad::Opened;
+use super::handle::Order;
 use super::links::LinkEvent;
 use super::session::{Arrival, Session, Setting};
 use super::{WorkerError, abroad};
@@ -29,6 +31,11 @@ use crate::timers::{Timers, drawn};
 const INPUTS_MAX: usize = 1024;
 /// How long it sleeps when no timer runs.
 const SLEEP: Duration = Duration::from_millis(100);
+/// How long a worker that is to stop waits until its results are recorded, and until everything is closed.
+const STOP_TIME: Duration = Duration::from_secs(1);
+const CLOSE_TIME: Duration = Duration::from_secs(10);
+/// How often the links get the thread before they are closed.
+const FAREWELLS: usize = 16;
 
 /// What a slow disk has done for the worker.
 pub(super) enum Prepared {
@@ -54,6 +61,8 @@ pub(super) struct Driver {
     said: BTreeMap<Peer, BytesMut>,
     prepare: mpsc::UnboundedSender<Prepared>,
     happenings: broadcast::Sender<Happening>,
+    /// When a worker that is to stop ends, whatever it still has to tell.
+    stop_by: Option<Instant>,
 }
 
 /// What arrives.
@@ -76,6 +85,7 @@ impl Driver {
             said: BTreeMap::new(),
             prepare,
             happenings,
+            stop_by: None,
         }
     }
 
@@ -206,6 +216,40 @@ impl Driver {
                 session.send(server, buffer.freeze());
             }
         }
+    }
+}
+
+/// How it ends.
+impl Driver {
+    /// The owner wants it to end, in one way or the other.
+    pub(super) fn on_order(&mut self, order: Order) {
+        match order {
+            Order::Work => {}
+            Order::Drain => self.command(Command::Drain),
+            Order::Stop => {
+                self.command(Command::Abandon);
+                self.stop_by = Some(Instant::now() + STOP_TIME);
+            }
+        }
+    }
+
+    /// True once there is nothing left to do; a worker that is to stop does not wait long for leaders that record its results.
+    pub(super) fn is_over(&self) -> bool {
+        self.worker.is_drained() || self.stop_by.is_some_and(|by| by <= Instant::now())
+    }
+
+    /// Closes everything. That takes a moment at most, unless what runs cannot be killed.
+    pub(super) async fn close(self) {
+        // What was said last leaves by tasks of its own.
+        for _ in 0..FAREWELLS {
+            yield_now().await;
+        }
+        let closed = async {
+            for session in self.sessions.into_values() {
+                session.close().await;
+            }
+        };
+        _ = timeout(CLOSE_TIME, closed).await;
     }
 }
 

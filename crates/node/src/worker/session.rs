@@ -101,6 +101,14 @@ impl Session {
         Ok(ended.or_else(|| self.link_events.try_recv().ok().map(Arrival::Link)))
     }
 
+    /// Ends what runs, and returns when nothing is left of it, and the results are closed.
+    pub(super) async fn close(self) {
+        let Self { executor, mut ended, disk, .. } = self;
+        drop(executor);
+        while ended.recv().await.is_some() {}
+        disk.close().await;
+    }
+
     /// Is there room for results on the disk?
     pub(super) fn has_room(&self) -> bool {
         !self.meters.disk_full.get()

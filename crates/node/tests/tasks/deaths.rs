@@ -144,9 +144,9 @@ async fn a_companion_ends_only_with_its_worker() {
 async fn a_worker_that_gets_no_companion_is_told_so() {
     let directory = Scratch::new();
     let mut settings = settings(&directory.0);
-    settings.companion = ("/no/such/program".into(), Vec::new());
+    settings.companion = Some(("/no/such/program".into(), Vec::new()));
     assert!(Executor::start(settings.clone(), Kinds::default()).is_err());
-    settings.companion = ("false".into(), Vec::new());
+    settings.companion = Some(("false".into(), Vec::new()));
     let (executor, mut ended) = Executor::start(settings, Kinds::default()).unwrap();
     executor.run(assignment(1, Work::Command(marked("true", "nobody"))));
     let told = async { while ended.recv().await.is_some() {} };

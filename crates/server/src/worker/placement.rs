@@ -84,6 +84,9 @@ impl Worker {
 
     /// Why it cannot even try to work for a farm.
     fn objection_to(&self, farm: &str, servers: &Servers) -> Option<String> {
+        if self.is_draining {
+            return Some("this worker takes nothing new".to_owned());
+        }
         if servers.is_empty() {
             return Some("nobody has said where its servers are".to_owned());
         }
@@ -223,11 +226,11 @@ impl Worker {
 
     fn go(&mut self, name: String, loan: LoanId, out: &mut Outbox<Self>) {
         out.notify(Notice::Happened(Happening::Lent(name.clone(), loan)));
-        let (now, standing) = (self.now, Standing::Lent(loan));
+        let (now, standing, is_open) = (self.now, Standing::Lent(loan), !self.is_draining);
         let farm = self.session_with(&name).unwrap_or_else(|| self.next_farm());
         self.away = Some(farm);
         if let Some(session) = self.session_away() {
-            session.tell(now, worker::Command::Open(true), out);
+            session.tell(now, worker::Command::Open(is_open), out);
             return session.stand(now, standing, out);
         }
         let Some(Move { to: Some(address), opened: Some(opened), .. }) = self.moving.take() else { return };
@@ -235,6 +238,9 @@ impl Worker {
             Ok(records) => {
                 self.begin(farm, address, records, standing, out);
                 self.tell_load(out);
+                if let Some(session) = self.session_away().filter(|_| !is_open) {
+                    session.tell(now, worker::Command::Open(false), out);
+                }
             }
             Err(reason) => self.strand(name, loan, reason, out),
         }

@@ -67,6 +67,12 @@ pub enum Command {
     CannotBegin(FarmId, String),
     /// A server does not want this worker, for this reason.
     Refused(Peer, String),
+    /// Take nothing new from any farm, and come to an end with what is under way: [`Worker::is_drained`] says when.
+    ///
+    /// [`Worker::is_drained`]: super::Worker::is_drained
+    Drain,
+    /// The same, but end at once what is under way: others may have it.
+    Abandon,
     /// All that had arrived was told: what it came to leaves in one go.
     Turn,
 }
@@ -187,6 +193,8 @@ impl fmt::Display for Command {
             Self::Opened(farm, Err(reason)) => write!(f, "cannot open {farm}: {reason}"),
             Self::CannotBegin(farm, reason) => write!(f, "cannot begin with farm {farm}: {reason}"),
             Self::Refused(peer, reason) => write!(f, "refused by {peer}: {reason}"),
+            Self::Drain => f.write_str("drain"),
+            Self::Abandon => f.write_str("abandon all"),
             Self::Turn => f.write_str("turn"),
         }
     }
