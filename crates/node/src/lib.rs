@@ -45,6 +45,7 @@ mod entering;
 pub mod events;
 pub mod executor;
 pub mod farm;
+pub mod files;
 pub mod group;
 pub mod guarded;
 pub mod handle;

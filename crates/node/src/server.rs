@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,16 +22,18 @@ use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
+use crate::files;
 use crate::handle::{Handle, Leadership, Request, Unable, View};
+use crate::hooks::{self, Hook};
 use crate::load::{Meter, Source, Unmeasurable};
 use crate::node::{self, Config, EndError};
 use crate::questions::{Given, Question};
-use crate::store::{Identity, OpenError, Opened, Store, WriteError};
+use crate::store::{Identity, OpenError, Opened, Store};
 
-/// How many may have called before they are accepted.
+/// How many may have called before they are accepted; a crowd must not make the system drop a peer's call.
 const CALLERS_MAX: u32 = 4096;
 /// How long what is guarded may take to end, and another server to lead, before this one ends all the same.
-const STOP_TIME: Duration = Duration::from_secs(10);
+pub const STOP_TIME: Duration = Duration::from_secs(10);
 
 /// What a server is told when it starts.
 #[derive(Debug, Clone)]
@@ -39,8 +42,14 @@ pub struct Settings {
     pub farm: String,
     /// Where this server keeps what must survive it: a directory of its own.
     pub dir: PathBuf,
+    /// Where it listens, if that is not where others find it.
+    pub address: Option<SocketAddr>,
     /// What its load is.
     pub load: Source,
+    /// The command that it runs whenever a server begins to lead.
+    pub hook: Option<Hook>,
+    /// True if the process may raise its limit of open files and make room for them: it then takes more connections.
+    pub many_files: bool,
     /// Who it is, who the others are, how they elect, and everything else that can be chosen.
     pub plan: Plan,
 }
@@ -56,7 +65,8 @@ impl Settings {
         let servers: BTreeMap<ServerId, SocketAddr> =
             servers.into_iter().map(|(id, at)| (ServerId(id), at)).collect();
         let plan = Plan::new(ServerId(id), servers);
-        Self { farm: farm.into(), dir: dir.into(), load: Source::System, plan }
+        let (farm, dir, load) = (farm.into(), dir.into(), Source::System);
+        Self { farm, dir, address: None, load, hook: None, many_files: false, plan }
     }
 }
 
@@ -66,18 +76,18 @@ pub enum StartError {
     /// It is not among the servers.
     #[error("server {0} has no address: name it among the servers")]
     NotAmongServers(ServerId),
+    /// Its load cannot be measured.
+    #[error("its load cannot be measured: {0}")]
+    Load(#[from] Unmeasurable),
     /// Its directory cannot be used.
     #[error(transparent)]
     Store(#[from] OpenError),
     /// Its address cannot be used.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
-    /// Its load cannot be measured.
-    #[error("its load cannot be measured: {0}")]
-    Load(#[from] Unmeasurable),
-    /// Its disk failed at once.
+    /// It ended at once.
     #[error(transparent)]
-    Disk(#[from] WriteError),
+    Ended(#[from] EndError),
 }
 
 /// Why a job was not taken.
@@ -94,8 +104,14 @@ pub enum SubmitError {
     Unable(#[from] Unable),
 }
 
-/// The server's own thread, and how it ended.
-type Serving = JoinHandle<Result<(), EndError>>;
+/// A server whose disk and port are open, and that has not begun: [`Server::prepare`].
+#[derive(Debug)]
+pub struct Prepared {
+    settings: Settings,
+    listener: std::net::TcpListener,
+    opened: Opened,
+    meter: Meter,
+}
 
 /// A server that runs in this process. Everything that its [`Handle`] can do, it can.
 ///
@@ -104,8 +120,12 @@ type Serving = JoinHandle<Result<(), EndError>>;
 #[derive(Debug)]
 pub struct Server {
     handle: Handle,
-    /// Ends the server when it is dropped.
-    running: Option<(oneshot::Sender<()>, Serving)>,
+    /// Ends the server when it is used or dropped.
+    stop: Option<oneshot::Sender<()>>,
+    /// How it ended.
+    ended: oneshot::Receiver<Result<(), EndError>>,
+    /// The server's own thread, until it has been joined.
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -117,13 +137,27 @@ impl Server {
     /// # Panics
     /// If the system gives no thread.
     pub async fn start(settings: Settings) -> Result<Self, StartError> {
-        let (started, handle) = oneshot::channel();
-        let (stop, stopped) = oneshot::channel();
-        let running = move || run(settings, started, stopped);
-        let thread = thread::Builder::new().name("server".to_owned());
-        let thread = thread.spawn(running).expect("the system gives a thread");
-        let handle = handle.await.expect("the thread says what came of it")?;
-        Ok(Self { handle, running: Some((stop, thread)) })
+        // On its own thread, because disks can be slow.
+        begin(move || Self::prepare(settings)).await
+    }
+
+    /// Opens the disk and the port of a server, and begins with nothing. To be called inside a tokio runtime with io.
+    ///
+    /// # Errors
+    /// If its directory or its address cannot be used.
+    pub fn prepare(settings: Settings) -> Result<Prepared, StartError> {
+        let Plan { id, servers, .. } = &settings.plan;
+        let known = *servers.get(id).ok_or(StartError::NotAmongServers(*id))?;
+        let address = settings.address.unwrap_or(known);
+        let meter = Meter::open(&settings.load)?;
+        if settings.many_files {
+            files::raise_limit();
+            files::make_room();
+        }
+        let identity = Identity { cluster: settings.farm.clone(), server: *id };
+        let opened = Store::open(&settings.dir, &identity)?;
+        let listener = listen(address).map_err(|error| StartError::Listen(address, error))?;
+        Ok(Prepared { settings, listener, opened, meter })
     }
 
     /// A way to talk to it that can be cloned and taken elsewhere.
@@ -132,27 +166,60 @@ impl Server {
         &self.handle
     }
 
-    /// Ends it in good order: what is guarded through it ends, and another server leads, if one can. Nobody waits longer than
-    /// ten seconds for that.
+    /// Waits until it ends, which it does only because it cannot go on.
+    ///
+    /// # Errors
+    /// Why it cannot go on.
+    ///
+    /// # Panics
+    /// If its thread did.
+    pub async fn ended(&mut self) -> Result<(), EndError> {
+        if self.thread.is_none() {
+            return Ok(());
+        }
+        let ended = (&mut self.ended).await;
+        self.join();
+        ended.unwrap_or(Ok(()))
+    }
+
+    /// Ends it in good order: what is guarded through it ends, and another server leads, if one can. That takes [`STOP_TIME`] at
+    /// most.
     ///
     /// # Errors
     /// If it could not go on, and so had ended by itself.
-    pub async fn stop(mut self) -> Result<(), EndError> {
-        _ = timeout(STOP_TIME, self.handle.step_down()).await;
+    pub async fn stop(self) -> Result<(), EndError> {
+        self.stop_within(STOP_TIME).await
+    }
+
+    /// The same, where others may take this long at most.
+    ///
+    /// # Errors
+    /// As [`Server::stop`].
+    pub async fn stop_within(mut self, time: Duration) -> Result<(), EndError> {
+        _ = timeout(time, self.handle.step_down()).await;
         self.end()
     }
 
     fn end(&mut self) -> Result<(), EndError> {
-        let Some((stop, thread)) = self.running.take() else { return Ok(()) };
-        // If it has ended by itself, nobody listens.
-        _ = stop.send(());
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        // If it has ended by itself, nothing listens.
+        drop(self.stop.take());
+        self.join();
+        self.ended.try_recv().unwrap_or(Ok(()))
+    }
+
+    fn join(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if let Err(panic) = thread.join()
+            && !thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
+        }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whoever wants to know how it ended calls `stop`.
+        // `stop` says how it ended.
         _ = self.end();
     }
 }
@@ -163,6 +230,91 @@ impl Deref for Server {
     fn deref(&self) -> &Handle {
         &self.handle
     }
+}
+
+impl Prepared {
+    /// Begins to serve, on threads of its own.
+    ///
+    /// # Errors
+    /// If it ends at once.
+    ///
+    /// # Panics
+    /// If the system gives no thread.
+    pub async fn start(self) -> Result<Server, StartError> {
+        begin(move || Ok(self)).await
+    }
+
+    async fn serve(self, ready: oneshot::Sender<Handle>, stop: oneshot::Receiver<()>) -> Result<(), EndError> {
+        let Self { settings: Settings { farm, hook, plan, .. }, listener, opened, meter } = self;
+        let id = plan.id;
+        let listener = TcpListener::from_std(listener).expect("a listener stays one");
+        let (tell, handle) = oneshot::channel();
+        let config = Config { cluster: farm.clone(), plan };
+        // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
+        let serving = tokio::spawn(node::run(config, listener, opened, tell));
+        if let Ok(handle) = handle.await {
+            let measured = handle.clone();
+            meter.watch(move |usage| measured.measured(usage));
+            if let Some(hook) = hook {
+                hooks::start(hook, farm, id, Arc::clone(&handle.history), Arc::clone(&handle.meters));
+            }
+            _ = ready.send(handle);
+        }
+        tokio::select! {
+            ended = serving => ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())),
+            // Sent or dropped, it means the same.
+            _ = stop => Ok(()),
+        }
+    }
+}
+
+/// Starts the server's own thread.
+async fn begin(
+    prepare: impl FnOnce() -> Result<Prepared, StartError> + Send + 'static,
+) -> Result<Server, StartError> {
+    let (started, has_started) = oneshot::channel();
+    let (ready, handle) = oneshot::channel();
+    let (stop, stopped) = oneshot::channel();
+    let (tell, mut ended) = oneshot::channel();
+    let running = move || {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
+        let done = runtime.block_on(async {
+            match prepare() {
+                Ok(prepared) => {
+                    _ = started.send(Ok(()));
+                    prepared.serve(ready, stopped).await
+                }
+                Err(error) => {
+                    _ = started.send(Err(error));
+                    Ok(())
+                }
+            }
+        });
+        // Its links end before anybody hears that it has ended.
+        drop(runtime);
+        _ = tell.send(done);
+    };
+    let thread = thread::Builder::new().name("server".to_owned());
+    let thread = thread.spawn(running).expect("the system gives a thread");
+    has_started.await.expect("the thread says what came of it")?;
+    match handle.await {
+        Ok(handle) => Ok(Server { handle, stop: Some(stop), ended, thread: Some(thread) }),
+        Err(_) => Err(match (&mut ended).await {
+            Ok(Err(error)) => error.into(),
+            _ => EndError::from(crate::watched::Broken::new("start", "it ended without a reason")).into(),
+        }),
+    }
+}
+
+/// Listens at an address of this host. To be called inside a tokio runtime with io.
+///
+/// # Errors
+/// If the address cannot be used.
+pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(CALLERS_MAX)?.into_std()
 }
 
 impl Handle {
@@ -244,56 +396,4 @@ impl Handle {
             _ = self.view.clone().wait_for(|view| !leads(view)).await;
         }
     }
-}
-
-/// The server's own thread.
-fn run(
-    settings: Settings,
-    started: oneshot::Sender<Result<Handle, StartError>>,
-    stop: oneshot::Receiver<()>,
-) -> Result<(), EndError> {
-    let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
-    runtime.block_on(async {
-        let (listener, opened, meter) = match prepare(&settings) {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                _ = started.send(Err(error));
-                return Ok(());
-            }
-        };
-        let (ready, handle) = oneshot::channel();
-        let config = Config { cluster: settings.farm, plan: settings.plan };
-        // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
-        let serving = tokio::spawn(node::run(config, listener, opened, ready));
-        if let Ok(handle) = handle.await {
-            let measured = handle.clone();
-            meter.watch(move |usage| measured.measured(usage));
-            _ = started.send(Ok(handle));
-        }
-        tokio::select! {
-            ended = serving => ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())),
-            // Whoever drops the other end wants the same.
-            _ = stop => Ok(()),
-        }
-    })
-}
-
-/// Opens its disk and its port.
-fn prepare(settings: &Settings) -> Result<(TcpListener, Opened, Meter), StartError> {
-    let Plan { id, servers, .. } = &settings.plan;
-    let address = *servers.get(id).ok_or(StartError::NotAmongServers(*id))?;
-    let meter = Meter::open(&settings.load)?;
-    let identity = Identity { cluster: settings.farm.clone(), server: *id };
-    let opened = Store::open(&settings.dir, &identity)?;
-    Ok((listen(address)?, opened, meter))
-}
-
-fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    let listening = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(CALLERS_MAX)
-    };
-    listening().map_err(|error| StartError::Listen(address, error))
 }

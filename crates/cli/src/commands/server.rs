@@ -1,30 +1,24 @@
 //! `primus server`: one server of a cluster, until its process ends.
 
-use std::fs::File;
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
-use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use primus_api as api;
+pub(super) use primus_node::files::raise_limit as raise_file_limit;
 use primus_node::handle::Handle;
-use primus_node::load::Meter;
-use primus_node::node::{self, Config, EndError};
-use primus_node::store::{Identity, OpenError, Opened, Store};
-use primus_node::{hooks, umask, watched};
+use primus_node::node::EndError;
+use primus_node::server::{STOP_TIME, Server, Settings, StartError, listen};
+use primus_node::store::OpenError;
+use primus_node::{umask, watched};
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict};
-use rustix::io::fcntl_dupfd_cloexec;
-use rustix::process::{Resource, Rlimit, Signal, geteuid, getrlimit, setrlimit};
+use rustix::process::{Signal, geteuid};
 use serde_json::json;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
-use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
 pub(super) use primus_terminal::parent::end_with;
@@ -33,12 +27,6 @@ use super::diagnostics::{self, Diary, Level, Note};
 use crate::args::{LogFormat, ServerArgs};
 use crate::settings::server::{ServerSettings, WorkerSettings};
 
-/// How many may have called before they are accepted; a crowd must not make the system drop a peer's call.
-const CALLERS_MAX: u32 = 4096;
-
-/// How long a leader that is to end may take to make another one: a guarded command may take its time to end.
-const STEP_DOWN_TIME: Duration = Duration::from_secs(10);
-
 /// Runs the server that the file describes.
 pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     let settings = super::config::read(&args.choices).settle()?;
@@ -46,112 +34,49 @@ pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
     if let Some(parent) = args.parent {
         end_with(parent, Signal::KILL)?;
     }
-    single_threaded().block_on(async {
-        let (handle, serving) = Prepared::new(settings, args.log_format).await?.begin().await?;
-        serve(&handle, serving).await
-    })
+    single_threaded().block_on(async { serve(start(settings, args.log_format).await?).await })
 }
 
-/// A server that has everything that it needs to begin.
-pub(super) struct Prepared {
-    settings: ServerSettings,
-    links: TcpListener,
-    web: TcpListener,
-    opened: Opened,
-    meter: Meter,
-    diary: Diary,
+/// Starts a server on threads of its own, with its API and, if it has slots, a worker beside it.
+pub(super) async fn start(settings: ServerSettings, log_format: LogFormat) -> Result<Server, Failure> {
+    let diary = Diary::new(log_format)?;
+    // What a part of it says when it fails is said once, at its end.
+    watched::hush();
+    let prepared = Server::prepare(of_library(&settings)).map_err(|error| not_started(error, &settings))?;
+    let web = listen(settings.api).map_err(|error| cannot_listen(settings.api, "api", &error))?;
+    let server = prepared.start().await.map_err(|error| not_started(error, &settings))?;
+    work(settings.worker.clone(), diary);
+    say_who_can_use(&settings, diary);
+    serve_api(settings, web, server.handle().clone(), diary);
+    Ok(server)
 }
 
-/// A server's loop, which ends only when it fails.
-pub(super) type Serving = JoinHandle<Result<(), EndError>>;
-
-impl Prepared {
-    /// Opens its disk and its ports.
-    pub(super) async fn new(settings: ServerSettings, log_format: LogFormat) -> Result<Self, Failure> {
-        let diary = Diary::new(log_format)?;
-        // What a part of it says when it fails is said once, at its end.
-        watched::hush();
-        let meter = Meter::open(&settings.load).map_err(|error| {
-            Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
-        })?;
-        raise_file_limit();
-        make_room_for_files();
-        let identity = Identity { cluster: settings.farm.clone(), server: settings.id };
-        let opened = Store::open(&settings.dir, &identity).map_err(|error| not_opened(&error, &settings.dir))?;
-        let links = bind(settings.address, "address").await?;
-        let web = bind(settings.api, "api").await?;
-        Ok(Self { settings, links, web, opened, meter, diary })
-    }
-
-    /// Begins to serve.
-    pub(super) async fn begin(self) -> Result<(Handle, Serving), Failure> {
-        let Self { settings, links, web, opened, meter, diary } = self;
-        let config = Config { cluster: settings.farm.clone(), plan: settings.plan.clone() };
-        let (ready, handle) = oneshot::channel();
-        // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
-        let mut serving = tokio::spawn(node::run(config, links, opened, ready));
-        let handle = tokio::select! {
-            handle = handle => handle.map_err(|_| Failure::server("the server did not start", "see above"))?,
-            ended = &mut serving => return Err(failed(ended)),
-        };
-        let measured = handle.clone();
-        meter.watch(move |usage| measured.measured(usage));
-        if let Some(hook) = settings.hook.clone() {
-            let (history, meters) = (Arc::clone(&handle.history), Arc::clone(&handle.meters));
-            hooks::start(hook, settings.farm.clone(), settings.id, history, meters);
-        }
-        work(settings.worker.clone(), diary);
-        say_who_can_use(&settings, diary);
-        serve_api(settings, web, handle.clone(), diary);
-        Ok((handle, serving))
-    }
-}
-
-/// How many files there is room for from the start: more than all connections that a server may have.
-const FILES: RawFd = 8000;
-
-/// Connections are files, and by default a process may have few: strangers must not use up those that peers need.
-pub(super) fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // Where it may not be raised, the server works with what it has.
-    _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-}
-
-/// The system makes room for more files step by step, and every step stops the thread that opens one until all processors know
-/// of it: for tens of milliseconds on a busy host. So the room is there before anybody waits for it.
-fn make_room_for_files() {
-    _ = File::open("/dev/null").map(|file| fcntl_dupfd_cloexec(&file, FILES));
+fn of_library(settings: &ServerSettings) -> Settings {
+    let ServerSettings { farm, dir, address, load, hook, plan, .. } = settings.clone();
+    Settings { farm, dir, address: Some(address), load, hook, many_files: true, plan }
 }
 
 fn single_threaded() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("the system gives a runtime")
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(CALLERS_MAX)
-}
-
-async fn bind(address: SocketAddr, key: &str) -> Result<TcpListener, Failure> {
-    listen(address).map_err(|error| {
-        Failure::usage(format!("cannot listen on {address}: {error}"), format!("choose another server.{key}"))
-    })
+fn cannot_listen(address: SocketAddr, key: &str, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("cannot listen on {address}: {error}"), format!("choose another server.{key}"))
 }
 
 /// Until somebody wants it to end; then another server leads first, if one can.
-async fn serve(handle: &Handle, mut serving: Serving) -> Result<Verdict, Failure> {
+async fn serve(mut server: Server) -> Result<Verdict, Failure> {
     let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
     tokio::select! {
-        ended = &mut serving => return Err(failed(ended)),
+        ended = server.ended() => return Err(failed(ended)),
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
+    let handle = server.handle().clone();
     tokio::select! {
-        ended = serving => return Err(failed(ended)),
-        _ = timeout(STEP_DOWN_TIME, handle.step_down()) => {}
-        // Whoever asks twice does not want to wait.
+        ended = server.ended() => return Err(failed(ended)),
+        _ = timeout(STOP_TIME, handle.step_down()) => {}
+        // To ask twice means not to wait.
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
@@ -159,7 +84,7 @@ async fn serve(handle: &Handle, mut serving: Serving) -> Result<Verdict, Failure
 }
 
 /// The API has a thread of its own: however busy it is, the server's loop is not late.
-fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: Diary) {
+fn serve_api(settings: ServerSettings, web: std::net::TcpListener, handle: Handle, diary: Diary) {
     let happenings = (Arc::clone(&handle.history), Arc::clone(&handle.steps));
     let id = settings.id;
     let api = api::Settings {
@@ -177,7 +102,6 @@ fn serve_api(settings: ServerSettings, web: TcpListener, handle: Handle, diary: 
         neighbours: settings.plan.neighbours.into_iter().map(|neighbour| neighbour.name).collect(),
         has_chaos: settings.chaos,
     };
-    let web = web.into_std().expect("a listener stays one");
     std::thread::Builder::new()
         .name("api".to_owned())
         .spawn(move || {
@@ -232,6 +156,18 @@ fn work(worker: Option<WorkerSettings>, diary: Diary) {
     std::thread::Builder::new().name("worker".to_owned()).spawn(working).expect("the system gives a thread");
 }
 
+fn not_started(error: StartError, settings: &ServerSettings) -> Failure {
+    match error {
+        StartError::NotAmongServers(_) => Failure::usage(error.to_string(), "add it to cluster.servers"),
+        StartError::Load(error) => {
+            Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
+        }
+        StartError::Store(error) => not_opened(&error, &settings.dir),
+        StartError::Listen(address, error) => cannot_listen(address, "address", &error),
+        StartError::Ended(error) => failed(Err(error)),
+    }
+}
+
 fn not_opened(error: &OpenError, dir: &Path) -> Failure {
     if let OpenError::Exposed(exposed) = error {
         return super::exposed(exposed, "server.dir");
@@ -240,12 +176,8 @@ fn not_opened(error: &OpenError, dir: &Path) -> Failure {
     if error.is_final() { Failure::final_end(words, hint) } else { Failure::server(words, hint) }
 }
 
-pub(super) fn failed(ended: Result<Result<(), EndError>, JoinError>) -> Failure {
-    let error = match ended {
-        Ok(Err(error)) => error,
-        Ok(Ok(())) => return Failure::server("the server ended", "start it again"),
-        Err(error) => resume_unwind(error.into_panic()),
-    };
+pub(super) fn failed(ended: Result<(), EndError>) -> Failure {
+    let Err(error) = ended else { return Failure::server("the server ended", "start it again") };
     let hint = match &error {
         EndError::Forgotten { .. } => {
             "do not start it as it is: bring back its newest data, or make it a new server"

@@ -15,7 +15,7 @@ use primus_core::{ServerId, Term};
 use primus_node::executor::{Kinds, Settings, User};
 use primus_node::load::Meter;
 use primus_node::worker::{self, Config, Happening, WorkerError};
-use primus_node::{private, umask};
+use primus_node::{files, private, umask};
 use primus_terminal::Verdict;
 use primus_terminal::failure::Failure;
 use rustix::process::{Signal, geteuid};
@@ -26,7 +26,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::diagnostics::{Diary, Level, Note};
-use super::server::{end_with, raise_file_limit};
+use super::server::end_with;
 use crate::args::WorkerArgs;
 use crate::settings::server::WorkerSettings;
 use crate::settings::server::layers::Sources;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
         (settings.farm, settings.servers) = ask_for_servers(args)?;
         settings.check_beside()?;
     }
-    raise_file_limit();
+    files::raise_limit();
     let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
@@ -67,11 +67,10 @@ pub(super) async fn work(settings: WorkerSettings, diary: Diary) -> Result<(), F
     warn_of_tasks(&settings, diary);
     let config = config(settings)?;
     let (tell, happenings) = worker::happenings();
-    // A task of its own, because it wakes often.
-    let running = tokio::spawn(worker::run(config, Kinds::default(), tell));
-    tokio::spawn(write_down(name, happenings, diary));
     let failed = |error: WorkerError| Failure::server(error.to_string(), format!("look at {dir}"));
-    running.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())).map_err(failed)
+    let mut worker = worker::start(config, Kinds::default(), tell).await.map_err(failed)?;
+    tokio::spawn(write_down(name, happenings, diary));
+    worker.ended().await.map_err(failed)
 }
 
 /// Tasks that run as the worker's own user can do whatever it can.

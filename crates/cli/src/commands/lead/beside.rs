@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::args::LogFormat;
 use crate::commands::config;
-use crate::commands::server::Prepared;
+use crate::commands::server;
 use crate::settings::server::Configuration;
 
 /// How long leadership may take to find another server.
@@ -26,7 +26,7 @@ pub(super) struct Server {
     handle: Handle,
 }
 
-/// Starts the server that the file describes, on a thread of its own. The process ends with it.
+/// Starts the server that the file describes, and watches it on a thread of its own. The process ends with it.
 pub(super) fn start(file: PathBuf) -> Result<Server, Failure> {
     // The server's files are for its owner alone; the command gets what this process was started with.
     primus_node::umask::restrict();
@@ -39,14 +39,10 @@ pub(super) fn start(file: PathBuf) -> Result<Server, Failure> {
     let serving = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {
-            let server = match Prepared::new(settings, LogFormat::default()).await {
-                Ok(prepared) => prepared.begin().await,
-                Err(failure) => Err(failure),
-            };
-            match server {
-                Ok((handle, serving)) => {
-                    _ = ready.send(Ok(handle));
-                    let failure = crate::commands::server::failed(serving.await);
+            match server::start(settings, LogFormat::default()).await {
+                Ok(mut server) => {
+                    _ = ready.send(Ok(server.handle().clone()));
+                    let failure = server::failed(server.ended().await);
                     failure.complain(primus_terminal::Format::Text);
                     std::process::exit(125);
                 }
@@ -54,7 +50,7 @@ pub(super) fn start(file: PathBuf) -> Result<Server, Failure> {
             }
         });
     };
-    thread::Builder::new().name("server".to_owned()).spawn(serving).expect("the system gives a thread");
+    thread::Builder::new().name("beside".to_owned()).spawn(serving).expect("the system gives a thread");
     let handle = begun.blocking_recv().map_err(|_| Failure::server("the server did not start", "see above"))??;
     Ok(Server { api, handle })
 }
