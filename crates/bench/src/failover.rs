@@ -5,23 +5,21 @@
 
 use std::time::{Duration, Instant};
 
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 
 use crate::args::{FailoverArgs, Fault};
 use crate::pulse::Pulse;
-use crate::report::{Spread, debug_remark, milliseconds, quantile};
+use crate::report::{Found, Runs, Spread, flag, measured, milliseconds, quantile};
 use primus_local::Algorithm;
 use primus_local::TemporaryFarm;
 use primus_local::answers::{LeaderTerm, Pace, metric};
 use primus_local::chaos;
+use primus_local::home::SERVERS_MAX;
 
 const SERVERS: u64 = 3;
-const SERVERS_MAX: u64 = 25;
 const RUNS: u64 = 20;
 const RUNS_MAX: u64 = 10_000;
 /// Unless somebody says how many, no run starts after this; a bench ends within 45 s.
@@ -32,10 +30,9 @@ const KEY: &str = "bench/failover";
 /// After a kill, a run that took longer is listed with what is known of its causes.
 const SLOW_MS: f64 = 30.0;
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Failover {
     servers: u64,
     algorithm: &'static str,
     fault: &'static str,
@@ -97,32 +94,22 @@ struct Task {
 
 /// Measures and prints.
 pub(crate) fn failover(args: &FailoverArgs, format: Format) -> Result<Verdict, Failure> {
-    let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 3, SERVERS_MAX))?;
-    let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
+    let servers = flag("--servers", &args.servers, SERVERS, 3, SERVERS_MAX)?;
+    let runs = Runs::typed(&args.runs, RUNS, RUNS_MAX, BUDGET_MS)?;
     let delay = args.delay.as_deref().map(chaos::delay_time).transpose()?.filter(|delay| !delay.is_zero());
     let task = Task { servers, algorithm: args.algorithm, fault: args.fault, delay };
-    let figures = measure(task, runs).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::Held)
+    measured(format, || measure(task, runs))
 }
 
-fn measure(task: Task, runs: Option<u64>) -> Result<Figures, Failure> {
+fn measure(task: Task, runs: Runs) -> Result<Failover, Failure> {
     let Task { servers, algorithm, fault, delay } = task;
     let started = Instant::now();
     let farm = TemporaryFarm::start_electing("bench", servers, algorithm)?;
     farm.settled()?;
-    let mut done: Vec<Run> = Vec::new();
-    let fits = || milliseconds(started) < BUDGET_MS;
-    while (done.len() as u64) < runs.unwrap_or(RUNS) && (runs.is_some() || done.is_empty() || fits()) {
-        done.push(run_that_counts(&farm, task, done.len())?);
-    }
+    let done = runs.repeat(started, |number| run_that_counts(&farm, task, number))?;
     let longest = |of: fn(&Pace) -> f64| done.iter().flat_map(|run| &run.paces).map(of).reduce(f64::max);
     let noticed: Vec<f64> = done.iter().filter_map(|run| run.noticed_ms).collect();
-    Ok(Figures {
-        bench: "failover",
+    Ok(Failover {
         servers,
         algorithm: algorithm.name(),
         fault: name(fault),
@@ -200,7 +187,7 @@ fn run(farm: &TemporaryFarm, task: Task, number: usize) -> Result<Option<Run>, F
 }
 
 /// What the times depend on, for orientation.
-fn pace_text(figures: &Figures) -> String {
+fn pace_text(figures: &Failover) -> String {
     let terms: Vec<String> = figures.terms.iter().map(u64::to_string).collect();
     let measured = figures.silence_ms.zip(figures.round_trip_ms).map_or_else(String::new, |(silence, trip)| {
         let aim = silence + 4.0 * trip;
@@ -223,19 +210,22 @@ fn name(fault: Fault) -> &'static str {
     }
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { servers, algorithm, fault, delay_ms, spread, noticed_max_ms, .. } = figures;
-    let delay = delay_ms.map_or_else(String::new, |ms| format!(", links delayed by {ms} ms each way"));
-    let noticed = noticed_max_ms.map_or_else(String::new, |ms| {
-        format!("noticed      {ms:.1} ms at most, until the old leader knew that it leads no more\n")
-    });
-    format!(
-        "failover     {servers} servers, {algorithm}, fault: {fault}, {} runs{delay}, from the signal to the first write
-{}{}{noticed}{}{}",
-        spread.runs.len(),
-        spread.text(),
-        pace_text(figures),
-        figures.slow.iter().map(slow_text).collect::<String>(),
-        debug_remark(),
-    )
+impl Found for Failover {
+    const BENCH: &'static str = "failover";
+
+    fn text(&self) -> String {
+        let Self { servers, algorithm, fault, delay_ms, spread, noticed_max_ms, .. } = self;
+        let delay = delay_ms.map_or_else(String::new, |ms| format!(", links delayed by {ms} ms each way"));
+        let noticed = noticed_max_ms.map_or_else(String::new, |ms| {
+            format!("noticed      {ms:.1} ms at most, until the old leader knew that it leads no more\n")
+        });
+        format!(
+            "failover     {servers} servers, {algorithm}, fault: {fault}, {} runs{delay}, from the signal to the first write
+{}{}{noticed}{}",
+            spread.runs.len(),
+            spread.text(),
+        pace_text(self),
+            self.slow.iter().map(slow_text).collect::<String>(),
+        )
+    }
 }

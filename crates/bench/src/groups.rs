@@ -17,9 +17,7 @@ use primus_core::lease::guard::{self, Notice};
 use primus_core::ledger::groups::GROUPS_MAX;
 use primus_core::ledger::{GroupRank, GroupRules};
 use primus_node::clock::now_us;
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use rustix::process::Signal;
@@ -28,7 +26,7 @@ use tokio::runtime::Builder;
 
 use crate::args::{GroupsArgs, HoldArgs};
 use crate::processes::cpu_ms;
-use crate::report::{Spread, debug_remark};
+use crate::report::{Found, Spread, flag, measured};
 use crate::{Candidate, Program};
 use primus_local::TemporaryFarm;
 use primus_terminal::parent::end_with;
@@ -41,10 +39,9 @@ const WAITING_TIME: Duration = Duration::from_secs(30);
 const WATCHED: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Groups {
     groups: u64,
     candidates: u64,
     lease: String,
@@ -64,19 +61,12 @@ struct Figures {
 
 /// Measures and prints.
 pub(crate) fn groups(args: &GroupsArgs, format: Format) -> Result<Verdict, Failure> {
-    let groups =
-        args.groups.as_deref().map_or(Ok(GROUPS), |text| number("--groups", text, 1, GROUPS_MAX as u64))?;
-    let candidates =
-        args.candidates.as_deref().map_or(Ok(CANDIDATES), |text| number("--candidates", text, 2, 50))?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(groups, candidates, &args.lease).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::Held)
+    let groups = flag("--groups", &args.groups, GROUPS, 1, GROUPS_MAX as u64)?;
+    let candidates = flag("--candidates", &args.candidates, CANDIDATES, 2, 50)?;
+    measured(format, || measure(groups, candidates, &args.lease))
 }
 
-fn measure(groups: u64, candidates: u64, lease: &str) -> Result<Figures, Failure> {
+fn measure(groups: u64, candidates: u64, lease: &str) -> Result<Groups, Failure> {
     let farm = TemporaryFarm::start_leasing("bench", SERVERS, lease)?;
     farm.settled()?;
     let folder = Folder::new()?;
@@ -107,8 +97,7 @@ fn measure(groups: u64, candidates: u64, lease: &str) -> Result<Figures, Failure
         lost.iter().map(next).collect::<Option<Vec<u64>>>()
     })?;
     let ms = |us: u64| rounded(us.saturating_sub(began_us) as f64 / 1000.0);
-    Ok(Figures {
-        bench: "groups",
+    Ok(Groups {
         groups,
         candidates,
         lease: lease.to_owned(),
@@ -259,23 +248,27 @@ fn candidacy(args: &HoldArgs, group: u64) -> Candidacy {
     Candidacy { group: format!("group-{group}"), rules, name: format!("candidate-{}", args.candidate), id }
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { groups, candidates, lease, servers, all_held_ms, moved, spread, .. } = figures;
-    let percent =
-        |percent: Option<f64>| percent.map_or_else(|| "unknown".to_owned(), |percent| format!("{percent:.1} %"));
-    format!(
-        "groups       {groups} groups, {candidates} candidates each, {servers} servers, lease: {lease}
+impl Found for Groups {
+    const BENCH: &'static str = "groups";
+
+    fn text(&self) -> String {
+        let Self { groups, candidates, lease, servers, all_held_ms, moved, spread, .. } = self;
+        let percent = |percent: Option<f64>| {
+            percent.map_or_else(|| "unknown".to_owned(), |percent| format!("{percent:.1} %"))
+        };
+        format!(
+            "groups       {groups} groups, {candidates} candidates each, {servers} servers, lease: {lease}
 all held     after {all_held_ms:.0} ms
 renewals     {} of a processor for all servers, of {} in all; {} for all candidates
 a candidate dies that held {moved}: until each is held again
 median       {:.1} ms, 90 % within {:.1} ms, max {:.1} ms
-{}",
-        percent(figures.renewals_percent),
-        percent(figures.servers_percent),
-        percent(figures.candidates_percent),
-        spread.median_ms,
-        spread.p90_ms,
-        spread.max_ms,
-        debug_remark(),
-    )
+",
+            percent(self.renewals_percent),
+            percent(self.servers_percent),
+            percent(self.candidates_percent),
+            spread.median_ms,
+            spread.p90_ms,
+            spread.max_ms,
+        )
+    }
 }

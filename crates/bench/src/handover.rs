@@ -6,21 +6,19 @@
 use std::time::{Duration, Instant};
 
 use primus_client::farms::Started;
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::args::HandoverArgs;
-use crate::report::{Spread, debug_remark, milliseconds};
+use crate::report::{Found, Runs, Spread, flag, measured};
 use crate::writers::{Writer, Writers};
 use primus_local::TemporaryFarm;
 use primus_local::answers::{history, metric};
+use primus_local::home::SERVERS_MAX;
 
 const SERVERS: u64 = 3;
-const SERVERS_MAX: u64 = 25;
 const RUNS: u64 = 20;
 const RUNS_MAX: u64 = 10_000;
 /// Unless somebody says how many, no run starts after this; a bench ends within 45 s.
@@ -34,10 +32,9 @@ const BUSY: u32 = 90;
 const CALM: u32 = 20;
 const CALMEST: u32 = 10;
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Handover {
     servers: u64,
     #[serde(flatten)]
     spread: Spread,
@@ -47,89 +44,78 @@ struct Figures {
 
 /// Measures and prints.
 pub(crate) fn handover(args: &HandoverArgs, format: Format) -> Result<Verdict, Failure> {
-    let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 2, SERVERS_MAX))?;
-    let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(servers, runs).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::of(figures.handovers == figures.spread.runs.len() as u64))
+    let servers = flag("--servers", &args.servers, SERVERS, 2, SERVERS_MAX)?;
+    let runs = Runs::typed(&args.runs, RUNS, RUNS_MAX, BUDGET_MS)?;
+    measured(format, || measure(servers, runs))
 }
 
-fn measure(servers: u64, runs: Option<u64>) -> Result<Figures, Failure> {
+fn measure(servers: u64, runs: Runs) -> Result<Handover, Failure> {
     let started = Instant::now();
     let farm = TemporaryFarm::start_handing_over("bench", servers)?;
     let writers = Writers::of(&farm);
-    let bench = Bench { farm: &farm, writers: &writers };
     writers.during(|| {
-        bench.calm_down()?;
+        calm_down(&farm)?;
         farm.settled()?;
-        let before = bench.handovers();
-        let mut gaps = Vec::new();
-        while (gaps.len() as u64) < runs.unwrap_or(RUNS)
-            && (runs.is_some() || gaps.is_empty() || milliseconds(started) < BUDGET_MS)
-        {
-            gaps.push(bench.run()?);
-        }
-        let handovers = bench.handovers() - before;
-        Ok(Figures { bench: "handover", servers, spread: Spread::of(gaps), handovers })
+        let before = handovers(&farm);
+        let gaps = runs.repeat(started, |_| run(&farm, &writers))?;
+        let handovers = handovers(&farm) - before;
+        Ok(Handover { servers, spread: Spread::of(gaps), handovers })
     })
 }
 
-struct Bench<'a> {
-    farm: &'a TemporaryFarm,
-    writers: &'a Writers,
+/// One handover, to the server with the next id.
+fn run(farm: &TemporaryFarm, writers: &Writers) -> Result<f64, Failure> {
+    calm_down(farm)?;
+    let old = writers.leader()?;
+    let new = writers.next(old);
+    pretend(&new.api, CALMEST)?;
+    writers.only([old, new]);
+    old.wait()?;
+    pretend(&old.api, BUSY)?;
+    new.wait()?;
+    check(new)?;
+    old.gap_ms(new)
 }
 
-impl Bench<'_> {
-    /// One handover, to the server with the next id.
-    fn run(&self) -> Result<f64, Failure> {
-        self.calm_down()?;
-        let old = self.writers.leader()?;
-        let new = self.writers.next(old);
-        pretend(&new.api, CALMEST)?;
-        self.writers.only([old, new]);
-        old.wait()?;
-        pretend(&old.api, BUSY)?;
-        new.wait()?;
-        self.check(new)?;
-        old.gap_ms(new)
-    }
+fn calm_down(farm: &TemporaryFarm) -> Result<(), Failure> {
+    farm.servers().iter().try_for_each(|server| pretend(&server.api, CALM))
+}
 
-    fn calm_down(&self) -> Result<(), Failure> {
-        self.farm.servers().iter().try_for_each(|server| pretend(&server.api, CALM))
+/// A change for any other reason measures something else.
+fn check(new: &Writer) -> Result<(), Failure> {
+    let events = history(&new.api).unwrap_or_default();
+    let last = events.into_iter().rfind(|event| event["kind"] == "leader_changed").unwrap_or_default();
+    if last["leader"] == new.id && last["reason"] == "load" {
+        return Ok(());
     }
+    let message = format!("server {} leads because of {}, not of its load", new.id, last["reason"]);
+    Err(Failure::failed("other_reason", message, "see whether the host is overloaded"))
+}
 
-    /// A change for any other reason measures something else.
-    fn check(&self, new: &Writer) -> Result<(), Failure> {
-        let events = history(&new.api).unwrap_or_default();
-        let last = events.into_iter().rfind(|event| event["kind"] == "leader_changed").unwrap_or_default();
-        if last["leader"] == new.id && last["reason"] == "load" {
-            return Ok(());
-        }
-        let message = format!("server {} leads because of {}, not of its load", new.id, last["reason"]);
-        Err(Failure::failed("other_reason", message, "see whether the host is overloaded"))
-    }
-
-    /// How many handovers a server knows of that knows the most. None of them is counted before the first.
-    fn handovers(&self) -> u64 {
-        let of = |server: &Started| metric(&server.api, HANDOVERS).unwrap_or(0.0) as u64;
-        self.farm.servers().iter().map(of).max().unwrap_or(0)
-    }
+/// How many handovers a server knows of that knows the most. None of them is counted before the first.
+fn handovers(farm: &TemporaryFarm) -> u64 {
+    let of = |server: &Started| metric(&server.api, HANDOVERS).unwrap_or(0.0) as u64;
+    farm.servers().iter().map(of).max().unwrap_or(0)
 }
 
 fn pretend(api: &str, score: u32) -> Result<(), Failure> {
     Ok(primus_client::tell(api, "/v1/chaos/load", &json!({ "score": score }), ANSWER_TIME)?)
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { servers, spread, handovers, .. } = figures;
-    format!(
-        "handover     {servers} servers, {} runs, between two leaders' acknowledged writes; {handovers} handovers by load
-{}{}",
-        spread.runs.len(),
-        spread.text(),
-        debug_remark(),
-    )
+impl Found for Handover {
+    const BENCH: &'static str = "handover";
+
+    fn text(&self) -> String {
+        let Self { servers, spread, handovers, .. } = self;
+        format!(
+            "handover     {servers} servers, {} runs, between two leaders' acknowledged writes; {handovers} handovers by load
+{}",
+            spread.runs.len(),
+            spread.text(),
+        )
+    }
+
+    fn is_good(&self) -> bool {
+        self.handovers == self.spread.runs.len() as u64
+    }
 }

@@ -3,22 +3,19 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 
 use crate::args::IdleArgs;
-use crate::processes::{cpu_ms, resident_mb};
-use crate::report::{Spread, debug_remark};
+use crate::processes::{cpu_ms_of_servers, resident_mb};
+use crate::report::{Found, Spread, flag, measured};
 use primus_local::TemporaryFarm;
 use primus_local::answers::metric;
-use primus_local::chaos;
+use primus_local::home::SERVERS_MAX;
 
 const SERVERS: u64 = 5;
-const SERVERS_MAX: u64 = 25;
 const WORKERS_MAX: u64 = 1000;
 const RUNS: u64 = 10;
 const RUNS_MAX: u64 = 100_000;
@@ -28,13 +25,9 @@ const COUNTING: Duration = Duration::from_secs(3);
 /// What a start leaves behind must be over: loads are measured for the first time, memory is given back.
 const CALM: Duration = Duration::from_millis(1500);
 
-/// How long it may take until all workers are there.
-const WAITING_TIME: Duration = Duration::from_secs(60);
-
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Idle {
     servers: u64,
     workers: u64,
     /// Milliseconds of processor time of all servers in each second.
@@ -58,18 +51,13 @@ struct Messages {
 
 /// Measures and prints.
 pub(crate) fn idle(args: &IdleArgs, format: Format) -> Result<Verdict, Failure> {
-    let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 1, SERVERS_MAX))?;
-    let workers = args.workers.as_deref().map_or(Ok(0), |text| number("--workers", text, 0, WORKERS_MAX))?;
-    let runs = args.runs.as_deref().map_or(Ok(RUNS), |text| number("--runs", text, 1, RUNS_MAX))?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(servers, workers, runs).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::Held)
+    let servers = flag("--servers", &args.servers, SERVERS, 1, SERVERS_MAX)?;
+    let workers = flag("--workers", &args.workers, 0, 0, WORKERS_MAX)?;
+    let runs = flag("--runs", &args.runs, RUNS, 1, RUNS_MAX)?;
+    measured(format, || measure(servers, workers, runs))
 }
 
-fn measure(servers: u64, workers: u64, runs: u64) -> Result<Figures, Failure> {
+fn measure(servers: u64, workers: u64, runs: u64) -> Result<Idle, Failure> {
     let farm = settled(servers, workers)?;
     let started = Instant::now();
     let first = cpu_of(&farm)?;
@@ -87,17 +75,13 @@ fn measure(servers: u64, workers: u64, runs: u64) -> Result<Figures, Failure> {
     let messages = SIZES.into_iter().map(messages).collect::<Result<_, _>>()?;
     let cpu = Spread::of(milliseconds);
     let resident_mb = rounded(resident_mb);
-    Ok(Figures { bench: "idle", servers, workers, cpu, cpu_percent, resident_mb, messages })
+    Ok(Idle { servers, workers, cpu, cpu_percent, resident_mb, messages })
 }
 
 fn settled(servers: u64, workers: u64) -> Result<TemporaryFarm, Failure> {
     let farm = TemporaryFarm::start_with_workers("bench", servers, workers, 1)?;
     farm.settled()?;
-    chaos::wait(WAITING_TIME, "all workers to be there", || {
-        let status = farm.ask("/v1/status")?;
-        let there = status["workers"].as_array().map_or(0, Vec::len) as u64;
-        Ok((there == workers).then_some(()))
-    })?;
+    farm.wait_for_workers(workers)?;
     thread::sleep(CALM);
     Ok(farm)
 }
@@ -120,26 +104,29 @@ fn pids(farm: &TemporaryFarm) -> Result<Vec<u32>, Failure> {
 }
 
 fn cpu_of(farm: &TemporaryFarm) -> Result<f64, Failure> {
-    pids(farm)?.into_iter().map(cpu_ms).sum::<Option<f64>>().ok_or_else(unknown)
+    cpu_ms_of_servers(farm).ok_or_else(unknown)
 }
 
 fn unknown() -> Failure {
     Failure::failed("system", "a server's figures cannot be read", "this needs Linux, and servers that live")
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { servers, workers, cpu_percent, resident_mb, cpu, messages, .. } = figures;
-    let line = |messages: &Messages| {
-        let Messages { servers, per_s, per_s_and_follower } = messages;
-        format!("messages     {servers} servers: {per_s:.0} per second, {per_s_and_follower:.1} per follower\n")
-    };
-    format!(
-        "idle         {servers} servers, {workers} workers, {} s
+impl Found for Idle {
+    const BENCH: &'static str = "idle";
+
+    fn text(&self) -> String {
+        let Self { servers, workers, cpu_percent, resident_mb, cpu, messages, .. } = self;
+        let line = |messages: &Messages| {
+            let Messages { servers, per_s, per_s_and_follower } = messages;
+            format!("messages     {servers} servers: {per_s:.0} per second, {per_s_and_follower:.1} per follower\n")
+        };
+        format!(
+            "idle         {servers} servers, {workers} workers, {} s
 processor    {cpu_percent:.2} % of one, all servers together
 memory       {resident_mb:.1} MB at most, each
-{}{}",
-        cpu.runs.len(),
-        messages.iter().map(line).collect::<String>(),
-        debug_remark(),
-    )
+{}",
+            cpu.runs.len(),
+            messages.iter().map(line).collect::<String>(),
+        )
+    }
 }

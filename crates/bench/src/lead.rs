@@ -15,16 +15,14 @@ use std::{fs, thread};
 use primus_client::http::Request;
 use primus_client::{Client, Patience, farms};
 use primus_node::clock::now_us;
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use rustix::process::{Signal, kill_process};
 use serde::Serialize;
 
 use crate::args::{LeadArgs, LeadFault, LeadVictim, Manner};
-use crate::report::{Spread, debug_remark, milliseconds};
+use crate::report::{Found, Runs, Spread, measured};
 use primus_local::TemporaryFarm;
 use primus_local::answers::LeaderTerm;
 use primus_local::chaos;
@@ -41,10 +39,9 @@ const FRESH_US: u64 = 30_000;
 /// How long after a takeover an old command could still be seen.
 const AFTERMATH: Duration = Duration::from_millis(300);
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Lead {
     fault: &'static str,
     /// What each run hit.
     victims: Vec<&'static str>,
@@ -61,29 +58,21 @@ struct Figures {
 
 /// Measures and prints. That two ran at once is a failure.
 pub(crate) fn lead(args: &LeadArgs, format: Format) -> Result<Verdict, Failure> {
-    let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(args, runs).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::of(figures.overlap_ms == 0.0))
+    let runs = Runs::typed(&args.runs, RUNS, RUNS_MAX, BUDGET_MS)?;
+    measured(format, || measure(args, runs))
 }
 
-fn measure(args: &LeadArgs, runs: Option<u64>) -> Result<Figures, Failure> {
+fn measure(args: &LeadArgs, runs: Runs) -> Result<Lead, Failure> {
     let started = Instant::now();
-    let mut bench = Bench::start(args)?;
-    let (mut times, mut victims) = (Vec::new(), Vec::new());
-    while (times.len() as u64) < runs.unwrap_or(RUNS)
-        && (runs.is_some() || times.is_empty() || milliseconds(started) < BUDGET_MS)
-    {
-        let victim = args.victim.unwrap_or_else(|| args.fault.victims()[times.len() % args.fault.victims().len()]);
-        times.push(bench.take_over(args.fault, victim)?);
-        victims.push(victim.name());
-    }
-    let beats = bench.beats()?;
-    Ok(Figures {
-        bench: "lead",
+    let mut farm = GuardedFarm::start(args)?;
+    let done = runs.repeat(started, |number| {
+        let usual = args.fault.victims();
+        let victim = args.victim.unwrap_or_else(|| usual[number % usual.len()]);
+        Ok((farm.take_over(args.fault, victim)?, victim.name()))
+    })?;
+    let (times, victims): (Vec<f64>, Vec<&str>) = done.into_iter().unzip();
+    let beats = farm.beats()?;
+    Ok(Lead {
         fault: args.fault.name(),
         victims,
         manner: args.manner.name(),
@@ -95,7 +84,8 @@ fn measure(args: &LeadArgs, runs: Option<u64>) -> Result<Figures, Failure> {
     })
 }
 
-struct Bench {
+/// A farm with a `primus lead` beside each server.
+struct GuardedFarm {
     farm: TemporaryFarm,
     /// One beside each server.
     leads: BTreeMap<u64, Child>,
@@ -111,7 +101,7 @@ struct Span {
     server: u64,
 }
 
-impl Bench {
+impl GuardedFarm {
     fn start(args: &LeadArgs) -> Result<Self, Failure> {
         let folder = std::env::temp_dir().join(format!("primus-lead-{}", std::process::id()));
         fs::create_dir_all(&folder)
@@ -277,7 +267,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for GuardedFarm {
     fn drop(&mut self) {
         for lead in self.leads.values_mut() {
             signal(lead.id(), Signal::CONT);
@@ -369,14 +359,21 @@ impl LeadVictim {
     }
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { fault, manner, lease, servers, spread, overlap_ms, starts, .. } = figures;
-    let runs = spread.runs.len();
-    format!(
-        "lead         {servers} servers, fault: {fault}, command: {manner}, lease: {lease}, {runs} runs, from the fault to the next start
+impl Found for Lead {
+    const BENCH: &'static str = "lead";
+
+    fn text(&self) -> String {
+        let Self { fault, manner, lease, servers, spread, overlap_ms, starts, .. } = self;
+        let runs = spread.runs.len();
+        format!(
+            "lead         {servers} servers, fault: {fault}, command: {manner}, lease: {lease}, {runs} runs, from the fault to the next start
 {}overlap      two ran at once for {overlap_ms:.1} ms at most, in {starts} terms
-{}",
-        spread.text(),
-        debug_remark(),
-    )
+",
+            spread.text(),
+        )
+    }
+
+    fn is_good(&self) -> bool {
+        self.overlap_ms == 0.0
+    }
 }

@@ -12,16 +12,14 @@ use std::{fs, thread};
 use primus_client::pages;
 use primus_core::ledger::loans::home_of;
 use primus_core::loan::office::Rules;
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::LendingArgs;
-use crate::report::{Spread, debug_remark, milliseconds};
+use crate::report::{Found, Spread, flag, measured, milliseconds};
 use primus_local::TemporaryFarm;
 use primus_local::answers::time_ms;
 use primus_local::chaos;
@@ -41,10 +39,9 @@ const POLL_MS: u64 = 5000;
 /// How much longer than workers stay where they are to wait until they may be lent.
 const SPARE: Duration = Duration::from_millis(500);
 
-/// The figures, as scripts see them. The runs are makespans with lending.
+/// What was found. The runs are makespans with lending.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Lending {
     n: u64,
     task_ms: u64,
     servers: u64,
@@ -79,18 +76,13 @@ struct Plan {
 /// Measures and prints.
 pub(crate) fn lending(args: &LendingArgs, format: Format) -> Result<Verdict, Failure> {
     let plan = Plan {
-        n: args.n.as_deref().map_or(Ok(TASKS), |text| number("-n", text, 1, TASKS_MAX))?,
-        task_ms: args.task_ms.as_deref().map_or(Ok(TASK_MS), |text| number("--task-ms", text, 1, TASK_MS_MAX))?,
+        n: flag("-n", &args.n, TASKS, 1, TASKS_MAX)?,
+        task_ms: flag("--task-ms", &args.task_ms, TASK_MS, 1, TASK_MS_MAX)?,
     };
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(plan).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::of(figures.lost == 0 && figures.rerun == 0))
+    measured(format, || measure(plan))
 }
 
-fn measure(plan: Plan) -> Result<Figures, Failure> {
+fn measure(plan: Plan) -> Result<Lending, Failure> {
     let alone = alone(plan)?;
     let [borrower, lender] = TemporaryFarm::start_neighbours("bench", SERVERS, WORKERS, &[])?;
     meet(&borrower, &lender)?;
@@ -101,8 +93,7 @@ fn measure(plan: Plan) -> Result<Figures, Failure> {
     let began_us = helped.first_borrowed_us().ok_or_else(|| missing("nobody was lent"))?;
     let calm_ms = here.last_ms("calm").ok_or_else(|| missing("the farm never was calm"))?;
     let home_ms = there.last_ms("loan_home").ok_or_else(|| missing("nobody came home"))?;
-    Ok(Figures {
-        bench: "lending",
+    Ok(Lending {
         n: plan.n,
         task_ms: plan.task_ms,
         servers: SERVERS,
@@ -255,21 +246,28 @@ fn missing(what: &str) -> Failure {
     Failure::failed("no_loan", what, "give it more tasks, or longer ones")
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { n, task_ms, servers, workers, spread, alone_ms, makespan_ratio, borrowed_tasks, .. } = figures;
-    let Figures { first_borrowed_task_ms, all_home_ms, lost, rerun, thrash_max, utilisation, .. } = figures;
-    let [makespan, alone] = [spread.median_ms, *alone_ms].map(|ms| ms / 1000.0);
-    let (percent, stay_ms) = (100.0 * utilisation, Rules::default().stay_ms);
-    format!(
-        "lending      {n} tasks of {task_ms} ms for one of two farms of {servers} servers and {workers} workers
+impl Found for Lending {
+    const BENCH: &'static str = "lending";
+
+    fn text(&self) -> String {
+        let Self { n, task_ms, servers, workers, spread, alone_ms, makespan_ratio, borrowed_tasks, .. } = self;
+        let Self { first_borrowed_task_ms, all_home_ms, lost, rerun, thrash_max, utilisation, .. } = self;
+        let [makespan, alone] = [spread.median_ms, *alone_ms].map(|ms| ms / 1000.0);
+        let (percent, stay_ms) = (100.0 * utilisation, Rules::default().stay_ms);
+        format!(
+            "lending      {n} tasks of {task_ms} ms for one of two farms of {servers} servers and {workers} workers
 makespan     {makespan:.2} s, {makespan_ratio:.3} of the {alone:.2} s without lending; {percent:.0} % of all slots were in use
 help         {borrowed_tasks} tasks ran on borrowed workers, the first {first_borrowed_task_ms:.0} ms after the farm was saturated
 home         everybody was, {all_home_ms:.0} ms after the farm was calm
 moves        {thrash_max} of one worker within {stay_ms} ms, at most
 tasks        {lost} lost, {rerun} began again
-{}",
-        debug_remark(),
-    )
+",
+        )
+    }
+
+    fn is_good(&self) -> bool {
+        self.lost == 0 && self.rerun == 0
+    }
 }
 
 #[cfg(test)]

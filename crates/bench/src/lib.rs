@@ -14,6 +14,7 @@ mod handover;
 pub mod help;
 mod idle;
 mod lead;
+mod leader;
 mod lending;
 mod log;
 mod pressure;

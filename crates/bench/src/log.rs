@@ -9,22 +9,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use primus_client::http;
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::LogArgs;
-use crate::processes::cpu_ms;
-use crate::report::{Spread, debug_remark, milliseconds};
+use crate::processes::cpu_ms_of_servers;
+use crate::report::{Found, Runs, Spread, flag, measured, milliseconds};
+use crate::watch::longest_turn_ms;
 use primus_local::TemporaryFarm;
-use primus_local::answers::{metric, place};
+use primus_local::answers::place;
+use primus_local::home::SERVERS_MAX;
 
 const SERVERS: u64 = 3;
-const SERVERS_MAX: u64 = 25;
 const RECORDS: u64 = 500_000;
 const RECORDS_MAX: u64 = 1_000_000_000;
 /// One by one, this share of the records is written.
@@ -45,10 +44,9 @@ const BUDGET_MS: f64 = 30_000.0;
 const SYNCING: Duration = Duration::from_secs(1);
 const PAGE: [u8; 4096] = [7; 4096];
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Log {
     servers: u64,
     record_bytes: usize,
     clients: u64,
@@ -76,50 +74,31 @@ struct Figure {
 
 /// Measures and prints.
 pub(crate) fn log(args: &LogArgs, format: Format) -> Result<Verdict, Failure> {
-    let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 1, SERVERS_MAX))?;
-    let records = args.records.as_deref().map_or(Ok(RECORDS), |text| number("-n", text, 100, RECORDS_MAX))?;
-    let batch = args.batch.as_deref().map_or(Ok(BATCH), |text| number("--batch", text, 1, BATCH_MAX))?;
-    let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(servers, records, batch, runs).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::Held)
+    let servers = flag("--servers", &args.servers, SERVERS, 1, SERVERS_MAX)?;
+    let records = flag("-n", &args.records, RECORDS, 100, RECORDS_MAX)?;
+    let batch = flag("--batch", &args.batch, BATCH, 1, BATCH_MAX)?;
+    let runs = Runs::typed(&args.runs, RUNS, RUNS_MAX, BUDGET_MS)?;
+    measured(format, || measure(servers, records, batch, runs))
 }
 
-fn measure(servers: u64, records: u64, batch: u64, runs: Option<u64>) -> Result<Figures, Failure> {
+fn measure(servers: u64, records: u64, batch: u64, runs: Runs) -> Result<Log, Failure> {
     let fsyncs_per_s = fsyncs_per_s().map_err(|error| {
         Failure::failed("storage", format!("the disk cannot be measured: {error}"), "look at the temporary folder")
     })?;
     let farm = TemporaryFarm::start("bench", servers)?;
     farm.settled()?;
     let started = Instant::now();
-    let fits = |share: f64| runs.is_some() || milliseconds(started) < share * BUDGET_MS;
     let repeat = |batch, records, share| -> Result<Figure, Failure> {
-        let mut times = Vec::new();
-        let cpu_before = cpu_of(&farm);
-        while (times.len() as u64) < runs.unwrap_or(RUNS) && (times.is_empty() || fits(share)) {
-            times.push(run(&farm, records, batch)?);
-        }
-        let cpu_ms = cpu_of(&farm).zip(cpu_before).map(|(after, before)| after - before);
+        let cpu_before = cpu_ms_of_servers(&farm);
+        let times = runs.within(share).repeat(started, |_| run(&farm, records, batch))?;
+        let cpu_ms = cpu_ms_of_servers(&farm).zip(cpu_before).map(|(after, before)| after - before);
         let cpu_us_per_record = cpu_ms.map(|ms| rounded(ms * 1000.0 / (records * times.len() as u64) as f64));
         Ok(Figure { cpu_us_per_record, ..Figure::of(batch, records, times, fsyncs_per_s) })
     };
     let batches = repeat(batch, records, 0.5)?;
     let single = repeat(1, records / SINGLE_SHARE, 1.0)?;
-    let turns = farm.servers().iter().filter_map(|server| metric(&server.api, "primus_loop_turn_longest_seconds"));
-    let longest_turn_ms = rounded(turns.fold(0.0, f64::max) * 1000.0);
-    Ok(Figures {
-        bench: "log",
-        servers,
-        record_bytes: RECORD_LEN,
-        clients: CLIENTS,
-        batches,
-        single,
-        fsyncs_per_s,
-        longest_turn_ms,
-    })
+    let longest_turn_ms = longest_turn_ms(&farm)?;
+    Ok(Log { servers, record_bytes: RECORD_LEN, clients: CLIENTS, batches, single, fsyncs_per_s, longest_turn_ms })
 }
 
 impl Figure {
@@ -129,10 +108,6 @@ impl Figure {
         let records_per_fsync = rounded(records_per_s / fsyncs_per_s);
         Self { batch, records, spread, records_per_s, records_per_fsync, cpu_us_per_record: None }
     }
-}
-
-fn cpu_of(farm: &TemporaryFarm) -> Option<f64> {
-    farm.now().ok()?.servers.iter().map(|server| cpu_ms(server.pid?)).sum()
 }
 
 /// All clients write their part; the time ends when the last record of all is acknowledged.
@@ -212,19 +187,22 @@ fn fsyncs_per_s() -> io::Result<f64> {
     measured
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { servers, record_bytes, batches, single, fsyncs_per_s, longest_turn_ms, .. } = figures;
-    format!(
-        "log           {servers} servers, records of {record_bytes} bytes
+impl Found for Log {
+    const BENCH: &'static str = "log";
+
+    fn text(&self) -> String {
+        let Self { servers, record_bytes, batches, single, fsyncs_per_s, longest_turn_ms, .. } = self;
+        format!(
+            "log           {servers} servers, records of {record_bytes} bytes
 batches       {}
 one by one    {}
 disk          {fsyncs_per_s:.0} syncs per second
 longest turn  {longest_turn_ms:.1} ms of a control loop
-{}",
-        line(batches),
-        line(single),
-        debug_remark(),
-    )
+",
+            line(batches),
+            line(single),
+        )
+    }
 }
 
 fn line(figure: &Figure) -> String {

@@ -16,14 +16,13 @@ use loads::Scene;
 use others::{Guarded, Others};
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::{self, rounded};
 use primus_terminal::{Format, Verdict, screen};
 use serde::Serialize;
 
 use crate::args::{PressureArgs, PressureLoad};
 use crate::processes::{Burners, count_anew, peak_mib};
-use crate::report::{Spread, debug_remark};
+use crate::report::{Figures, Spread, debug_remark, flag, refuse_to_draw};
 use crate::watch::{Watch, Watched};
 use primus_local::TemporaryFarm;
 
@@ -56,10 +55,9 @@ struct Plan {
     clients: Option<u64>,
 }
 
-/// The figures, as scripts see them. A run is a load, its figure the slowest answer to others.
+/// What was found. A run is a load, its figure the slowest answer to others.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Pressure {
     servers: u64,
     workers: u64,
     seconds: u64,
@@ -97,9 +95,7 @@ struct Memory {
 /// Measures and prints: for people every row when it is known.
 pub(crate) fn pressure(args: &PressureArgs, format: Format) -> Result<Verdict, Failure> {
     let plan = Plan::of(args)?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
+    refuse_to_draw(format)?;
     let say = |text: &str| if format == Format::Text { screen::print(text) } else { Ok(()) };
     say(&head(&plan))?;
     let mut loads = Vec::new();
@@ -112,18 +108,15 @@ pub(crate) fn pressure(args: &PressureArgs, format: Format) -> Result<Verdict, F
     if format == Format::Json {
         let Plan { seconds, beside, .. } = plan;
         let spread = Spread::of(loads.iter().map(|row| row.others.slowest_ms).collect());
-        let (bench, servers, workers) = ("pressure", SERVERS, WORKERS);
-        screen::print(&json::line(&Figures { bench, servers, workers, seconds, beside, spread, loads }))?;
+        let found = Pressure { servers: SERVERS, workers: WORKERS, seconds, beside, spread, loads };
+        screen::print(&json::line(&Figures { bench: "pressure", found: &found }))?;
     }
     Ok(Verdict::Held)
 }
 
 impl Plan {
     fn of(args: &PressureArgs) -> Result<Self, Failure> {
-        let within = |name, text: &Option<String>, default, least, most| {
-            text.as_deref().map_or(Ok(default), |text| number(name, text, least, most))
-        };
-        let beside = within("--beside", &args.beside, BESIDE, 0, BESIDE_MAX)?;
+        let beside = flag("--beside", &args.beside, BESIDE, 0, BESIDE_MAX)?;
         let clients = args.clients.as_deref().map(|text| number("--clients", text, SERVERS, CLIENTS_MAX));
         let mut loads = args.loads.clone();
         if loads.is_empty() {
@@ -131,10 +124,10 @@ impl Plan {
         }
         Ok(Self {
             loads,
-            seconds: within("--seconds", &args.seconds, SECONDS, 1, SECONDS_MAX)?,
+            seconds: flag("--seconds", &args.seconds, SECONDS, 1, SECONDS_MAX)?,
             beside: usize::try_from(beside).unwrap_or(0),
-            keys: within("--keys", &args.keys, KEYS, 1, KEYS_MAX)?,
-            tasks: within("--tasks", &args.tasks, TASKS, 1, TASKS)?,
+            keys: flag("--keys", &args.keys, KEYS, 1, KEYS_MAX)?,
+            tasks: flag("--tasks", &args.tasks, TASKS, 1, TASKS)?,
             clients: clients.transpose()?,
         })
     }

@@ -8,6 +8,8 @@ use primus_terminal::Verdict;
 use primus_terminal::failure::Failure;
 use rustix::process::Signal;
 
+use primus_local::TemporaryFarm;
+
 use crate::args::BurnArgs;
 use primus_terminal::parent::end_with;
 
@@ -19,6 +21,11 @@ pub(crate) fn cpu_ms(pid: u32) -> Option<f64> {
         text.split(' ').next()?.parse::<f64>().ok()
     });
     Some(nanoseconds.sum::<f64>() / 1_000_000.0)
+}
+
+/// The processor time of all servers of a farm together.
+pub(crate) fn cpu_ms_of_servers(farm: &TemporaryFarm) -> Option<f64> {
+    farm.now().ok()?.servers.iter().map(|server| cpu_ms(server.pid?)).sum()
 }
 
 /// The memory that a process has now, in MB.

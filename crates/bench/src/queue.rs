@@ -9,7 +9,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use primus_client::http::{self, Request, Session};
+use primus_client::http::{self, Request};
 use primus_core::Term;
 use primus_core::ledger::job::Lines;
 use primus_core::ledger::{
@@ -17,20 +17,18 @@ use primus_core::ledger::{
     Verdict as Ending, Work,
 };
 use primus_lab::chance::Chance;
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::QueueArgs;
+use crate::leader::{Leader, ask};
 use crate::processes::resident_mb;
-use crate::report::{debug_remark, milliseconds};
+use crate::report::{Found, flag, measured, milliseconds, silent};
+use crate::watch::longest_turn_ms;
 use primus_local::TemporaryFarm;
-use primus_local::answers::{metric, place};
-use primus_local::chaos;
 
 const SERVERS: u64 = 3;
 const WORKERS: u64 = 2;
@@ -50,10 +48,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// What was needed only for a moment must have been given back.
 const CALM: Duration = Duration::from_secs(1);
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Queue {
     n: u64,
     tasks: &'static str,
     servers: u64,
@@ -90,36 +87,30 @@ struct Snapshot {
 
 /// Measures and prints.
 pub(crate) fn queue(args: &QueueArgs, format: Format) -> Result<Verdict, Failure> {
-    let n = args.n.as_deref().map_or(Ok(TASKS), |text| number("-n", text, 2, TASKS_MAX))?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(n, args.each_line).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::Held)
+    let n = flag("-n", &args.n, TASKS, 2, TASKS_MAX)?;
+    measured(format, || measure(n, args.each_line))
 }
 
-fn measure(n: u64, each_line: bool) -> Result<Figures, Failure> {
+fn measure(n: u64, each_line: bool) -> Result<Queue, Failure> {
     // First, while this process is still small.
     let ledger = half_at_random(n, each_line)?;
     let (ledger_cancel_ms, ledger_retry_ms) = all_at_once(n, each_line);
-    let bench = Bench::start()?;
-    bench.drain(true)?;
-    let before = bench.leader_mb()?;
-    let submit_ms = bench.submit(n, each_line)?;
+    let queue = QueueFarm::start()?;
+    queue.drain(true)?;
+    let before = queue.leader_mb()?;
+    let submit_ms = queue.submit(n, each_line)?;
     thread::sleep(CALM);
-    let bytes_per_task_queued = rounded((bench.leader_mb()? - before) * 1e6 / n as f64);
-    bench.drain(false)?;
-    bench.wait_for_half(n)?;
-    bench.drain(true)?;
+    let bytes_per_task_queued = rounded((queue.leader_mb()? - before) * 1e6 / n as f64);
+    queue.drain(false)?;
+    queue.wait_for_half(n)?;
+    queue.drain(true)?;
     thread::sleep(CALM);
-    let leader_mb = bench.leader_mb()?;
-    let queued = bench.queued()?;
+    let leader_mb = queue.leader_mb()?;
+    let queued = queue.queued()?;
     let grown = (leader_mb - before) * 1e6;
     let results = ledger.per_result * n.saturating_sub(queued).min(RESULTS_MAX) as f64;
     let per_waiting = |bytes: f64| rounded(bytes / queued.max(1) as f64);
-    Ok(Figures {
-        bench: "queue",
+    Ok(Queue {
         n,
         tasks: if each_line { "lines" } else { "array" },
         servers: SERVERS,
@@ -134,38 +125,31 @@ fn measure(n: u64, each_line: bool) -> Result<Figures, Failure> {
         ledger_cancel_ms,
         ledger_retry_ms,
         leader_mb: rounded(leader_mb),
-        snapshot: bench.snapshot(queued)?,
+        snapshot: queue.snapshot(queued)?,
     })
 }
 
-struct Bench {
+/// A farm with a long queue.
+struct QueueFarm {
     farm: TemporaryFarm,
-    leader: u64,
-    term: u64,
-    /// The leader's, so that nothing is passed on.
-    api: String,
+    leader: Leader,
 }
 
-impl Bench {
+impl QueueFarm {
     /// A farm that has run a few tasks and has nothing to do.
     fn start() -> Result<Self, Failure> {
         let farm = TemporaryFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?;
-        let reign = farm.settled()?;
-        let server = farm.servers().iter().find(|server| server.id == reign.leader);
-        let api = server.map(|server| place(&server.api).to_owned()).unwrap_or_default();
-        let bench = Self { farm, leader: reign.leader, term: reign.term, api };
-        chaos::wait(ANSWER_TIME, "all workers to be there", || {
-            let workers = bench.ask(&Request::get("/v1/status"))?["workers"].as_array().map_or(0, Vec::len);
-            Ok((workers as u64 == WORKERS).then_some(()))
-        })?;
-        let job = bench.post("/v1/jobs", &json!({ "kind": "noop", "array": "1-1000" }))?;
-        bench.ask(&Request::get(&format!("/v1/jobs/{}/wait", job["job"].as_str().unwrap_or("1"))))?;
+        let leader = Leader::of(&farm)?;
+        farm.wait_for_workers(WORKERS)?;
+        let queue = Self { farm, leader };
+        let job = queue.post("/v1/jobs", &json!({ "kind": "noop", "array": "1-1000" }))?;
+        queue.ask(&Request::get(&format!("/v1/jobs/{}/wait", job["job"].as_str().unwrap_or("1"))))?;
         thread::sleep(CALM);
-        Ok(bench)
+        Ok(queue)
     }
 
     fn ask(&self, request: &Request<'_>) -> Result<Value, Failure> {
-        Session::new(&self.api, ANSWER_TIME).json(request).map_err(|_| silent())
+        ask(&mut self.leader.session(ANSWER_TIME), request)
     }
 
     fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
@@ -188,7 +172,7 @@ impl Bench {
 
     fn leader_mb(&self) -> Result<f64, Failure> {
         let servers = self.farm.now()?.servers;
-        let pid = servers.iter().find(|server| server.id == self.leader).and_then(|server| server.pid);
+        let pid = servers.iter().find(|server| server.id == self.leader.now.leader).and_then(|server| server.pid);
         pid.and_then(resident_mb).ok_or_else(unknown)
     }
 
@@ -201,11 +185,11 @@ impl Bench {
         let started = Instant::now();
         let answer = self.ask(&Request::post("/v1/jobs", body.as_bytes()))?;
         let took = milliseconds(started);
-        if answer["tasks"].as_u64() == Some(n) { Ok(took) } else { Err(silent()) }
+        if answer["tasks"].as_u64() == Some(n) { Ok(took) } else { Err(silent("the leader")) }
     }
 
     fn queued(&self) -> Result<u64, Failure> {
-        self.ask(&Request::get("/v1/status"))?["queued"].as_u64().ok_or_else(silent)
+        self.ask(&Request::get("/v1/status"))?["queued"].as_u64().ok_or_else(|| silent("the leader"))
     }
 
     fn wait_for_half(&self, n: u64) -> Result<(), Failure> {
@@ -227,22 +211,20 @@ impl Bench {
         let lines: String =
             (0..RECORDS).map(|key| format!("{{\"key\":\"k{}\",\"value\":\"v\"}}\n", key % 10)).collect();
         let started = Instant::now();
-        let sent = http::upload(&self.api, "/v1/kv", http::LINES, &mut lines.as_bytes(), ANSWER_TIME);
-        let answer = sent.map_err(|_| silent())?;
+        let sent = http::upload(&self.leader.api, "/v1/kv", http::LINES, &mut lines.as_bytes(), ANSWER_TIME);
+        let answer = sent.map_err(|_| silent("the leader"))?;
         let took_ms = milliseconds(started);
         if answer.status != 200 {
-            return Err(silent());
+            return Err(silent("the leader"));
         }
         thread::sleep(CALM);
         let reign = self.farm.settled()?;
-        let turns =
-            self.farm.servers().iter().filter_map(|server| metric(&server.api, "primus_loop_turn_longest_seconds"));
         Ok(Snapshot {
             queued,
             records: RECORDS,
             took_ms,
-            leader_changes: reign.term.saturating_sub(self.term),
-            longest_turn_ms: rounded(turns.fold(0.0, f64::max) * 1000.0),
+            leader_changes: reign.term.saturating_sub(self.leader.now.term),
+            longest_turn_ms: longest_turn_ms(&self.farm)?,
         })
     }
 }
@@ -319,20 +301,19 @@ fn line(number: u64) -> String {
     format!("{number:040}")
 }
 
-fn silent() -> Failure {
-    Failure::failed("silent", "the leader does not answer", "see whether the host is overloaded")
-}
-
 fn unknown() -> Failure {
     Failure::failed("system", "a process's memory cannot be read", "this needs Linux, and servers that live")
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { n, tasks, servers, submit_ms, bytes_per_task_queued, bytes_per_task, .. } = figures;
-    let Figures { bytes_per_waiting, bytes_per_waiting_without_results, bytes_per_result, .. } = figures;
-    let Snapshot { queued, records, leader_changes, longest_turn_ms, .. } = figures.snapshot;
-    format!(
-        "queue        {n} tasks, {tasks}, {servers} servers
+impl Found for Queue {
+    const BENCH: &'static str = "queue";
+
+    fn text(&self) -> String {
+        let Self { n, tasks, servers, submit_ms, bytes_per_task_queued, bytes_per_task, .. } = self;
+        let Self { bytes_per_waiting, bytes_per_waiting_without_results, bytes_per_result, .. } = self;
+        let Snapshot { queued, records, leader_changes, longest_turn_ms, .. } = self.snapshot;
+        format!(
+            "queue        {n} tasks, {tasks}, {servers} servers
 submitted    in {submit_ms:.1} ms
 memory       {bytes_per_task_queued:.0} bytes of the leader for each task while all wait
 half done    {bytes_per_task:.0} bytes for each, {bytes_per_waiting:.0} for each that still waits; without the results of the \
@@ -341,10 +322,10 @@ ledger       {:.0} bytes for each that still waits if the others ended in random
 all at once  cancelled in {:.1} ms, wanted again in {:.1} ms
 snapshot     after {records} records with {queued} tasks waiting: {leader_changes} leader changes
 longest turn {longest_turn_ms:.1} ms of a control loop
-{}",
-        figures.ledger_bytes_per_waiting,
-        figures.ledger_cancel_ms,
-        figures.ledger_retry_ms,
-        debug_remark(),
-    )
+",
+            self.ledger_bytes_per_waiting,
+            self.ledger_cancel_ms,
+            self.ledger_retry_ms,
+        )
+    }
 }

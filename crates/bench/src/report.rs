@@ -2,8 +2,115 @@
 
 use std::time::Instant;
 
+use primus_terminal::amounts::number;
+use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
+use primus_terminal::{Failure, Format, Verdict};
 use serde::Serialize;
+
+/// What a bench found.
+pub trait Found: Serialize {
+    /// The name of the bench.
+    const BENCH: &'static str;
+
+    /// For people.
+    fn text(&self) -> String;
+
+    /// True if what was found is as it should be.
+    fn is_good(&self) -> bool {
+        true
+    }
+}
+
+/// The figures, as scripts see them: the bench, then its parameters and what it found.
+#[derive(Serialize)]
+pub(crate) struct Figures<'a, F> {
+    pub(crate) bench: &'static str,
+    #[serde(flatten)]
+    pub(crate) found: &'a F,
+}
+
+/// Refuses to measure what cannot be shown.
+///
+/// # Errors
+/// If a drawing is wanted.
+pub fn refuse_to_draw(format: Format) -> Result<(), Failure> {
+    if format == Format::Mermaid { Err(nothing_to_draw("a bench")) } else { Ok(()) }
+}
+
+/// Measures and prints. Every failure says that nothing could be measured.
+///
+/// # Errors
+/// If nothing could be measured, or a drawing is wanted.
+pub fn measured<F: Found>(
+    format: Format,
+    measure: impl FnOnce() -> Result<F, Failure>,
+) -> Result<Verdict, Failure> {
+    refuse_to_draw(format)?;
+    show(&measure().map_err(Failure::into_bench)?, format)
+}
+
+/// Prints what was found.
+///
+/// # Errors
+/// If nothing can be printed.
+pub fn show<F: Found>(found: &F, format: Format) -> Result<Verdict, Failure> {
+    format.show(|| found.text() + debug_remark(), &Figures { bench: F::BENCH, found })?;
+    Ok(Verdict::of(found.is_good()))
+}
+
+/// A flag that is a number, as typed or as usual.
+pub(crate) fn flag(name: &str, typed: &Option<String>, usual: u64, least: u64, most: u64) -> Result<u64, Failure> {
+    typed.as_deref().map_or(Ok(usual), |text| number(name, text, least, most))
+}
+
+/// How often to measure.
+#[derive(Debug, Clone, Copy)]
+pub struct Runs {
+    wanted: Option<u64>,
+    usual: u64,
+    budget_ms: f64,
+}
+
+impl Runs {
+    /// As often as `--runs` says; else as often as usual, but no run except the first starts after the budget is used up.
+    ///
+    /// # Errors
+    /// If `--runs` makes no sense.
+    pub fn typed(runs: &Option<String>, usual: u64, most: u64, budget_ms: f64) -> Result<Self, Failure> {
+        let wanted = runs.as_deref().map(|text| number("--runs", text, 1, most)).transpose()?;
+        Ok(Self { wanted, usual, budget_ms })
+    }
+
+    /// The same with a share of the budget.
+    pub(crate) fn within(self, share: f64) -> Self {
+        Self { budget_ms: share * self.budget_ms, ..self }
+    }
+
+    /// True if another run should start after so many.
+    pub fn is_due(self, done: usize, started: Instant) -> bool {
+        let fits = || self.wanted.is_some() || done == 0 || milliseconds(started) < self.budget_ms;
+        (done as u64) < self.wanted.unwrap_or(self.usual) && fits()
+    }
+
+    /// What all runs found; each is told how many there were before.
+    pub(crate) fn repeat<T>(
+        self,
+        started: Instant,
+        mut run: impl FnMut(usize) -> Result<T, Failure>,
+    ) -> Result<Vec<T>, Failure> {
+        let mut done = Vec::new();
+        while self.is_due(done.len(), started) {
+            done.push(run(done.len())?);
+        }
+        Ok(done)
+    }
+}
+
+/// A server that should answer and does not.
+pub(crate) fn silent(who: &str) -> Failure {
+    Failure::failed("silent", format!("{who} does not answer"), "see whether the host is overloaded")
+}
 
 /// Single figures, and what they come to, as all benches print them.
 #[derive(Debug, Serialize)]

@@ -10,16 +10,14 @@ use std::{fs, thread};
 
 use primus_client::http::Request;
 use primus_client::{Client, Patience, farms};
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{RescueArgs, RescueFault};
-use crate::report::{Spread, debug_remark, milliseconds, quantile};
+use crate::report::{Found, Runs, Spread, measured, milliseconds, quantile};
 use primus_local::TemporaryFarm;
 use primus_local::chaos;
 
@@ -37,10 +35,9 @@ const LOOK: Duration = Duration::from_micros(200);
 /// that was cancelled before.
 const MANY: u64 = 5_000;
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Rescue {
     fault: &'static str,
     servers: u64,
     workers: u64,
@@ -59,32 +56,23 @@ struct Run {
 
 /// Measures and prints.
 pub(crate) fn rescue(args: &RescueArgs, format: Format) -> Result<Verdict, Failure> {
-    let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(args.fault, runs).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::Held)
+    let runs = Runs::typed(&args.runs, RUNS, RUNS_MAX, BUDGET_MS)?;
+    measured(format, || measure(args.fault, runs))
 }
 
-fn measure(fault: RescueFault, runs: Option<u64>) -> Result<Figures, Failure> {
+fn measure(fault: RescueFault, runs: Runs) -> Result<Rescue, Failure> {
     let started = Instant::now();
-    let bench =
-        Bench { farm: TemporaryFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?, marks: Marks::new()? };
-    let mut done: Vec<Run> = Vec::new();
-    while (done.len() as u64) < runs.unwrap_or(RUNS)
-        && (runs.is_some() || done.is_empty() || milliseconds(started) < BUDGET_MS)
-    {
-        bench.whole()?;
-        done.push(match fault {
-            RescueFault::LeaderKill => bench.without_leader()?,
-            RescueFault::WorkerKill | RescueFault::WorkerFreeze => bench.without_worker(fault)?,
-        });
-    }
+    let farm =
+        MarkedFarm { farm: TemporaryFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?, marks: Marks::new()? };
+    let done = runs.repeat(started, |_| {
+        farm.whole()?;
+        match fault {
+            RescueFault::LeaderKill => farm.without_leader(),
+            RescueFault::WorkerKill | RescueFault::WorkerFreeze => farm.without_worker(fault),
+        }
+    })?;
     let orphans: Vec<f64> = done.iter().filter_map(|run| run.orphan_ms).collect();
-    Ok(Figures {
-        bench: "rescue",
+    Ok(Rescue {
         fault: fault.name(),
         servers: SERVERS,
         workers: WORKERS,
@@ -93,20 +81,17 @@ fn measure(fault: RescueFault, runs: Option<u64>) -> Result<Figures, Failure> {
     })
 }
 
-struct Bench {
+/// A farm whose tasks leave marks when they start.
+struct MarkedFarm {
     farm: TemporaryFarm,
     marks: Marks,
 }
 
-impl Bench {
+impl MarkedFarm {
     /// Waits until all are there and nobody has anything to do.
     fn whole(&self) -> Result<(), Failure> {
         self.farm.settled()?;
-        chaos::wait(WAITING_TIME, "all workers to be there", || {
-            let status = Client::of(&self.farm.now()?).latest("/v1/status")?;
-            let workers = status["workers"].as_array().map_or(0, Vec::len) as u64;
-            Ok((workers == WORKERS && status["running"] == 0).then_some(()))
-        })
+        self.farm.wait_for_workers(WORKERS)
     }
 
     fn without_worker(&self, fault: RescueFault) -> Result<Run, Failure> {
@@ -251,16 +236,19 @@ impl RescueFault {
     }
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { fault, servers, workers, spread, orphan_max_ms, .. } = figures;
-    let orphans = orphan_max_ms.map_or_else(String::new, |ms| {
-        format!("left behind  a process of the dead worker's task lived for {ms:.1} ms at most\n")
-    });
-    format!(
-        "rescue       {servers} servers, {workers} workers, fault: {fault}, {} runs, from the signal to the next start
-{}{orphans}{}",
-        spread.runs.len(),
-        spread.text(),
-        debug_remark(),
-    )
+impl Found for Rescue {
+    const BENCH: &'static str = "rescue";
+
+    fn text(&self) -> String {
+        let Self { fault, servers, workers, spread, orphan_max_ms, .. } = self;
+        let orphans = orphan_max_ms.map_or_else(String::new, |ms| {
+            format!("left behind  a process of the dead worker's task lived for {ms:.1} ms at most\n")
+        });
+        format!(
+            "rescue       {servers} servers, {workers} workers, fault: {fault}, {} runs, from the signal to the next start
+{}{orphans}",
+            spread.runs.len(),
+            spread.text(),
+        )
+    }
 }

@@ -16,13 +16,11 @@ use primus_lab::network::Network;
 use primus_lab::simulate::{self, Happening, Outcome, Setup};
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
-use primus_terminal::json;
-use primus_terminal::{Format, Verdict, screen};
+use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 
 use crate::args::SimulateArgs;
-use crate::report::{debug_remark, milliseconds, quantile};
+use crate::report::{Found, Spread, flag, milliseconds, quantile, refuse_to_draw, show};
 
 const NODES: u64 = 1_000_000;
 const NODES_MAX: u64 = 20_000_000;
@@ -33,16 +31,13 @@ const BULLY_NODES: u64 = 1000;
 /// Unless somebody says how many, no run starts that would not end within this; a bench ends within 45 s.
 const BUDGET_MS: f64 = 35_000.0;
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Simulate {
     nodes: u64,
     initiators: u64,
-    runs: Vec<f64>,
-    median_ms: f64,
-    p90_ms: f64,
-    max_ms: f64,
+    #[serde(flatten)]
+    spread: Spread,
     messages: u64,
     events: u64,
     events_per_s: f64,
@@ -55,20 +50,13 @@ struct Figures {
 
 /// Measures and prints.
 pub(crate) fn simulate(args: &SimulateArgs, format: Format) -> Result<Verdict, Failure> {
-    let nodes = args.nodes.as_deref().map_or(Ok(NODES), |text| number("--nodes", text, 1, NODES_MAX))?;
+    let nodes = flag("--nodes", &args.nodes, NODES, 1, NODES_MAX)?;
     let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(nodes, args.all_initiators, runs)?;
-    screen::print(&match format {
-        Format::Json => json::line(&figures),
-        Format::Text | Format::Mermaid => text(&figures),
-    })?;
-    Ok(Verdict::Held)
+    refuse_to_draw(format)?;
+    show(&measure(nodes, args.all_initiators, runs)?, format)
 }
 
-fn measure(nodes: u64, all_initiators: bool, runs: Option<u64>) -> Result<Figures, Failure> {
+fn measure(nodes: u64, all_initiators: bool, runs: Option<u64>) -> Result<Simulate, Failure> {
     let started = Instant::now();
     let members = shuffled(nodes);
     let (first, outcome) = timed(|| ring(&members, all_initiators));
@@ -84,22 +72,19 @@ fn measure(nodes: u64, all_initiators: bool, runs: Option<u64>) -> Result<Figure
     check(&bully_outcome, ServerId(BULLY_NODES - 1), "the Bully election")?;
     let (runs, cpu): (Vec<f64>, Vec<Option<f64>>) = times.iter().map(|time| (time.ms, time.cpu_ms)).unzip();
     let cpu: Option<Vec<f64>> = cpu.into_iter().collect();
+    let spread = Spread::of(runs);
     let per_s = |ms: f64| (outcome.events as f64 / ms * 1000.0).round();
-    Ok(Figures {
-        bench: "simulate",
+    Ok(Simulate {
         nodes,
         initiators: if all_initiators { nodes } else { 1 },
-        median_ms: quantile(&runs, 0.5),
-        p90_ms: quantile(&runs, 0.9),
-        max_ms: quantile(&runs, 1.0),
         messages: outcome.messages.total(),
         events: outcome.events,
-        events_per_s: per_s(quantile(&runs, 0.5)),
+        events_per_s: per_s(spread.median_ms),
         events_per_cpu_s: cpu.map(|cpu| per_s(quantile(&cpu, 0.5))),
         peak_mb,
         bully_1000_ms: bully.ms,
         bully_1000_messages: bully_outcome.messages.total(),
-        runs,
+        spread,
     })
 }
 
@@ -181,33 +166,36 @@ fn peak_mb() -> Option<f64> {
     Some((kib * 1024.0 / 1_000_000.0).round())
 }
 
-fn text(figures: &Figures) -> String {
-    let all: Vec<String> = figures.runs.iter().map(|ms| format!("{:.2}", ms / 1000.0)).collect();
-    let memory = figures.peak_mb.map_or_else(|| "unknown here".to_string(), |mb| format!("{mb} MB"));
-    let initiators = if figures.initiators == 1 { "one initiator" } else { "all are initiators" };
-    let per_cpu = figures.events_per_cpu_s.map_or_else(String::new, |per_s| {
-        format!(", {:.2} million per second of processor time", per_s / 1_000_000.0)
-    });
-    let debug = debug_remark();
-    format!(
-        "ring         {} nodes, {initiators}
+impl Found for Simulate {
+    const BENCH: &'static str = "simulate";
+
+    fn text(&self) -> String {
+        let all: Vec<String> = self.spread.runs.iter().map(|ms| format!("{:.2}", ms / 1000.0)).collect();
+        let memory = self.peak_mb.map_or_else(|| "unknown here".to_string(), |mb| format!("{mb} MB"));
+        let initiators = if self.initiators == 1 { "one initiator" } else { "all are initiators" };
+        let per_cpu = self.events_per_cpu_s.map_or_else(String::new, |per_s| {
+            format!(", {:.2} million per second of processor time", per_s / 1_000_000.0)
+        });
+        format!(
+            "ring         {} nodes, {initiators}
 messages     {}
 events       {}
 time         {:.2} s, the median of {}: {}
 events/s     {:.2} million{per_cpu}
 peak memory  {memory}
 bully        {BULLY_NODES} nodes, the best one dies: {:.2} s, {} messages
-{debug}",
-        figures.nodes,
-        figures.messages,
-        figures.events,
-        figures.median_ms / 1000.0,
-        figures.runs.len(),
-        all.join(", "),
-        figures.events_per_s / 1_000_000.0,
-        figures.bully_1000_ms / 1000.0,
-        figures.bully_1000_messages,
-    )
+",
+            self.nodes,
+            self.messages,
+            self.events,
+            self.spread.median_ms / 1000.0,
+            self.spread.runs.len(),
+            all.join(", "),
+            self.events_per_s / 1_000_000.0,
+            self.bully_1000_ms / 1000.0,
+            self.bully_1000_messages,
+        )
+    }
 }
 
 #[cfg(test)]
@@ -219,7 +207,7 @@ mod tests {
     #[test]
     fn a_small_ring_needs_as_many_messages_as_it_should() {
         let figures = measure(100, false, Some(1)).unwrap();
-        assert_eq!(figures.runs.len(), 1);
+        assert_eq!(figures.spread.runs.len(), 1);
         assert!((200..300).contains(&figures.messages), "{}", figures.messages);
         let outcome = ring(&shuffled(100), true);
         assert!(outcome.messages.of(MessageKind::Election) > 200);

@@ -4,9 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use primus_client::farms::Started;
-use primus_terminal::amounts::{number, quoted};
+use primus_terminal::amounts::quoted;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
@@ -14,20 +13,19 @@ use serde_json::Value;
 
 use crate::args::StabilityArgs;
 use crate::processes::Burners;
-use crate::report::{Spread, debug_remark};
+use crate::report::{Found, Spread, flag, measured, silent};
 use primus_local::TemporaryFarm;
 use primus_local::answers::{LeaderTerm, believes, history, metric};
+use primus_local::home::SERVERS_MAX;
 
 const SERVERS: u64 = 3;
-const SERVERS_MAX: u64 = 25;
 const MINUTES_MAX: f64 = 100_000.0;
 /// A bench ends within 45 s, unless somebody says otherwise.
 const WATCHING: Duration = Duration::from_secs(30);
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Stability {
     servers: u64,
     busy: bool,
     seconds: f64,
@@ -43,14 +41,9 @@ struct Figures {
 
 /// Watches and prints.
 pub(crate) fn stability(args: &StabilityArgs, format: Format) -> Result<Verdict, Failure> {
-    let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 1, SERVERS_MAX))?;
+    let servers = flag("--servers", &args.servers, SERVERS, 1, SERVERS_MAX)?;
     let watching = args.minutes.as_deref().map_or(Ok(WATCHING), watching)?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(servers, watching, args.busy).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::of(figures.leader_changes == 0))
+    measured(format, || measure(servers, watching, args.busy))
 }
 
 fn watching(text: &str) -> Result<Duration, Failure> {
@@ -59,7 +52,7 @@ fn watching(text: &str) -> Result<Duration, Failure> {
     Ok(Duration::from_secs_f64(60.0 * minutes.ok_or_else(wrong)?))
 }
 
-fn measure(servers: u64, watching: Duration, busy: bool) -> Result<Figures, Failure> {
+fn measure(servers: u64, watching: Duration, busy: bool) -> Result<Stability, Failure> {
     let farm = TemporaryFarm::start("bench", servers)?;
     let first = farm.settled()?;
     let before = Seen::now(&farm)?;
@@ -72,8 +65,7 @@ fn measure(servers: u64, watching: Duration, busy: bool) -> Result<Figures, Fail
     let reasons = after.changes.get(before.changes.len()..).unwrap_or_default().to_vec();
     let last = farm.servers().iter().find_map(|server| believes(&server.api));
     let turns = Spread::of(after.turns_ms);
-    Ok(Figures {
-        bench: "stability",
+    Ok(Stability {
         servers,
         busy,
         seconds,
@@ -100,10 +92,9 @@ struct Seen {
 
 impl Seen {
     fn now(farm: &TemporaryFarm) -> Result<Self, Failure> {
-        let silent = || Failure::failed("silent", "a server does not answer", "see whether the host is overloaded");
         let total = |name: &str| {
             let values = farm.servers().iter().map(|server| metric(&server.api, name));
-            values.collect::<Option<Vec<f64>>>().ok_or_else(silent)
+            values.collect::<Option<Vec<f64>>>().ok_or_else(|| silent("a server"))
         };
         let turns = total("primus_loop_turn_longest_seconds")?;
         Ok(Self {
@@ -120,16 +111,23 @@ fn changes_of(server: &Started) -> Vec<String> {
     events.iter().filter(is_change).map(|event| event["reason"].as_str().unwrap_or_default().to_string()).collect()
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { servers, busy, seconds, leader_changes, reasons, suspicions, longest_turn_ms, .. } = figures;
-    let busy = if *busy { "all processors busy" } else { "nothing else started" };
-    let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
-    format!(
-        "stability     {servers} servers, {seconds:.0} s, {busy}
+impl Found for Stability {
+    const BENCH: &'static str = "stability";
+
+    fn text(&self) -> String {
+        let Self { servers, busy, seconds, leader_changes, reasons, suspicions, longest_turn_ms, .. } = self;
+        let busy = if *busy { "all processors busy" } else { "nothing else started" };
+        let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+        format!(
+            "stability     {servers} servers, {seconds:.0} s, {busy}
 changes       {leader_changes}{why}
 suspicions    {suspicions}
 longest turn  {longest_turn_ms:.1} ms of a control loop
-{}",
-        debug_remark()
-    )
+",
+        )
+    }
+
+    fn is_good(&self) -> bool {
+        self.leader_changes == 0
+    }
 }

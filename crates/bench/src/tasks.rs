@@ -10,22 +10,20 @@ use std::time::{Duration, Instant};
 
 use primus_client::http::{self, Request, Session};
 use primus_lab::chance::Chance;
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{TaskKind, TasksArgs};
-use crate::report::{Spread, debug_remark, milliseconds, quantile};
+use crate::leader::{Leader, ask};
+use crate::report::{Found, Runs, Spread, flag, measured, milliseconds, quantile, silent};
 use crate::watch::{Watch, Watched};
 use primus_local::TemporaryFarm;
-use primus_local::answers::place;
+use primus_local::home::SERVERS_MAX;
 
 const SERVERS: u64 = 3;
-const SERVERS_MAX: u64 = 25;
 const WORKERS: u64 = 2;
 const WORKERS_MAX: u64 = 1000;
 const SLOTS: u64 = 1;
@@ -49,10 +47,9 @@ const ANSWER_TIME: Duration = Duration::from_secs(40);
 /// How long everything together may take.
 const WAITING_TIME: Duration = Duration::from_secs(600);
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Tasks {
     kind: &'static str,
     n: u64,
     servers: u64,
@@ -113,75 +110,58 @@ struct Plan {
     slots: u64,
     /// How many processes `xargs` runs at once.
     xargs: u64,
-    runs: Option<u64>,
+    runs: Runs,
+}
+
+/// True if so few processes are started that single starts are of interest.
+fn is_few(kind: TaskKind, n: u64) -> bool {
+    n <= FEW && kind == TaskKind::True
 }
 
 /// Measures and prints.
 pub(crate) fn tasks(args: &TasksArgs, format: Format) -> Result<Verdict, Failure> {
-    let whole = |name, text: &Option<String>, default, most| {
-        text.as_deref().map_or(Ok(default), |text| number(name, text, 1, most))
-    };
-    let workers = whole("--workers", &args.workers, WORKERS, WORKERS_MAX)?;
-    let slots = whole("--slots", &args.slots, SLOTS, SLOTS_MAX)?;
+    let workers = flag("--workers", &args.workers, WORKERS, 1, WORKERS_MAX)?;
+    let slots = flag("--slots", &args.slots, SLOTS, 1, SLOTS_MAX)?;
+    let n = flag("-n", &args.n, args.kind.usual_count(), 1, TASKS_MAX)?;
+    let usual = if is_few(args.kind, n) { RUNS_OF_FEW } else { 3 };
     let plan = Plan {
         kind: args.kind,
-        n: whole("-n", &args.n, args.kind.usual_count(), TASKS_MAX)?,
-        servers: whole("--servers", &args.servers, SERVERS, SERVERS_MAX)?,
+        n,
+        servers: flag("--servers", &args.servers, SERVERS, 1, SERVERS_MAX)?,
         workers,
         slots,
-        xargs: whole("--xargs", &args.xargs, workers * slots, XARGS_MAX)?,
-        runs: args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?,
+        xargs: flag("--xargs", &args.xargs, workers * slots, 1, XARGS_MAX)?,
+        runs: Runs::typed(&args.runs, usual, RUNS_MAX, BUDGET_MS)?,
     };
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(plan).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::Held)
+    measured(format, || measure(plan))
 }
 
-fn measure(plan: Plan) -> Result<Figures, Failure> {
+fn measure(plan: Plan) -> Result<Tasks, Failure> {
     let farm = TemporaryFarm::start_with_workers("bench", plan.servers, plan.workers, plan.slots)?;
-    let leader = farm.settled()?.leader;
-    let api = farm.servers().iter().find(|server| server.id == leader).map(|server| place(&server.api).to_owned());
-    let bench = Bench { plan, api: api.unwrap_or_default() };
-    bench.warm_up()?;
+    let tasks = Submitter { plan, leader: Leader::of(&farm)? };
+    tasks.warm_up()?;
     let watch = Watch::begin(&farm)?;
-    let (spread, starts, xargs) = bench.runs()?;
-    let with_cli = bench.cli_starts(&farm.now()?.name, spread.runs.len())?;
+    let (spread, starts, xargs) = tasks.runs()?;
+    let with_cli = tasks.cli_starts(&farm.now()?.name, spread.runs.len())?;
     let tasks_per_s = (plan.n as f64 / spread.median_ms * 1000.0).round();
-    let (reference, ratio) = bench.compared(&spread, tasks_per_s, &xargs);
+    let (reference, ratio) = tasks.compared(&spread, tasks_per_s, &xargs);
     let watched = watch.end(&farm)?;
     let Plan { kind, n, servers, workers, slots, .. } = plan;
     let (start, cli_start) = (Start::of(&starts), Start::of(&with_cli));
-    let (bench, kind) = ("tasks", kind.name());
-    Ok(Figures {
-        bench,
-        kind,
-        n,
-        servers,
-        workers,
-        slots,
-        spread,
-        tasks_per_s,
-        start,
-        cli_start,
-        reference,
-        ratio,
-        watched,
-    })
+    let kind = kind.name();
+    Ok(Tasks { kind, n, servers, workers, slots, spread, tasks_per_s, start, cli_start, reference, ratio, watched })
 }
 
-struct Bench {
+/// What submits tasks to the leader and waits for their ends.
+struct Submitter {
     plan: Plan,
-    /// The leader's, so that nothing is passed on.
-    api: String,
+    leader: Leader,
 }
 
-impl Bench {
+impl Submitter {
     /// The first tasks after a start find nothing ready: workers must have joined, pages must be there.
     fn warm_up(&self) -> Result<(), Failure> {
-        let mut session = Session::new(&self.api, ANSWER_TIME);
+        let mut session = self.leader.session(ANSWER_TIME);
         for _ in 0..5 {
             let tasks = 2 * self.plan.workers * self.plan.slots;
             let body = json!({ "command": ["/bin/true"], "array": format!("1-{tasks}") });
@@ -193,12 +173,9 @@ impl Bench {
     /// How long each run took, when tasks began, and how fast `xargs` was before and after.
     fn runs(&self) -> Result<(Spread, Vec<f64>, Vec<f64>), Failure> {
         let started = Instant::now();
-        let is_few = self.plan.n <= FEW && self.plan.kind == TaskKind::True;
-        let usual = if is_few { RUNS_OF_FEW } else { 3 };
+        let is_few = is_few(self.plan.kind, self.plan.n);
         let (mut times, mut starts, mut xargs) = (Vec::new(), Vec::new(), Vec::new());
-        while (times.len() as u64) < self.plan.runs.unwrap_or(usual)
-            && (self.plan.runs.is_some() || times.is_empty() || milliseconds(started) < BUDGET_MS)
-        {
+        while self.plan.runs.is_due(times.len(), started) {
             if self.plan.kind == TaskKind::True && !is_few {
                 xargs.push(self.xargs()?);
             }
@@ -214,9 +191,9 @@ impl Bench {
 
     fn run(&self) -> Result<(f64, Option<f64>), Failure> {
         let n = self.plan.n;
-        let mut session = Session::new(&self.api, ANSWER_TIME);
+        let mut session = self.leader.session(ANSWER_TIME);
         // A connection that is open already, as a program has that submits often.
-        session.json(&Request::get("/v1/leader")).map_err(|_| silent())?;
+        ask(&mut session, &Request::get("/v1/leader"))?;
         let array = format!("1-{n}");
         match self.plan.kind {
             TaskKind::True => self.run_job(&mut session, &json!({ "command": ["/bin/true"], "array": array })),
@@ -236,12 +213,12 @@ impl Bench {
     fn run_job(&self, session: &mut Session, body: &Value) -> Result<(f64, Option<f64>), Failure> {
         let body = body.to_string();
         let (started, submitted_us) = (Instant::now(), now_us());
-        let answer = session.json(&Request::post("/v1/jobs", body.as_bytes())).map_err(|_| silent())?;
+        let answer = ask(session, &Request::post("/v1/jobs", body.as_bytes()))?;
         let job = answer["job"].as_str().ok_or_else(|| refused(&answer))?.to_owned();
         let ended = self.wait(session, &job)?;
         let time = milliseconds(started);
         check(&ended["done"], self.tasks_of(&answer))?;
-        let task = session.json(&Request::get(&format!("/v1/tasks/{job}.1"))).map_err(|_| silent())?;
+        let task = ask(session, &Request::get(&format!("/v1/tasks/{job}.1")))?;
         let began = task["started_us"].as_f64().map(|began| rounded((began - submitted_us) / 1000.0));
         Ok((time, began))
     }
@@ -249,7 +226,7 @@ impl Bench {
     /// How long it takes from the start of `primus submit` until its task begins.
     fn cli_starts(&self, farm: &str, runs: usize) -> Result<Vec<f64>, Failure> {
         let is_single = self.plan.n == 1 && self.plan.kind == TaskKind::True;
-        let mut session = Session::new(&self.api, ANSWER_TIME);
+        let mut session = self.leader.session(ANSWER_TIME);
         (0..runs).filter(|_| is_single).map(|_| self.cli_start(&mut session, farm)).collect()
     }
 
@@ -259,10 +236,10 @@ impl Bench {
         primus.args(["submit", "--farm", farm, "-o", "json", "--", "/bin/true"]);
         let submitted_us = now_us();
         let said = primus.output().map_err(system)?;
-        let answer: Value = serde_json::from_slice(&said.stdout).map_err(|_| silent())?;
+        let answer: Value = serde_json::from_slice(&said.stdout).map_err(|_| silent("the leader"))?;
         let job = answer["job"].as_str().ok_or_else(|| refused(&answer))?;
         check(&self.wait(session, job)?["done"], 1)?;
-        let task = session.json(&Request::get(&format!("/v1/tasks/{job}.1"))).map_err(|_| silent())?;
+        let task = ask(session, &Request::get(&format!("/v1/tasks/{job}.1")))?;
         let began = task["started_us"].as_f64().ok_or_else(|| refused(&task))?;
         Ok(rounded((began - submitted_us) / 1000.0))
     }
@@ -275,9 +252,9 @@ impl Bench {
     fn run_one_by_one(&self, session: &mut Session) -> Result<(f64, Option<f64>), Failure> {
         let lines = "{\"kind\":\"noop\"}\n".repeat(usize::try_from(self.plan.n).unwrap_or(usize::MAX));
         let started = Instant::now();
-        let sent = http::upload(&self.api, "/v1/jobs", http::LINES, &mut lines.as_bytes(), ANSWER_TIME);
-        let bytes = sent.map_err(|_| silent())?.bytes().map_err(|_| silent())?;
-        let answer: Value = serde_json::from_slice(&bytes).map_err(|_| silent())?;
+        let sent = http::upload(&self.leader.api, "/v1/jobs", http::LINES, &mut lines.as_bytes(), ANSWER_TIME);
+        let bytes = sent.map_err(|_| silent("the leader"))?.bytes().map_err(|_| silent("the leader"))?;
+        let answer: Value = serde_json::from_slice(&bytes).map_err(|_| silent("the leader"))?;
         let ranges = answer["ranges"].as_array().ok_or_else(|| refused(&answer))?;
         let mut done = 0;
         for range in ranges {
@@ -298,7 +275,7 @@ impl Bench {
         let until = Instant::now() + WAITING_TIME;
         while Instant::now() < until {
             let path = format!("/v1/jobs/{jobs}/wait");
-            let answer = session.json(&Request::get(&path)).map_err(|_| silent())?;
+            let answer = ask(session, &Request::get(&path))?;
             if answer["open"] == 0 {
                 return Ok(answer);
             }
@@ -380,42 +357,41 @@ fn check(done: &Value, wanted: u64) -> Result<(), Failure> {
     Err(Failure::failed("tasks_failed", message, "see primus tasks --state failed"))
 }
 
-fn silent() -> Failure {
-    Failure::failed("silent", "the leader does not answer", "see whether the host is overloaded")
-}
-
 fn refused(answer: &Value) -> Failure {
     let message = answer["error"]["message"].as_str().unwrap_or("the leader's answer is not understood");
     Failure::failed("refused", message, "see whether the host is overloaded")
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { kind, n, servers, workers, slots, spread, tasks_per_s, reference, ratio, watched, .. } = figures;
-    let Watched { leader_changes, longest_turn_ms, .. } = watched;
-    let compared = reference.as_ref().zip(*ratio).map(|(reference, ratio)| {
-        let figure = match (reference.tasks_per_s, reference.makespan_ms) {
-            (Some(per_s), _) => format!("{per_s} tasks/s"),
-            (None, makespan) => format!("{} ms", makespan.unwrap_or_default()),
+impl Found for Tasks {
+    const BENCH: &'static str = "tasks";
+
+    fn text(&self) -> String {
+        let Self { kind, n, servers, workers, slots, spread, tasks_per_s, reference, ratio, watched, .. } = self;
+        let Watched { leader_changes, longest_turn_ms, .. } = watched;
+        let compared = reference.as_ref().zip(*ratio).map(|(reference, ratio)| {
+            let figure = match (reference.tasks_per_s, reference.makespan_ms) {
+                (Some(per_s), _) => format!("{per_s} tasks/s"),
+                (None, makespan) => format!("{} ms", makespan.unwrap_or_default()),
+            };
+            format!("compared     {ratio:.3} of {figure}, {}\n", reference.name)
+        });
+        let line = |name: &str, start: &Option<Start>| {
+            start.as_ref().map_or_else(String::new, |Start { median_ms, p99_ms, max_ms }| {
+                format!("{name:<12} after {median_ms:.1} ms, 99 % within {p99_ms:.1} ms, max {max_ms:.1} ms\n")
+            })
         };
-        format!("compared     {ratio:.3} of {figure}, {}\n", reference.name)
-    });
-    let line = |name: &str, start: &Option<Start>| {
-        start.as_ref().map_or_else(String::new, |Start { median_ms, p99_ms, max_ms }| {
-            format!("{name:<12} after {median_ms:.1} ms, 99 % within {p99_ms:.1} ms, max {max_ms:.1} ms\n")
-        })
-    };
-    let (start, with_cli) = (line("start", &figures.start), line("with the CLI", &figures.cli_start));
-    format!(
-        "tasks        {n} of kind {kind}, {servers} servers, {workers} workers, {slots} slots each
+        let (start, with_cli) = (line("start", &self.start), line("with the CLI", &self.cli_start));
+        format!(
+            "tasks        {n} of kind {kind}, {servers} servers, {workers} workers, {slots} slots each
 per second   {tasks_per_s}
 {}{start}{with_cli}{}leader       changed {leader_changes} times
 longest turn {longest_turn_ms:.1} ms of a control loop
-{}{}",
-        compared.unwrap_or_default(),
-        spread.text(),
-        watched.text(),
-        debug_remark(),
-    )
+{}",
+            compared.unwrap_or_default(),
+            spread.text(),
+            watched.text(),
+        )
+    }
 }
 
 #[cfg(test)]

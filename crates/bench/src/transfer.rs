@@ -6,23 +6,21 @@
 use std::time::{Duration, Instant};
 
 use primus_client::http::{self, Request};
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
-use primus_terminal::format::nothing_to_draw;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::TransferArgs;
-use crate::report::{Spread, debug_remark, milliseconds};
+use crate::report::{Found, Runs, Spread, flag, measured, milliseconds};
 use crate::writers::{Writer, Writers, nothing_written};
 use primus_local::TemporaryFarm;
 use primus_local::answers::believes;
 use primus_local::chaos;
+use primus_local::home::SERVERS_MAX;
 
 const SERVERS: u64 = 3;
-const SERVERS_MAX: u64 = 25;
 const RUNS: u64 = 20;
 const RUNS_MAX: u64 = 10_000;
 /// How often a run is repeated that came to nothing.
@@ -33,10 +31,9 @@ const BUDGET_MS: f64 = 25_000.0;
 const LAG: u64 = 5000;
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct Transfer {
     servers: u64,
     #[serde(flatten)]
     spread: Spread,
@@ -59,110 +56,95 @@ struct Refused {
 
 /// Measures and prints.
 pub(crate) fn transfer(args: &TransferArgs, format: Format) -> Result<Verdict, Failure> {
-    let servers = args.servers.as_deref().map_or(Ok(SERVERS), |text| number("--servers", text, 3, SERVERS_MAX))?;
-    let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
-    if format == Format::Mermaid {
-        return Err(nothing_to_draw("a bench"));
-    }
-    let figures = measure(servers, runs).map_err(Failure::into_bench)?;
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::of(figures.refused.iter().all(|refused| refused.leader_stays && !refused.code.is_empty())))
+    let servers = flag("--servers", &args.servers, SERVERS, 3, SERVERS_MAX)?;
+    let runs = Runs::typed(&args.runs, RUNS, RUNS_MAX, BUDGET_MS)?;
+    measured(format, || measure(servers, runs))
 }
 
-fn measure(servers: u64, runs: Option<u64>) -> Result<Figures, Failure> {
+fn measure(servers: u64, runs: Runs) -> Result<Transfer, Failure> {
     let started = Instant::now();
     let farm = TemporaryFarm::start_ranked("bench", servers, "load")?;
     farm.settled()?;
     let writers = Writers::of(&farm);
-    let bench = Bench { farm: &farm, writers: &writers };
-    writers.during(|| bench.figures(servers, runs, started))
+    writers.during(|| {
+        let mut given_up = 0;
+        let gaps = runs.repeat(started, |_| run_that_counts(&writers, &mut given_up))?;
+        let refused = vec![
+            offer_to_dead(&farm, &writers)?,
+            offer_to_frozen(&farm, &writers, 0)?,
+            offer_to_frozen(&farm, &writers, LAG)?,
+        ];
+        Ok(Transfer { servers, spread: Spread::of(gaps), given_up, refused })
+    })
 }
 
-struct Bench<'a> {
-    farm: &'a TemporaryFarm,
-    writers: &'a Writers,
+fn run_that_counts(writers: &Writers, given_up: &mut u64) -> Result<f64, Failure> {
+    for _ in 0..TRIES_MAX {
+        match run(writers)? {
+            Some(gap) => return Ok(gap),
+            None => *given_up += 1,
+        }
+    }
+    let message = format!("{TRIES_MAX} transfers in a row came to nothing");
+    Err(Failure::failed("not_transferred", message, "see whether the host is overloaded"))
 }
 
-impl Bench<'_> {
-    fn figures(&self, servers: u64, runs: Option<u64>, started: Instant) -> Result<Figures, Failure> {
-        let (mut gaps, mut given_up) = (Vec::new(), 0);
-        while (gaps.len() as u64) < runs.unwrap_or(RUNS)
-            && (runs.is_some() || gaps.is_empty() || milliseconds(started) < BUDGET_MS)
-        {
-            gaps.push(self.run_that_counts(&mut given_up)?);
-        }
-        let refused = vec![self.offer_to_dead()?, self.offer_to_frozen(0)?, self.offer_to_frozen(LAG)?];
-        Ok(Figures { bench: "transfer", servers, spread: Spread::of(gaps), given_up, refused })
+/// One handover, to the server with the next id; nothing if it did not come about.
+fn run(writers: &Writers) -> Result<Option<f64>, Failure> {
+    let old = writers.leader()?;
+    let new = writers.next(old);
+    writers.only([old, new]);
+    old.wait()?;
+    let answer = offer(old, new.id)?;
+    if answer["leader"] != new.id {
+        return Ok(None);
     }
+    new.wait()?;
+    old.gap_ms(new).map(Some)
+}
 
-    fn run_that_counts(&self, given_up: &mut u64) -> Result<f64, Failure> {
-        for _ in 0..TRIES_MAX {
-            match self.run()? {
-                Some(gap) => return Ok(gap),
-                None => *given_up += 1,
-            }
-        }
-        let message = format!("{TRIES_MAX} transfers in a row came to nothing");
-        Err(Failure::failed("not_transferred", message, "see whether the host is overloaded"))
-    }
+fn offer_to_dead(farm: &TemporaryFarm, writers: &Writers) -> Result<Refused, Failure> {
+    let old = writers.leader()?;
+    let target = writers.next(old);
+    let now = farm.now()?;
+    chaos::kill(&now, &target.id.to_string())?;
+    let refused = refusal(writers, "dead", old, target)?;
+    chaos::restart(&now, &target.id.to_string())?;
+    Ok(refused)
+}
 
-    /// One handover, to the server with the next id; nothing if it did not come about.
-    fn run(&self) -> Result<Option<f64>, Failure> {
-        let old = self.writers.leader()?;
-        let new = self.writers.next(old);
-        self.writers.only([old, new]);
-        old.wait()?;
-        let answer = offer(old, new.id)?;
-        if answer["leader"] != new.id {
-            return Ok(None);
-        }
-        new.wait()?;
-        old.gap_ms(new).map(Some)
-    }
+/// It has everything, or it misses some writes.
+fn offer_to_frozen(farm: &TemporaryFarm, writers: &Writers, lag: u64) -> Result<Refused, Failure> {
+    writers.only([]);
+    farm.settled()?;
+    let old = writers.leader()?;
+    let target = writers.next(old);
+    let now = farm.now()?;
+    chaos::freeze(&now, &target.id.to_string())?;
+    let what = if lag == 0 { "frozen" } else { "lagging" };
+    let refused = write_many(&old.api, lag).and_then(|()| refusal(writers, what, old, target));
+    chaos::thaw(&now, &target.id.to_string())?;
+    refused
+}
 
-    fn offer_to_dead(&self) -> Result<Refused, Failure> {
-        let old = self.writers.leader()?;
-        let target = self.writers.next(old);
-        let now = self.farm.now()?;
-        chaos::kill(&now, &target.id.to_string())?;
-        let refused = self.refusal("dead", old, target)?;
-        chaos::restart(&now, &target.id.to_string())?;
-        Ok(refused)
-    }
-
-    /// It has everything, or it misses some writes.
-    fn offer_to_frozen(&self, lag: u64) -> Result<Refused, Failure> {
-        self.writers.only([]);
-        self.farm.settled()?;
-        let old = self.writers.leader()?;
-        let target = self.writers.next(old);
-        let now = self.farm.now()?;
-        chaos::freeze(&now, &target.id.to_string())?;
-        let what = if lag == 0 { "frozen" } else { "lagging" };
-        let refused = write_many(&old.api, lag).and_then(|()| self.refusal(what, old, target));
-        chaos::thaw(&now, &target.id.to_string())?;
-        refused
-    }
-
-    fn refusal(&self, what: &'static str, old: &Writer, target: &Writer) -> Result<Refused, Failure> {
-        let before = believes(&old.api);
-        self.writers.only([old]);
-        old.wait()?;
-        let started = Instant::now();
-        let answer = offer(old, target.id)?;
-        let took_ms = milliseconds(started);
-        old.forget_until(started);
-        old.wait()?;
-        let text = |key: &str| answer["error"][key].as_str().unwrap_or_default().to_string();
-        Ok(Refused {
-            target: what,
-            code: text("code"),
-            message: text("message"),
-            took_ms,
-            gap_ms: longest_gap_ms(started, &old.acknowledged()),
-            leader_stays: believes(&old.api) == before,
-        })
-    }
+fn refusal(writers: &Writers, what: &'static str, old: &Writer, target: &Writer) -> Result<Refused, Failure> {
+    let before = believes(&old.api);
+    writers.only([old]);
+    old.wait()?;
+    let started = Instant::now();
+    let answer = offer(old, target.id)?;
+    let took_ms = milliseconds(started);
+    old.forget_until(started);
+    old.wait()?;
+    let text = |key: &str| answer["error"][key].as_str().unwrap_or_default().to_string();
+    Ok(Refused {
+        target: what,
+        code: text("code"),
+        message: text("message"),
+        took_ms,
+        gap_ms: longest_gap_ms(started, &old.acknowledged()),
+        leader_stays: believes(&old.api) == before,
+    })
 }
 
 /// Asks the leader to let this server lead; its answer, whatever it is.
@@ -187,19 +169,28 @@ fn longest_gap_ms(since: Instant, times: &[Instant]) -> f64 {
     rounded(gaps.max().unwrap_or_default().as_secs_f64() * 1000.0)
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { servers, spread, given_up, refused, .. } = figures;
-    let line = |refused: &Refused| {
-        let Refused { target, code, message, took_ms, gap_ms, leader_stays } = refused;
-        let stays = if *leader_stays { "" } else { ", BUT IT LEADS NO MORE" };
-        format!("to a {target} one  {code} after {took_ms:.1} ms, no write for {gap_ms:.1} ms: {message}{stays}\n")
-    };
-    format!(
-        "transfer     {servers} servers, {} runs, between two leaders' acknowledged writes; {given_up} more given up
-{}{}{}",
-        spread.runs.len(),
-        spread.text(),
+impl Found for Transfer {
+    const BENCH: &'static str = "transfer";
+
+    fn text(&self) -> String {
+        let Self { servers, spread, given_up, refused, .. } = self;
+        let line = |refused: &Refused| {
+            let Refused { target, code, message, took_ms, gap_ms, leader_stays } = refused;
+            let stays = if *leader_stays { "" } else { ", BUT IT LEADS NO MORE" };
+            format!(
+                "to a {target} one  {code} after {took_ms:.1} ms, no write for {gap_ms:.1} ms: {message}{stays}\n"
+            )
+        };
+        format!(
+            "transfer     {servers} servers, {} runs, between two leaders' acknowledged writes; {given_up} more given up
+{}{}",
+            spread.runs.len(),
+            spread.text(),
         refused.iter().map(line).collect::<String>(),
-        debug_remark(),
-    )
+        )
+    }
+
+    fn is_good(&self) -> bool {
+        self.refused.iter().all(|refused| refused.leader_stays && !refused.code.is_empty())
+    }
 }

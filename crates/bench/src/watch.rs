@@ -11,6 +11,8 @@ use primus_local::TemporaryFarm;
 use primus_local::answers::{LeaderTerm, history, metric};
 use primus_local::chaos;
 
+use crate::report::silent;
+
 /// How long servers may take to tell, once they are left alone.
 const TELLING_TIME: Duration = Duration::from_secs(30);
 
@@ -125,12 +127,9 @@ fn histories(farm: &TemporaryFarm) -> Result<Vec<Vec<Value>>, Failure> {
     })
 }
 
-fn longest_turn_ms(farm: &TemporaryFarm) -> Result<f64, Failure> {
+/// The longest turn of any control loop of a farm.
+pub(crate) fn longest_turn_ms(farm: &TemporaryFarm) -> Result<f64, Failure> {
     let turns = farm.servers().iter().map(|server| metric(&server.api, "primus_loop_turn_longest_seconds"));
-    let turns = turns.collect::<Option<Vec<f64>>>().ok_or_else(silent)?;
+    let turns = turns.collect::<Option<Vec<f64>>>().ok_or_else(|| silent("a server"))?;
     Ok(rounded(turns.into_iter().fold(0.0, f64::max) * 1000.0))
-}
-
-fn silent() -> Failure {
-    Failure::failed("silent", "a server does not answer", "see whether the host is overloaded")
 }

@@ -22,6 +22,8 @@ use crate::{Algorithm, chaos};
 
 /// How long a farm may take until everybody is alive, caught up and of one mind.
 const SETTLING_TIME: Duration = Duration::from_secs(15);
+/// How long it may take until all workers are there.
+const WORKERS_TIME: Duration = Duration::from_secs(60);
 /// How long it may take until a write is accepted again.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 /// How long `up` may take to end by itself; it gives its servers two seconds.
@@ -160,6 +162,18 @@ impl TemporaryFarm {
             let now = self.now()?;
             let is_whole = now.servers.iter().all(|server| server.pid.is_some());
             Ok(if is_whole { self.agreement(&Client::of(&now)) } else { None })
+        })
+    }
+
+    /// Waits until so many workers are there and nothing runs.
+    ///
+    /// # Errors
+    /// If that takes too long, or the farm is gone.
+    pub fn wait_for_workers(&self, count: u64) -> Result<(), Failure> {
+        chaos::wait(WORKERS_TIME, "all workers to be there", || {
+            let status = Client::of(&self.now()?).latest("/v1/status")?;
+            let workers = status["workers"].as_array().map_or(0, Vec::len) as u64;
+            Ok((workers == count && status["running"] == 0).then_some(()))
         })
     }
 

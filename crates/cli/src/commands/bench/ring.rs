@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use primus_bench::RingArgs;
-use primus_bench::report::{Spread, debug_remark, milliseconds, quantile};
+use primus_bench::report::{Found, Runs, Spread, show};
 use primus_bench::simulate::{self, shuffled};
 use primus_core::ServerId;
 use primus_core::election::MessageKind;
@@ -31,10 +31,9 @@ const BUDGET_MS: f64 = 35_000.0;
 /// No election of so few nodes takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The figures, as scripts see them.
+/// What was found.
 #[derive(Serialize)]
-struct Figures {
-    bench: &'static str,
+struct RealRing {
     transport: &'static str,
     nodes: u64,
     initiators: u64,
@@ -52,20 +51,24 @@ struct Figures {
 pub(super) fn ring(args: &RingArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
     let settings = settings(args)?;
+    let runs = Runs::typed(&args.runs, RUNS, RUNS_MAX, BUDGET_MS)?;
     let transport = match args.transport {
         primus_bench::Transport::Amqp => Transport::Amqp,
         primus_bench::Transport::Tcp => Transport::Tcp,
     };
-    let runs = args.runs.as_deref().map(|text| number("--runs", text, 1, RUNS_MAX)).transpose()?;
     raise_file_limit();
-    let (times, messages) = runtime().block_on(measure(&settings, transport, runs)).map_err(Failure::into_bench)?;
+    show(&found(&settings, transport, runs)?, format)
+}
+
+fn found(settings: &RingSettings, transport: Transport, runs: Runs) -> Result<RealRing, Failure> {
+    let (times, messages) = runtime().block_on(measure(settings, transport, runs)).map_err(Failure::into_bench)?;
     let simulated = simulate::ring(&settings.members, false).messages;
     if messages != simulated {
         let message = format!("it took {} messages, the simulator {}", counts(&messages), counts(&simulated));
         return Err(Failure::bench(message, "give the host less to do, and try again"));
     }
-    let figures = Figures {
-        bench: "ring",
+    let spread = Spread::of(times);
+    Ok(RealRing {
         transport: transport.name(),
         nodes: settings.members.len() as u64,
         initiators: 1,
@@ -73,11 +76,9 @@ pub(super) fn ring(args: &RingArgs, format: Format) -> Result<Verdict, Failure> 
         election: messages.of(MessageKind::Election),
         elected: messages.of(MessageKind::Elected),
         simulated_messages: simulated.total(),
-        messages_per_s: (messages.total() as f64 / quantile(&times, 0.5) * 1000.0).round(),
-        spread: Spread::of(times),
-    };
-    format.show(|| text(&figures), &figures)?;
-    Ok(Verdict::Held)
+        messages_per_s: (messages.total() as f64 / spread.median_ms * 1000.0).round(),
+        spread,
+    })
 }
 
 /// The ring of a file, or one of so many nodes.
@@ -93,11 +94,7 @@ fn settings(args: &RingArgs) -> Result<RingSettings, Failure> {
     }
 }
 
-async fn measure(
-    settings: &RingSettings,
-    transport: Transport,
-    runs: Option<u64>,
-) -> Result<(Vec<f64>, Counts), Failure> {
+async fn measure(settings: &RingSettings, transport: Transport, runs: Runs) -> Result<(Vec<f64>, Counts), Failure> {
     let topology = Topology { broker: settings.broker.clone(), size: settings.members.len() };
     let is_ours = transport == Transport::Amqp && is_missing(&topology).await?;
     let measured = elections(settings, transport, runs).await;
@@ -120,12 +117,12 @@ async fn is_missing(topology: &Topology) -> Result<bool, Failure> {
 async fn elections(
     settings: &RingSettings,
     transport: Transport,
-    runs: Option<u64>,
+    runs: Runs,
 ) -> Result<(Vec<f64>, Counts), Failure> {
     let started = Instant::now();
     let mut crew = Crew::assemble(settings, transport, &BTreeSet::new()).await?;
     let (mut times, mut messages) = (Vec::new(), Counts::default());
-    while (times.len() as u64) < runs.unwrap_or(RUNS) && (runs.is_some() || milliseconds(started) < BUDGET_MS) {
+    while runs.is_due(times.len(), started) {
         // The simulator's ring is started by its first node, too.
         let held = hold(&mut crew, &settings.members, &settings.members[..1], PATIENCE).await?;
         check(&held, &settings.members)?;
@@ -145,14 +142,17 @@ fn check(held: &Election, members: &Arc<[ServerId]>) -> Result<(), Failure> {
     }
 }
 
-fn text(figures: &Figures) -> String {
-    let Figures { transport, nodes, messages, election, elected, simulated_messages, messages_per_s, .. } = figures;
-    format!(
-        "ring         {nodes} nodes over {transport}, one initiator
+impl Found for RealRing {
+    const BENCH: &'static str = "ring";
+
+    fn text(&self) -> String {
+        let Self { transport, nodes, messages, election, elected, simulated_messages, messages_per_s, .. } = self;
+        format!(
+            "ring         {nodes} nodes over {transport}, one initiator
 messages     {messages} ({election} election, {elected} elected); the simulator counts {simulated_messages}
 messages/s   {messages_per_s:.0}
-{}{}",
-        figures.spread.text(),
-        debug_remark()
-    )
+{}",
+            self.spread.text(),
+        )
+    }
 }
