@@ -1,5 +1,5 @@
 //! `docs/requirements.md` must stay true: every demand is judged, everything that it names exists and is run by the suite, and every
-//! command that it shows runs.
+//! command that it shows runs. The files that `CONTRIBUTING.md` names exist, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -188,5 +188,26 @@ fn the_instructions_for_rings_name_commands_that_exist() {
         };
         let help = Command::new(env!("CARGO_BIN_EXE_primus")).args(["ring", command, "--help"]).output().unwrap();
         assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("Examples:"), "{command}");
+    }
+}
+
+/// A newcomer finds every file that CONTRIBUTING.md names as an answer.
+#[test]
+fn the_answers_of_contributing_are_there() {
+    let text = read("CONTRIBUTING.md");
+    let (_, rest) = text.split_once("\n## Where is it?\n").expect("the section is there");
+    let (section, _) = rest.split_once("\n## ").expect("another one follows");
+    let answers = section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| question"));
+    let answers: Vec<Vec<String>> = answers.map(quoted).collect();
+    assert_eq!(answers.len(), 10, "ten questions");
+    for paths in answers {
+        let first = paths.first().expect("an answer names a file");
+        let mut folder = root().join(first);
+        for path in &paths {
+            // A bare name stands for a file beside the one before.
+            let full = if path.contains('/') { root().join(path) } else { folder.with_file_name(path) };
+            assert!(full.exists(), "CONTRIBUTING.md names {path}, which does not exist");
+            folder = full;
+        }
     }
 }
