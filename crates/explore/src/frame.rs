@@ -1,7 +1,7 @@
 //! The frame of every exploration: what a setting says of itself, and stateright's search through all that follows.
 //!
 //! A [`Setting`] says what happens by itself, what may be chosen beyond that as long as a [`Budget`] lasts, and what must hold.
-//! A [`Milestone`] is what some way must pass, lest everything hold for want of cases.
+//! A [`Milestone`] is something that at least one way must pass, so that no property holds vacuously.
 //!
 //! Termination is not stateright's `eventually`, which is sound on acyclic spaces only. Instead, a state in which
 //! nothing is left to happen by itself must be a good one, and [`Exploration::find_circle`] shows that nothing happens
@@ -58,7 +58,7 @@ pub struct Exploration<S: Setting> {
     pub setting: S,
     /// How often what may happen.
     pub budget: Budget<S::Chance>,
-    /// What must be passed, lest everything hold for want of cases.
+    /// Milestones that at least one way must pass, so that no property holds vacuously.
     pub milestones: &'static [Milestone],
     /// How many things may happen at most, one after the other.
     pub depth_max: Option<usize>,

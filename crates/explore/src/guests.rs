@@ -5,16 +5,22 @@
 //! moment, what was proposed is agreed on at any moment, in order, and so is heard what was said on a link. Beyond that a budget
 //! says how often somebody dies, a link breaks, a living worker is given up, or is lent again.
 //!
-//! Left out, lest there be too many states: the lender is only its calls, and that it cannot be reached for a while is the same
-//! as calling later, as the end of the guest's time is the same as being called home; of the borrower's office there is only that
-//! it lets in whoever is lent; the log is what it comes to ([`crate::servers`] visits logs), so what a dying leader has
-//! proposed is agreed on or lost, another one leads at once, and nobody hears of a deposed one; the borrower's own worker, if it
-//! has one, never fails and hears everything at once; a worker beats only when it was given up for its silence. How farms agree
-//! about loans is explored elsewhere ([`primus_lab::loans`]).
+//! Left out, to keep the number of states small:
 //!
-//! What must always hold is that no task is handed out whose result is recorded; that what is recorded has begun; that nothing
-//! runs for the borrower on a worker that is at home; that what must not start twice does not; and that from every state in which
-//! nothing is under way every task comes to one result, and the guest home with nothing to tell, once everybody is reached.
+//! - The lender is only its calls. A lender that is out of reach for a while is the same as one that calls later, and the end of the
+//!   guest's time is the same as a call home.
+//! - The borrower's office only lets in the workers that are lent.
+//! - The log is reduced to its effects ([`crate::servers`] visits logs): a proposal of a dying leader is agreed on or lost, another
+//!   server leads at once, and a deposed leader is not heard.
+//! - The borrower's own worker, if it has one, never fails and hears everything at once.
+//! - A worker sends heartbeats only when it was given up for its silence.
+//!
+//! How farms agree about loans is explored in [`crate::loans`].
+//!
+//! These things must always hold. A task is not handed out after its result was recorded. A task with a recorded result has begun.
+//! Nothing runs for the borrower on a worker that is at home. A task that must not start twice does not. And from every state in
+//! which nothing is under way every task comes to one result, and the guest comes home with nothing to report, once all can reach
+//! each other.
 
 mod action;
 mod guest;

@@ -5,11 +5,17 @@
 //! guards' in any order; but for what a budget allows to be late, to be overtaken, or to stand still. What is late until a newer
 //! question is asked is lost. Each clock may once gain or lose a tick.
 //!
-//! Left out, lest there be too many states: what the leader proposes is agreed on at once, and what a deposed one proposes is
-//! lost; nobody crashes; no guard is heard after so many questions, and of what was overtaken only the newest arrives; a
-//! majority's word that a server leads arrives before anything else, unless that server freezes or another one is elected first;
-//! when time passes, a lessor's timer runs out before anything else, and so does a promise. A deposed leader never hears of it
-//! and never leads again. Runs ([`primus_lab::leases`]) try all of that.
+//! Left out, to keep the number of states small:
+//!
+//! - A proposal of the leader is agreed on at once; a proposal of a deposed leader is lost.
+//! - Processes do not crash.
+//! - After a fixed number of questions a guard is not heard any more. Of overtaken messages only the newest arrives.
+//! - The word of a majority that a server leads arrives before anything else, unless that server freezes or another one is
+//!   elected first.
+//! - When time passes, a lessor's timer and the end of a promise come before anything else.
+//! - A deposed leader never hears of it and never leads again.
+//!
+//! Runs ([`primus_lab::leases`]) try all of that.
 //!
 //! What must always hold is that the two guards never hold the group at the same time.
 

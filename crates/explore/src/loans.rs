@@ -5,17 +5,22 @@
 //! that was proposed, in any order; what two processes say to each other keeps its order. Beyond that a budget says how often
 //! something is late or lost, dies, is cut off, or is ordered by an operator.
 //!
-//! Left out, lest there be too many states: the log is what it comes to ([`crate::servers`] visits logs), so what a dying
-//! leader has proposed is agreed on or lost, and another one leads at once; that workers come and go is agreed on at once; of two
-//! beats that are under way in the same direction only the newer one arrives, and what is said twice in a row arrives once; a
-//! foreman is only whether there is work, and it welcomes workers at once; a task is only whether its worker has one, and comes to
-//! no result; all clocks are right. Only the first farm has workers. If there are two of them, farms agree and the second worker
-//! hears, says and does what it has to, before anything else happens. Runs ([`primus_lab::loans`]) try all of that, and follow
-//! every task to its end.
+//! Left out, to keep the number of states small:
 //!
-//! What must always hold is that whoever works for another farm is lent to it, as its owner agrees, or was taken for dead; that
-//! nobody is borrowed who was not lent; and that from every state at the end of the time every loan ends, and everybody who lives
-//! is at home with nothing to do, once everything arrives and no more work comes.
+//! - The log is reduced to its effects ([`crate::servers`] visits logs): a proposal of a dying leader is agreed on or lost, and
+//!   another server leads at once. The coming and going of workers is agreed on at once.
+//! - Of two beats that are under way in the same direction only the newer one arrives. A message that is repeated arrives once.
+//! - A foreman only knows whether there is work, and it welcomes workers at once. A task is only whether its worker has one, and
+//!   it has no result.
+//! - All clocks are right.
+//! - Only the first farm has workers. If there are two of them, the second one has its inputs and its agreements before anything
+//!   else happens.
+//!
+//! Runs ([`primus_lab::loans`]) try all of that, and follow every task to its end.
+//!
+//! Three things must always hold. A worker that works for another farm is lent to it, as its owner agrees, or was taken for dead. A
+//! worker that is borrowed was lent. And from every state at the end of the time every loan ends, and every live worker is at home
+//! with nothing to do, once everything arrives and no more work comes.
 
 mod action;
 mod members;

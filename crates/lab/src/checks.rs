@@ -1,4 +1,5 @@
-//! What must be true of every run, one property per file; and what must be seen sometimes, lest everything hold for want of cases.
+//! What must be true of every run, one property per file. Events that some runs must show are counted, so that no property holds
+//! vacuously.
 //!
 //! The five of the Raft paper (figure 3), the step of its proof that a wrong append breaks first, and what clients see; what
 //! must be true of tasks and workers, of loans between farms, and of leases. A `Checks` hears of every leadership, append,

@@ -298,7 +298,7 @@ pub(crate) struct WorkerHost {
 /// What a worker does for one farm.
 #[derive(Debug)]
 pub(crate) struct Duty {
-    /// No two bear the same.
+    /// A number that no other duty has.
     pub(crate) number: u64,
     /// What the worker calls the farm.
     pub(crate) id: FarmId,
@@ -306,7 +306,7 @@ pub(crate) struct Duty {
     pub(crate) links: BTreeMap<NodeId, WorkerId>,
     /// What runs now, and since when.
     pub(crate) running: BTreeMap<Held, u64>,
-    /// Is only left what has to be told?
+    /// True if only unreported results remain.
     pub(crate) is_over: bool,
 }
 
