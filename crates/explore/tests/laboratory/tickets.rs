@@ -69,7 +69,7 @@ impl Tickets {
         if self.is_hasty {
             return out.send(to, number);
         }
-        // The record must be durable first: a server that forgets a number gives it to somebody else.
+        // The record must be durable first: a server that forgets a number gives it twice.
         out.send_after(token, to, number);
     }
 }
