@@ -11,12 +11,12 @@ use primus_core::rank::RankBy;
 use primus_server::control::Command;
 
 use crate::chance::Chance;
-use crate::checks::Report;
+use crate::driver::Event;
 use crate::driver::fault::{Fault, Menu};
 use crate::driver::plan::{ClientsPlan, End, Plan, SYNC};
-use crate::driver::{Audience, Event, Run};
 use crate::faults::{FAULTS_END_US, Kind, Kinds};
 use crate::node::NodeId;
+use crate::setup::Setup;
 use crate::simulate::Happening;
 
 /// How long messages take.
@@ -118,14 +118,9 @@ impl Cluster {
     pub const fn new(servers: u64, faults: Kinds) -> Self {
         Self { servers, faults, noise: None, slow: None, kill: false, planted: Planted::NONE }
     }
+}
 
-    /// Makes the run of this seed.
-    pub fn run<O: Audience>(&self, seed: u64, observer: &mut O) -> Report {
-        let mut chance = Chance::new(seed);
-        let plan = self.plan(&mut chance);
-        Run::new(plan, chance, seed, observer).finish()
-    }
-
+impl Setup for Cluster {
     fn plan(&self, chance: &mut Chance) -> Plan {
         let mut plan = Plan::new(self.servers, &["farm"]);
         plan.server.algorithm = chance.pick(&[Algorithm::Bully, Algorithm::Bully, Algorithm::Ring]);
@@ -148,7 +143,9 @@ impl Cluster {
         }
         plan
     }
+}
 
+impl Cluster {
     /// Less than half may stay dead.
     fn keep_some_dead(&self, plan: &mut Plan, chance: &mut Chance) {
         let kills = self.faults.is_on(Kind::Crashes, chance) && chance.happens(200_000);

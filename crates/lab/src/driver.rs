@@ -4,7 +4,7 @@
 //! is slow and loses what it has not synced. What is said in between takes its time, is lost, doubled and overtaken as
 //! far as real ways allow that. Processes crash, restart and stand still; clocks run wrong and jump.
 //!
-//! What stands where, what is done to it and when it is over says a [`Plan`], which a setup draws from the seed
+//! What stands where, what is done to it and when it is over says a [`Plan`], which a setup ([`crate::setup`]) draws from the seed
 //! ([`crate::cluster`], [`crate::farm`], [`crate::loans`], [`crate::leases`]). What must be true is in [`crate::checks`].
 //!
 //! Here are the loop and its events. `host` is what stands on a host, `servers` its threads, `workers` and `guards` the other

@@ -6,12 +6,12 @@ use primus_core::machine::Delay;
 use primus_core::planted::Planted;
 
 use crate::chance::Chance;
-use crate::checks::Report;
+use crate::driver::Event;
 use crate::driver::clock::Clock;
 use crate::driver::fault::Fault;
 use crate::driver::plan::{End, Plan, Tasks};
-use crate::driver::{Audience, Event, Run};
 use crate::faults::Kinds;
+use crate::setup::Setup;
 
 /// When the last fault has ended.
 const FAULTS_END_US: u64 = 4_000_000;
@@ -67,14 +67,9 @@ impl Farm {
     pub const fn new(servers: u64, workers: u64, faults: Kinds) -> Self {
         Self { servers, workers, faults, only_servers: false, planted: Planted::NONE }
     }
+}
 
-    /// Makes the run of this seed.
-    pub fn run<O: Audience>(&self, seed: u64, observer: &mut O) -> Report {
-        let mut chance = Chance::new(seed);
-        let plan = self.plan(&mut chance);
-        Run::new(plan, chance, seed, observer).finish()
-    }
-
+impl Setup for Farm {
     fn plan(&self, chance: &mut Chance) -> Plan {
         let mut plan = Plan::new(self.servers, &["farm"]);
         plan.server.planted = self.planted;

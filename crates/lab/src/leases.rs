@@ -12,13 +12,12 @@ use primus_core::ledger::{GroupRank, GroupRules};
 use primus_core::planted::Planted;
 
 use crate::chance::Chance;
-use crate::checks::Report;
 use crate::cluster::skewed;
 use crate::driver::clock::Clock;
 use crate::driver::fault::Fault;
 use crate::driver::plan::{End, GuardPlan, Plan};
-use crate::driver::{Audience, Run};
 use crate::faults::Kinds;
+use crate::setup::Setup;
 
 /// How many leases after the beginning the last fault has ended.
 const FAULTY_LEASES: u64 = 12;
@@ -58,6 +57,10 @@ const FAULTS: [Fault; 20] = [
 pub struct Leases {
     /// How many servers.
     pub servers: u64,
+    /// How many guards; otherwise the seed says.
+    pub guards: Option<u64>,
+    /// How many groups; otherwise the seed says.
+    pub groups: Option<u64>,
     /// What goes wrong.
     pub faults: Kinds,
     /// A known bug, to see whether it is found.
@@ -68,16 +71,11 @@ impl Leases {
     /// So many servers with these faults.
     #[must_use]
     pub const fn new(servers: u64, faults: Kinds) -> Self {
-        Self { servers, faults, planted: Planted::NONE }
+        Self { servers, guards: None, groups: None, faults, planted: Planted::NONE }
     }
+}
 
-    /// Makes the run of this seed.
-    pub fn run<O: Audience>(&self, seed: u64, observer: &mut O) -> Report {
-        let mut chance = Chance::new(seed);
-        let plan = self.plan(&mut chance);
-        Run::new(plan, chance, seed, observer).finish()
-    }
-
+impl Setup for Leases {
     fn plan(&self, chance: &mut Chance) -> Plan {
         let mut plan = Plan::new(self.servers, &["farm"]);
         let lease_us = chance.pick(&[LEASE_MIN_US, LEASE_US, 3 * LEASE_US]);
@@ -86,7 +84,7 @@ impl Leases {
         plan.is_calm = self.faults == Kinds::NONE;
         plan.faults_end_us = FAULTY_LEASES * lease_us;
         plan.end = End::At((FAULTY_LEASES + HEALING_LEASES) * lease_us);
-        plan.groups = groups(chance);
+        plan.groups = groups(self.groups, chance);
         plan.disturb(&self.faults, &FAULTS, 4, SPAN_LEASES_MAX * lease_us, chance);
         // In some clusters not all servers were told the same.
         let other_us = if chance.happens(200_000) { lease_us * 2 } else { lease_us };
@@ -94,13 +92,13 @@ impl Leases {
             server.lease_us = chance.pick(&[lease_us, other_us]);
             server.clock = Clock { slower_ppm: skewed(SKEW_PPM_MAX, chance), ..Clock::default() };
         }
-        plan.farms[0].guards = guards(self.servers, &plan.groups, chance);
+        plan.farms[0].guards = guards(self, &plan.groups, chance);
         plan
     }
 }
 
-fn groups(chance: &mut Chance) -> BTreeMap<String, GroupRules> {
-    let count = chance.between(1, GROUPS_MAX);
+fn groups(count: Option<u64>, chance: &mut Chance) -> BTreeMap<String, GroupRules> {
+    let count = count.unwrap_or_else(|| chance.between(1, GROUPS_MAX));
     let group = |number| {
         let rank = chance.pick(&[GroupRank::Leader, GroupRank::Load, GroupRank::Id, GroupRank::Name]);
         let holders = chance.pick(&[1, 1, 1, 2]);
@@ -110,8 +108,8 @@ fn groups(chance: &mut Chance) -> BTreeMap<String, GroupRules> {
 }
 
 /// Everybody wants the first group, and some of the others.
-fn guards(servers: u64, groups: &BTreeMap<String, GroupRules>, chance: &mut Chance) -> Vec<GuardPlan> {
-    let count = chance.between(1, GUARDS_MAX);
+fn guards(setup: &Leases, groups: &BTreeMap<String, GroupRules>, chance: &mut Chance) -> Vec<GuardPlan> {
+    let count = setup.guards.unwrap_or_else(|| chance.between(1, GUARDS_MAX));
     let guard = |id| {
         let mut wants = Vec::new();
         for (place, (group, rules)) in groups.iter().enumerate() {
@@ -120,7 +118,7 @@ fn guards(servers: u64, groups: &BTreeMap<String, GroupRules>, chance: &mut Chan
             }
         }
         let clock = Clock { slower_ppm: skewed(SKEW_PPM_MAX, chance), ..Clock::default() };
-        let at = usize::try_from(chance.below(servers)).expect("there are few servers");
+        let at = usize::try_from(chance.below(setup.servers)).expect("there are few servers");
         GuardPlan { clock, at, is_beside: chance.happens(500_000), wants }
     };
     (1..=count).map(guard).collect()

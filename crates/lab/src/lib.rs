@@ -27,6 +27,7 @@ pub mod observer;
 pub mod oracle;
 pub mod outcome;
 pub mod queue;
+pub mod setup;
 pub mod simulate;
 pub mod story;
 pub mod tally;

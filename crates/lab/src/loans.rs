@@ -7,14 +7,14 @@ use primus_core::loan::office::{self, Order};
 use primus_core::planted::Planted;
 
 use crate::chance::Chance;
-use crate::checks::Report;
 use crate::cluster::skewed;
+use crate::driver::Event;
 use crate::driver::clients::{self, submit};
 use crate::driver::clock::Clock;
 use crate::driver::fault::Fault;
 use crate::driver::plan::{End, Plan};
-use crate::driver::{Audience, Event, Run};
 use crate::faults::{Kind, Kinds};
+use crate::setup::Setup;
 
 /// When the last fault has ended.
 const FAULTS_END_US: u64 = 9_000_000;
@@ -22,7 +22,9 @@ const FAULTS_END_US: u64 = 9_000_000;
 const HEALING_US_MAX: u64 = 100_000_000;
 const SERVERS: u64 = 3;
 const WORKERS_MAX: u64 = 4;
-const NAMES: [&str; 5] = ["north", "south", "east", "west", "centre"];
+const NAMES: [&str; FARMS_MAX] = ["north", "south", "east", "west", "centre"];
+/// The most farms that there are names for.
+pub const FARMS_MAX: usize = 5;
 const BURSTS_MAX: u64 = 7;
 const BURST_EVERY_US: u64 = 1_100_000;
 const BURST_TASKS_MAX: u64 = 60;
@@ -61,8 +63,12 @@ const FAULTS: [Fault; 23] = [
 /// Farms to be tried, with any number of seeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loans {
-    /// How many farms, of three servers each.
+    /// How many farms, up to [`FARMS_MAX`].
     pub farms: usize,
+    /// How many servers each has.
+    pub servers: u64,
+    /// How many workers each has; otherwise the seed says, for each farm.
+    pub workers: Option<u64>,
     /// What goes wrong.
     pub faults: Kinds,
     /// A known bug, to see whether it is found.
@@ -70,21 +76,16 @@ pub struct Loans {
 }
 
 impl Loans {
-    /// So many farms with these faults.
+    /// So many farms of three servers each, with these faults.
     #[must_use]
     pub const fn new(farms: usize, faults: Kinds) -> Self {
-        Self { farms, faults, planted: Planted::NONE }
+        Self { farms, servers: SERVERS, workers: None, faults, planted: Planted::NONE }
     }
+}
 
-    /// Makes the run of this seed.
-    pub fn run<O: Audience>(&self, seed: u64, observer: &mut O) -> Report {
-        let mut chance = Chance::new(seed);
-        let plan = self.plan(&mut chance);
-        Run::new(plan, chance, seed, observer).finish()
-    }
-
+impl Setup for Loans {
     fn plan(&self, chance: &mut Chance) -> Plan {
-        let mut plan = Plan::new(SERVERS, &NAMES[..self.farms]);
+        let mut plan = Plan::new(self.servers, &NAMES[..self.farms]);
         plan.server.planted = self.planted;
         plan.server.lending = rules(self.planted, chance);
         plan.server.snapshot_every = chance.pick(&[40, 1_000]);
@@ -97,14 +98,16 @@ impl Loans {
             plan.slow_epochs_ppm = chance.pick(&[20_000, 500_000, 900_000]);
         }
         for farm in &mut plan.farms {
-            let count = chance.between(2, WORKERS_MAX);
+            let count = self.workers.unwrap_or_else(|| chance.between(2, WORKERS_MAX));
             farm.workers = (0..count).map(|_| (chance.pick(&[1, 1, 2]), clock(chance))).collect();
             farm.servers.iter_mut().for_each(|server| server.clock = clock(chance));
         }
         self.add_wishes(&mut plan, chance);
         plan
     }
+}
 
+impl Loans {
     /// Bursts of tasks on one farm after the other, some jobs anywhere, and what operators want.
     fn add_wishes(&self, plan: &mut Plan, chance: &mut Chance) {
         let farms = self.farms as u64;

@@ -10,6 +10,7 @@ use primus_lab::checks::{Property, Report};
 use primus_lab::cluster::{Cluster, Noise, Pattern, Slow};
 use primus_lab::faults::Kinds;
 use primus_lab::invariants::repeatability::Fingerprint;
+use primus_lab::setup::Setup;
 use primus_lab::tally;
 use seeds::seeds;
 

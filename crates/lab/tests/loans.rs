@@ -11,6 +11,7 @@ use primus_lab::checks::Report;
 use primus_lab::faults::Kinds;
 use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::loans::Loans;
+use primus_lab::setup::Setup;
 use primus_lab::tally;
 use seeds::seeds;
 

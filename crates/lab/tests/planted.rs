@@ -13,6 +13,7 @@ use primus_core::rank::RankBy;
 use primus_lab::cluster::Cluster;
 use primus_lab::experiment::{Contest, Experiment};
 use primus_lab::faults::{Kind, Kinds};
+use primus_lab::setup::Setup;
 
 const SEEDS_MAX: u64 = 2000;
 

@@ -3,6 +3,7 @@
 use primus_core::loan::office::Rules;
 use primus_lab::assignment::RULES;
 use primus_lab::invariants::repeatability::Fingerprint;
+use primus_lab::setup::Setup;
 use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
 use primus_terminal::{Format, Verdict, screen};

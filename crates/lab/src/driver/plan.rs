@@ -19,14 +19,16 @@ use crate::node::NodeId;
 
 /// How long a sync takes on a good disk.
 pub(crate) const SYNC: Delay = Delay { min_us: 50, max_us: 2_000 };
-/// Hosts of a farm are numbered from its first number on: servers, workers from the tenth after that, guards from the fiftieth.
-const FARM_NUMBERS: u64 = 100;
-const WORKERS_FROM: u64 = 10;
-const GUARDS_FROM: u64 = 50;
+/// Hosts are numbered through, so that no host is taken for one of another farm: from the first number of its farm on
+/// come servers, then workers, then guards. There is room for the largest farm
+/// that anybody simulates.
+const FARM_NUMBERS: u64 = 10_000;
+const WORKERS_FROM: u64 = 1_000;
+const GUARDS_FROM: u64 = 9_000;
 
 /// Everything about a run.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// How servers are put together; each gets its own id, and the servers of its farm.
     pub(crate) server: server::Plan,
     pub(crate) work: foreman::Rules,
@@ -173,13 +175,57 @@ impl Plan {
 
     /// All servers of a farm.
     pub(crate) fn servers(&self, farm: FarmPlace) -> Vec<NodeId> {
-        (1..=self.farms[farm].servers.len() as u64).map(|place| node(farm, place)).collect()
+        (1..=self.farms[farm].servers.len() as u64)
+            .map(|number| Host { farm, kind: HostKind::Server, number }.id())
+            .collect()
     }
 }
 
-/// Hosts are numbered through, so that nobody is taken for somebody of another farm.
-fn node(farm: FarmPlace, place: u64) -> NodeId {
-    NodeId(FARM_NUMBERS * farm as u64 + place)
+/// A host, as people speak of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Host {
+    /// The farm that it belongs to, by its place among all.
+    pub farm: usize,
+    /// What stands on it.
+    pub kind: HostKind,
+    /// Its number among those of its farm, from 1.
+    pub number: u64,
+}
+
+/// What stands on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HostKind {
+    /// A server.
+    Server,
+    /// A worker.
+    Worker,
+    /// A guard: what runs something under a lease.
+    Guard,
+}
+
+impl Host {
+    /// The host of this number in the run of a setup.
+    #[must_use]
+    pub fn of(NodeId(id): NodeId) -> Self {
+        let (farm, place) = (id / FARM_NUMBERS, id % FARM_NUMBERS);
+        let (kind, before) = match place {
+            ..WORKERS_FROM => (HostKind::Server, 0),
+            WORKERS_FROM..GUARDS_FROM => (HostKind::Worker, WORKERS_FROM),
+            GUARDS_FROM.. => (HostKind::Guard, GUARDS_FROM),
+        };
+        Self { farm: usize::try_from(farm).unwrap_or(usize::MAX), kind, number: place - before }
+    }
+
+    /// Its number among all hosts of the run.
+    #[must_use]
+    pub const fn id(self) -> NodeId {
+        let before = match self.kind {
+            HostKind::Server => 0,
+            HostKind::Worker => WORKERS_FROM,
+            HostKind::Guard => GUARDS_FROM,
+        };
+        NodeId(FARM_NUMBERS * self.farm as u64 + before + self.number)
+    }
 }
 
 impl<O: Audience> Run<'_, O> {
@@ -189,23 +235,40 @@ impl<O: Audience> Run<'_, O> {
             let FarmPlan { name, servers, workers, guards } = plan;
             let mut host =
                 FarmHost { name, server_ids: vec![], worker_ids: vec![], guard_ids: vec![], wishes: vec![] };
+            let node = |kind, number| Host { farm, kind, number }.id();
             for (place, ServerPlan { clock, sync, lease_us }) in (1..).zip(servers) {
                 let server = ServerHost::new(farm, clock, sync, lease_us);
-                self.servers.insert(node(farm, place), server);
-                host.server_ids.push(node(farm, place));
+                self.servers.insert(node(HostKind::Server, place), server);
+                host.server_ids.push(node(HostKind::Server, place));
             }
             for (place, (slots, clock)) in (1..).zip(workers) {
-                let id = node(farm, WORKERS_FROM + place);
+                let id = node(HostKind::Worker, place);
                 self.workers.insert(id, WorkerHost::new(farm, format!("w{place}"), slots, clock));
                 host.worker_ids.push(id);
             }
             for (place, GuardPlan { clock, at, is_beside, wants }) in (1..).zip(guards) {
-                let id = node(farm, GUARDS_FROM + place);
+                let id = node(HostKind::Guard, place);
                 let at = host.server_ids[at];
                 self.guards.insert(id, GuardHost::new(farm, clock, (at, is_beside), wants));
                 host.guard_ids.push(id);
             }
             self.farms.push(host);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_apart_by_their_numbers() {
+        for kind in [HostKind::Server, HostKind::Worker, HostKind::Guard] {
+            for (farm, number) in [(0, 1), (1, 25), (4, 100)] {
+                let host = Host { farm, kind, number };
+                assert_eq!(Host::of(host.id()), host);
+            }
+        }
+        assert_eq!(Host::of(NodeId(3)), Host { farm: 0, kind: HostKind::Server, number: 3 });
     }
 }
