@@ -58,7 +58,7 @@ pub(crate) enum Command {
     /// A tour of elections that checks what it shows
     #[command(after_help = guide::DEMO)]
     Demo,
-    /// Run an election in virtual time and judge it
+    /// Run elections, servers and farms in virtual time, and judge them
     #[command(after_help = primus_simulate::args::guide::SIMULATE)]
     Simulate(SimulateArgs),
     /// Start a farm of real processes on this host

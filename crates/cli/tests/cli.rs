@@ -171,7 +171,7 @@ fn a_run_as_json_has_the_fields_of_the_contract() {
 
 #[test]
 fn the_rules_of_assignment_are_compared() {
-    let line = "simulate farm --tasks 5000 --seed 7";
+    let line = "simulate assignment --tasks 5000 --seed 7";
     let compared = primus(&format!("{line} -o json")).json();
     assert_eq!(
         (&compared["tasks"], &compared["seed"], &compared["heartbeat_ms"]),
@@ -190,7 +190,7 @@ fn the_rules_of_assignment_are_compared() {
 
 #[test]
 fn a_day_with_lending_is_compared_with_the_same_day_without() {
-    let line = "simulate lending --farms 5 --load bursts --turn 20s --task 500ms --day 10min --seed 7";
+    let line = "simulate day --farms 5 --load bursts --turn 20s --task 500ms --day 10min --seed 7";
     let compared = primus(&format!("{line} -o json")).json();
     assert_eq!(
         (&compared["farms"], &compared["load"], &compared["seed"]),
@@ -216,12 +216,11 @@ fn a_day_with_lending_is_compared_with_the_same_day_without() {
 
 #[test]
 fn a_day_goes_by_the_rules_that_are_set() {
-    let line = "simulate lending --load one --day 10min --seed 7 -o json --set lending.lent_max";
+    let line = "simulate day --load one --day 10min --seed 7 -o json --set lending.lent_max";
     let loans = |most: u64| primus(&format!("{line}={most}")).json()["loans"].as_u64().unwrap();
     assert!(loans(0) == 0 && loans(1) > 0);
     // Whoever must stay for longer than it is lent changes farms too soon.
-    let ran =
-        primus("simulate lending --load one --day 10min --seed 7 --set lending.stay=90s --set lending.loan=2s");
+    let ran = primus("simulate day --load one --day 10min --seed 7 --set lending.stay=90s --set lending.loan=2s");
     assert_eq!(ran.code, Some(1), "{ran:?}");
 }
 
@@ -336,16 +335,16 @@ const MISTAKES: &[&str] = &[
     "simulate bully --nodes 1,2,3 --partition |",
     "simulate bully --nodes 172.18.0.9,nowhere --rank address",
     "simulate bully --nodes 1,2 --preempt maybe",
-    "simulate lending --farms 1",
-    "simulate lending --busy 100",
-    "simulate lending --load none",
-    "simulate lending --turn 1s",
-    "simulate lending --load bursts --turn 0s",
-    "simulate lending --day 2d",
-    "simulate lending --farms 100",
-    "simulate lending --workers 1000 --task 1ms",
-    "simulate lending --set server.id=1",
-    "simulate lending --day 1s -o mermaid",
+    "simulate day --farms 1",
+    "simulate day --busy 100",
+    "simulate day --load none",
+    "simulate day --turn 1s",
+    "simulate day --load bursts --turn 0s",
+    "simulate day --day 2d",
+    "simulate day --farms 100",
+    "simulate day --workers 1000 --task 1ms",
+    "simulate day --set server.id=1",
+    "simulate day --day 1s -o mermaid",
     "bench",
     "bench simulate --nodes 0",
     "bench simulate --runs many",

@@ -1,13 +1,19 @@
 //! Arguments as typed. Nothing here is checked beyond its spelling: what the words mean is the business of
 //! [`crate::settings`], which can also say better what is wrong with them.
 
+mod assignment;
+mod day;
 pub mod guide;
-mod lending;
+mod mistakes;
 mod replay;
+mod servers;
 
 use clap::{Args, FromArgMatches, Subcommand, ValueEnum};
 
-pub(crate) use lending::{LendingArgs, Shape};
+pub(crate) use assignment::AssignmentArgs;
+pub(crate) use day::{DayArgs, Shape};
+pub use mistakes::moved;
+pub(crate) use servers::{ClusterArgs, FarmArgs, LeasesArgs, LendingArgs, Runs, ServerFault, Servers};
 
 /// The words behind `primus simulate`.
 #[derive(Debug, Clone, PartialEq, Args)]
@@ -32,15 +38,14 @@ impl SimulateArgs {
 pub(crate) enum Simulated {
     #[command(flatten)]
     Election(Algorithm),
-    /// Whole servers, ratified by a quorum: elections, replicated log and disks
-    #[command(after_help = guide::CLUSTER)]
-    Cluster(ClusterArgs),
+    #[command(flatten)]
+    Servers(Servers),
     /// The rules by which tasks find workers, compared while scores are stale
-    #[command(after_help = guide::SIMULATED_FARM)]
-    Farm(FarmArgs),
+    #[command(after_help = guide::ASSIGNMENT)]
+    Assignment(AssignmentArgs),
     /// A day of farms that lend each other workers, and the same day without lending
-    #[command(after_help = guide::LENDING)]
-    Lending(LendingArgs),
+    #[command(after_help = guide::DAY)]
+    Day(DayArgs),
 }
 
 #[derive(Debug, Clone, PartialEq, Subcommand)]
@@ -107,47 +112,6 @@ pub(crate) struct BullyArgs {
     pub(crate) conditions: Conditions,
 }
 
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct ClusterArgs {
-    /// How many servers [default: 3]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) servers: Option<String>,
-    /// Where all chance comes from; the same seed gives the same run [default: a fresh one]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seed: Option<String>,
-    /// Run this many seeds, from --seed or 0 on, and find the first that violates a property
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seeds: Option<String>,
-    /// What goes wrong, drawn from the seed: these in every run, or all, each in about half of the runs [default: none]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHICH,…")]
-    pub(crate) faults: Vec<ClusterFault>,
-}
-
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct FarmArgs {
-    /// How many workers [default: 10]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) workers: Option<String>,
-    /// How many tasks a worker runs at once [default: 1]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) slots: Option<String>,
-    /// How many tasks are submitted [default: 20000]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) tasks: Option<String>,
-    /// How long a task takes on average [default: 1s]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) task: Option<String>,
-    /// How much of all slots the tasks take, in percent [default: 75]
-    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
-    pub(crate) load: Option<String>,
-    /// How often a worker says how loaded it is [default: 2s]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(crate) heartbeat: Option<String>,
-    /// Where all chance comes from; the same seed gives the same tasks [default: a fresh one]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seed: Option<String>,
-}
-
 /// What both algorithms are subjected to.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub(crate) struct Conditions {
@@ -195,28 +159,4 @@ pub(crate) enum WhichFaults {
     #[default]
     None,
     All,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ClusterFault {
-    None,
-    All,
-    /// Messages get lost
-    Loss,
-    /// Messages arrive twice
-    Duplication,
-    /// Messages arrive late and out of order
-    Lateness,
-    /// Links are cut: sides, one direction, some pairs, a bridge, the leader alone
-    Partitions,
-    /// Processes die and lose what was not synced
-    Crashes,
-    /// Processes stand still
-    Pauses,
-    /// Disks are slow
-    Disks,
-    /// Clocks run at different rates
-    Clocks,
-    /// Somebody asks for elections and transfers, and loads change
-    Commands,
 }

@@ -5,6 +5,7 @@
 //! socket or starts a process.
 
 pub mod args;
+mod comparisons;
 mod elections;
 pub mod output;
 mod runs;
@@ -40,11 +41,11 @@ pub fn run(
 ) -> Result<Verdict, Failure> {
     match &args.what {
         Simulated::Election(algorithm) => elections::run(algorithm, format),
-        Simulated::Cluster(args) => runs::run_cluster(args, format),
-        Simulated::Farm(args) => runs::run_farm(args, format),
-        Simulated::Lending(args) => {
+        Simulated::Servers(what) => runs::run(what, format),
+        Simulated::Assignment(args) => comparisons::run_assignment(args, format),
+        Simulated::Day(args) => {
             let typed = Lending { config: args.config.as_deref(), set: &args.set };
-            runs::run_lending(args, rules(typed)?, format)
+            comparisons::run_day(args, rules(typed)?, format)
         }
     }
 }

@@ -1,9 +1,13 @@
 //! What people and scripts see of a run: text, JSON and diagrams.
 
-pub(crate) mod cluster;
+pub(crate) mod assignment;
+mod bounded;
+pub(crate) mod chronicle;
+pub(crate) mod day;
 pub(crate) mod diagram;
-pub(crate) mod farm;
 pub mod json;
-pub(crate) mod lending;
+pub(crate) mod names;
 pub mod narration;
+pub(crate) mod sequence;
+pub(crate) mod servers;
 pub mod text;

@@ -1,12 +1,12 @@
 //! Arguments as meant: parsed once, checked, and turned into an [`Experiment`] that cannot be wrong any more.
 
+mod assignment;
 mod bully;
 pub mod cast;
-mod cluster;
+mod day;
 mod events;
-mod farm;
-mod lending;
 mod ring;
+mod servers;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -21,9 +21,8 @@ use primus_terminal::failure::Failure;
 
 use crate::args::{Algorithm, Conditions, SimulateArgs, Simulated, WhichFaults};
 
-pub(crate) use cluster::ClusterSimulation;
-pub(crate) use farm::FarmSimulation;
-pub(crate) use lending::LendingSimulation;
+pub(crate) use assignment::AssignmentSimulation;
+pub(crate) use day::DaySimulation;
 
 /// More nodes in one ring than any command line can hold.
 const RING_MAX: usize = 100_000;

@@ -10,7 +10,7 @@ pub(super) const TEMPLATE: &str = "{about}\n\n{usage-heading} {usage}{after-help
 pub(super) const COMMANDS: &str = "\
 try:
   demo        a tour of elections that checks what it shows
-  simulate    run an election in virtual time and judge it
+  simulate    run elections, servers and farms in virtual time, and judge them
   up          start a farm of real processes on this host
   chaos       kill, freeze, cut off and overload its servers and workers
 

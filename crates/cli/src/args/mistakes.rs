@@ -42,8 +42,10 @@ impl Found<'_> {
     }
 
     fn unknown_argument(&self) -> Failure {
-        let hint = self.suggestion(ContextKind::SuggestedArg);
-        Failure::usage(format!("'{}' means nothing here", self.argument()), hint)
+        let (argument, (_, command)) = (self.argument(), self.command());
+        let hint = primus_simulate::args::moved(command.get_name(), &argument);
+        let hint = hint.unwrap_or_else(|| self.suggestion(ContextKind::SuggestedArg));
+        Failure::usage(format!("'{argument}' means nothing here"), hint)
     }
 
     fn unknown_command(&self) -> Failure {

@@ -2,7 +2,9 @@
 
 use clap::ValueEnum;
 
-use super::{Algorithm, BullyArgs, ClusterArgs, Conditions, RingArgs};
+use super::{
+    Algorithm, BullyArgs, ClusterArgs, Conditions, FarmArgs, LeasesArgs, LendingArgs, RingArgs, Runs, Servers,
+};
 
 impl Algorithm {
     /// The command line that gives the run of this seed.
@@ -17,18 +19,48 @@ impl Algorithm {
     }
 }
 
-impl ClusterArgs {
+impl Servers {
     /// The command line that gives the run of this seed.
     pub(crate) fn replay(&self, seed: u64) -> String {
-        let mut line = Line(String::from("primus simulate cluster"));
-        line.flags("--servers", self.servers.as_slice());
-        let names = self.faults.iter().filter_map(ValueEnum::to_possible_value);
+        let mut line = Line(format!("primus simulate {}", self.name()));
+        let numbers: &[(&str, &Option<String>)] = match self {
+            Self::Cluster(args) => &[("--servers", &args.servers)],
+            Self::Farm(args) => &[("--servers", &args.servers), ("--workers", &args.workers)],
+            Self::Lending(args) => {
+                &[("--farms", &args.farms), ("--servers", &args.servers), ("--workers", &args.workers)]
+            }
+            Self::Leases(args) => {
+                &[("--servers", &args.servers), ("--guards", &args.guards), ("--groups", &args.groups)]
+            }
+        };
+        numbers.iter().for_each(|(flag, number)| line.flags(flag, number.as_slice()));
+        let names = self.runs().faults.iter().filter_map(ValueEnum::to_possible_value);
         let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
         if !names.is_empty() {
             line.flag("--faults", &names.join(","));
         }
         line.flag("--seed", &seed.to_string());
         line.0
+    }
+
+    /// What it is called on the command line.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Cluster(_) => "cluster",
+            Self::Farm(_) => "farm",
+            Self::Lending(_) => "lending",
+            Self::Leases(_) => "leases",
+        }
+    }
+
+    /// The flags that all share.
+    pub(crate) const fn runs(&self) -> &Runs {
+        match self {
+            Self::Cluster(ClusterArgs { runs, .. })
+            | Self::Farm(FarmArgs { runs, .. })
+            | Self::Lending(LendingArgs { runs, .. })
+            | Self::Leases(LeasesArgs { runs, .. }) => runs,
+        }
     }
 }
 
@@ -145,14 +177,21 @@ mod tests {
     }
 
     #[test]
-    fn the_replay_of_a_cluster_means_what_was_typed() {
-        for line in
-            ["primus simulate cluster", "primus simulate cluster --servers 5 --faults crashes,disks --seeds 100"]
-        {
-            let Simulated::Cluster(typed) = simulated(&split(line)) else { panic!("{line}") };
-            let replayed = simulated(&split(&typed.replay(17)));
-            let expected = ClusterArgs { seed: Some("17".to_string()), seeds: None, ..typed };
-            assert_eq!(replayed, Simulated::Cluster(expected));
+    fn the_replay_of_whole_servers_means_what_was_typed() {
+        for line in [
+            "primus simulate cluster",
+            "primus simulate cluster --servers 5 --faults crashes,disks --seeds 100",
+            "primus simulate farm --servers 5 --workers 7 --faults all",
+            "primus simulate lending --farms 4 --servers 1 --workers 2 --faults partitions",
+            "primus simulate leases --servers 3 --guards 6 --groups 2 --seed 3",
+        ] {
+            let Simulated::Servers(typed) = simulated(&split(line)) else { panic!("{line}") };
+            let Simulated::Servers(replayed) = simulated(&split(&typed.replay(17))) else { panic!("{line}") };
+            assert_eq!(replayed.replay(17), typed.replay(17));
+            let expected = Runs { seed: Some("17".to_owned()), seeds: None, ..typed.runs().clone() };
+            assert_eq!((replayed.name(), replayed.runs()), (typed.name(), &expected));
+            let numbers = |line: &str| line.split("--").filter(|part| !part.starts_with("seed")).count();
+            assert_eq!(numbers(&replayed.replay(17)), numbers(line), "{line}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! election is over. Of a long story the middle is cut out; what was left out is counted. How a story is told is the business of
 //! [`super::text`] and of diagrams.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use primus_core::ServerId;
 use primus_core::election::bully::{self, Kind};
@@ -15,8 +15,7 @@ use primus_core::rank::Standing;
 use primus_lab::node::NodeId;
 use primus_lab::simulate::{Happening, Observer};
 
-/// How much of the end of a long story is kept: whoever looks into a failure wants to see how it ended.
-const LAST_MAX: usize = 20;
+use super::bounded::Bounded;
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,10 +120,7 @@ pub trait Spoken {
 /// Listens to a run.
 #[derive(Debug)]
 pub struct Narrator {
-    beats: Vec<Beat>,
-    most: usize,
-    last: VecDeque<Beat>,
-    left_out: usize,
+    beats: Bounded<Beat>,
     tells_loads: bool,
     /// Messages that were told of and have not arrived yet.
     under_way: BTreeMap<(ServerId, ServerId, String), u32>,
@@ -162,29 +158,23 @@ impl Narrator {
     #[must_use]
     pub fn new(most: usize, tells_loads: bool) -> Self {
         let (under_way, suspicions) = (BTreeMap::new(), BTreeSet::new());
-        Self { beats: Vec::new(), most, last: VecDeque::new(), left_out: 0, tells_loads, under_way, suspicions }
+        Self { beats: Bounded::new(most), tells_loads, under_way, suspicions }
     }
 
     /// Everything that was told.
     #[must_use]
     pub fn story(self) -> Story {
-        Story { beats: self.beats, left_out: self.left_out, last: self.last.into() }
+        let Bounded { first, left_out, last, .. } = self.beats;
+        Story { beats: first, left_out, last: last.into() }
     }
 
     /// What has been told since the last time.
     pub fn take(&mut self) -> Vec<Beat> {
-        std::mem::take(&mut self.beats)
+        std::mem::take(&mut self.beats.first)
     }
 
     fn tell(&mut self, at_us: u64, event: Event) {
-        if self.beats.len() < self.most {
-            return self.beats.push(Beat { at_us, event });
-        }
-        self.last.push_back(Beat { at_us, event });
-        if self.last.len() > LAST_MAX {
-            self.last.pop_front();
-            self.left_out += 1;
-        }
+        self.beats.push(Beat { at_us, event });
     }
 
     /// What a node did, unless it is not worth telling.
@@ -222,7 +212,7 @@ impl Narrator {
 
     /// All links that change at one moment are told at once.
     fn link(&mut self, at_us: u64, pair: (ServerId, ServerId), is_cut: bool) {
-        let last = self.last.back_mut().or(self.beats.last_mut()).filter(|beat| beat.at_us == at_us);
+        let last = self.beats.newest().filter(|beat| beat.at_us == at_us);
         match (last.map(|beat| &mut beat.event), is_cut) {
             (Some(Event::Cut(pairs)), true) | (Some(Event::Mended(pairs)), false) => pairs.push(pair),
             (_, true) => self.tell(at_us, Event::Cut(vec![pair])),

@@ -1,11 +1,11 @@
-//! What the arguments of `primus simulate farm` mean.
+//! What the arguments of `primus simulate assignment` mean.
 
 use primus_lab::assignment::Comparison;
 use primus_terminal::amounts::{length, number};
 use primus_terminal::failure::Failure;
 
 use super::fresh_seed;
-use crate::args::FarmArgs;
+use crate::args::AssignmentArgs;
 
 const WORKERS_MAX: u64 = 1_000;
 const SLOTS_MAX: u64 = 1_000;
@@ -15,14 +15,14 @@ const LOAD_MAX: u64 = 99;
 
 /// Rules to compare, and the seed of their tasks.
 #[derive(Debug, PartialEq)]
-pub(crate) struct FarmSimulation {
+pub(crate) struct AssignmentSimulation {
     pub(crate) comparison: Comparison,
     pub(crate) seed: u64,
 }
 
-impl FarmSimulation {
+impl AssignmentSimulation {
     /// What these arguments ask for.
-    pub(crate) fn new(args: &FarmArgs) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &AssignmentArgs) -> Result<Self, Failure> {
         let default = Comparison::default();
         let amount = |flag, text: &Option<String>, default, max| {
             text.as_deref().map_or(Ok::<_, Failure>(default), |text| number(flag, text, 1, max))

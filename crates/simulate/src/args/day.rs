@@ -1,11 +1,11 @@
-//! The arguments of `primus simulate lending`.
+//! The arguments of `primus simulate day`.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct LendingArgs {
+pub(crate) struct DayArgs {
     /// How many farms, each the neighbour of all others [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) farms: Option<String>,

@@ -1,4 +1,4 @@
-//! What the arguments of `primus simulate lending` mean.
+//! What the arguments of `primus simulate day` mean.
 
 use primus_core::loan::office::{LOOK_MS, Rules};
 use primus_lab::lending::{Day, Load};
@@ -6,7 +6,7 @@ use primus_terminal::amounts::{length, number, quoted};
 use primus_terminal::failure::Failure;
 
 use super::fresh_seed;
-use crate::args::{LendingArgs, Shape};
+use crate::args::{DayArgs, Shape};
 
 const FARMS_MAX: u64 = 100;
 const WORKERS_MAX: u64 = 1_000;
@@ -23,14 +23,14 @@ const LOOKS_PER_BEAT: u64 = 10;
 
 /// A day to try, and the seed of its tasks.
 #[derive(Debug, PartialEq)]
-pub(crate) struct LendingSimulation {
+pub(crate) struct DaySimulation {
     pub(crate) day: Day,
     pub(crate) seed: u64,
 }
 
-impl LendingSimulation {
+impl DaySimulation {
     /// What these arguments ask for, if farms lend by these rules.
-    pub(crate) fn new(args: &LendingArgs, rules: Rules) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &DayArgs, rules: Rules) -> Result<Self, Failure> {
         let default = Day::default();
         let amount = |flag, text: &Option<String>, default, (min, max)| {
             text.as_deref().map_or(Ok(default), |text| number(flag, text, min, max))
@@ -53,7 +53,7 @@ impl LendingSimulation {
     }
 }
 
-fn load(args: &LendingArgs) -> Result<Load, Failure> {
+fn load(args: &DayArgs) -> Result<Load, Failure> {
     if args.turn.is_some() && args.load != Shape::Bursts {
         return Err(Failure::usage("--turn says how long a burst lasts, and there are none", "add --load bursts"));
     }
