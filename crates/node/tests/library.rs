@@ -1,14 +1,4 @@
-//! primus as a library: servers inside a program, and its examples.
-
-#[allow(dead_code, reason = "its main is for those who run it by hand")]
-#[path = "../examples/leader_only_cron.rs"]
-mod leader_only_cron;
-#[allow(dead_code, reason = "its main is for those who run it by hand")]
-#[path = "../examples/three_nodes.rs"]
-mod three_nodes;
-#[allow(dead_code, reason = "its main is for those who run it by hand")]
-#[path = "../examples/write_your_own_election.rs"]
-mod write_your_own_election;
+//! Servers inside a program.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -94,21 +84,6 @@ async fn hold(handle: Handle, group: &'static str, until: oneshot::Receiver<()>)
         handle.group(group).guard(hold).await
     });
     told
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_servers_in_one_program() {
-    timeout(PATIENCE, three_nodes::run()).await.expect("it ends").expect("it works");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_only_one_runs() {
-    timeout(PATIENCE, leader_only_cron::run()).await.expect("it ends").expect("it works");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_election_of_ones_own() {
-    timeout(PATIENCE, write_your_own_election::run()).await.expect("it ends").expect("it works");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

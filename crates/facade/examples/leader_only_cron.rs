@@ -1,7 +1,7 @@
 //! A job that ticks on exactly one of three servers, moves when that one ends, and never runs twice at once.
 //!
 //! ```text
-//! cargo run -p primus-node --example leader_only_cron
+//! cargo run -p primus-farm --example leader_only_cron
 //! ```
 
 use std::collections::BTreeMap;
@@ -11,9 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use primus_core::ledger::GroupRank;
-use primus_node::group::Turn;
-use primus_node::server::{Server, Settings};
+use primus_farm::{GroupRank, Server, Turn};
 use tokio::time::sleep;
 
 #[tokio::main]
@@ -30,8 +28,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let addresses = free_addresses()?;
     let (ticks, running) = (Ticks::default(), Arc::new(AtomicU64::new(0)));
     let start = async |id: u64| -> Result<Server, Box<dyn Error>> {
-        let settings = Settings::new("cron", id, addresses.clone(), dir.join(id.to_string()));
-        let server = Server::start(settings).await?;
+        let server = Server::builder("cron", id, addresses.clone(), dir.join(id.to_string())).start().await?;
         tokio::spawn(tick_when_leading(&server, Arc::clone(&ticks), Arc::clone(&running)));
         Ok(server)
     };

@@ -1,4 +1,5 @@
-//! How many commands per second the executor and its companion run, beside xargs: `command_rate [COUNT] [AT_ONCE]`.
+//! How many commands per second the executor and its companion run, beside xargs:
+//! `cargo bench -p primus-node --bench command_rate -- [COUNT] [AT_ONCE]`.
 
 use primus_core::Term;
 use std::process::Command;
@@ -10,7 +11,7 @@ use primus_node::companion;
 use primus_node::executor::{Executor, Kinds, Settings};
 
 fn main() {
-    let mut words = std::env::args().skip(1);
+    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     let first = words.next().unwrap_or_else(|| "5000".to_owned());
     if first == "companion" {
         companion::run().expect("there is a worker");

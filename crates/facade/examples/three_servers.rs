@@ -1,15 +1,14 @@
 //! Three servers in one program: one of them leads, all of them can be asked, and when the leader dies another one leads.
 //!
 //! ```text
-//! cargo run -p primus-node --example three_nodes
+//! cargo run -p primus-farm --example three_servers
 //! ```
 
 use std::error::Error;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use primus_node::handle::Leadership;
-use primus_node::server::{Server, Settings};
+use primus_farm::{Leader, Server};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -18,37 +17,42 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// The whole example.
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
-    let dir = std::env::temp_dir().join(format!("primus-three-nodes-{}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("primus-three-servers-{}", std::process::id()));
     let mut servers = start_three("three", &dir).await?;
     let first = leader_after(&servers[0], 0).await?;
-    println!("server {:?} leads in term {}, because of: {}", first.leader, first.term.0, first.reason.name());
+    println!("server {} leads in term {}, because of: {}", shown(first), first.term, first.reason);
 
     // Any server can be asked; those that follow pass it on.
     for server in &servers {
-        server.put("last writer", server.id().to_string()).await?;
-        assert_eq!(server.get("last writer").await?.as_deref(), Some(server.id().to_string().as_bytes()));
+        let (client, own) = (server.client(), server.id().to_string());
+        client.put("last writer", own.clone()).await?;
+        assert_eq!(client.get("last writer").await?.as_deref(), Some(own.as_bytes()));
     }
 
     // Dropping a server ends it at once, as if it had been killed.
-    let place = servers.iter().position(|server| Some(server.id()) == first.leader).ok_or("nobody leads")?;
+    let place = servers.iter().position(|server| Some(server.id()) == first.id).ok_or("no server leads")?;
     drop(servers.remove(place));
-    let second = leader_after(&servers[0], first.term.0).await?;
-    println!("server {:?} leads in term {}, because of: {}", second.leader, second.term.0, second.reason.name());
-    assert_ne!(second.leader, first.leader);
-    assert_eq!(servers[0].get("last writer").await?.as_deref(), Some(b"3".as_slice()), "nothing is lost");
+    let second = leader_after(&servers[0], first.term).await?;
+    println!("server {} leads in term {}, because of: {}", shown(second), second.term, second.reason);
+    assert_ne!(second.id, first.id);
+    let value = servers[0].client().get("last writer").await?;
+    assert_eq!(value.as_deref(), Some(b"3".as_slice()), "nothing is lost");
 
-    // Stopping it lets another one lead first.
+    // Stopping a server lets another one lead first.
     for server in servers {
         server.stop().await?;
     }
     Ok(std::fs::remove_dir_all(&dir)?)
 }
 
+fn shown(leader: Leader) -> String {
+    leader.id.map_or_else(|| "none".to_owned(), |id| id.to_string())
+}
+
 /// The next leader after this term, as a server sees it.
-async fn leader_after(server: &Server, term: u64) -> Result<Leadership, Box<dyn Error>> {
-    let mut leadership = server.leadership();
-    let leader = leadership.wait_for(|now| now.leader.is_some() && now.term.0 > term).await?;
-    Ok(*leader)
+async fn leader_after(server: &Server, term: u64) -> Result<Leader, Box<dyn Error>> {
+    let leader = server.leadership().wait_for(|now| now.id.is_some() && now.term > term).await;
+    Ok(leader.ok_or("the server has ended")?)
 }
 
 /// Three servers of one farm, on free ports of this host.
@@ -56,8 +60,8 @@ async fn start_three(farm: &str, dir: &Path) -> Result<Vec<Server>, Box<dyn Erro
     let addresses = free_addresses()?;
     let mut servers = Vec::new();
     for (id, _) in &addresses {
-        let own: PathBuf = dir.join(id.to_string());
-        servers.push(Server::start(Settings::new(farm, *id, addresses.clone(), own)).await?);
+        let own = dir.join(id.to_string());
+        servers.push(Server::builder(farm, *id, addresses.clone(), own).start().await?);
     }
     Ok(servers)
 }

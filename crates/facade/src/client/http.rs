@@ -1,0 +1,175 @@
+//! Asking over HTTP. The client of the commands blocks, so it is called on threads that may.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use primus_client::http::{Request, escaped};
+use primus_client::tasks::{Caller, nothing};
+use primus_client::{Client, Patience, pages, strange_answer, tokens};
+use primus_core::ledger::JobId;
+use primus_shapes::submission::Submission;
+use primus_shapes::token::Token;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use crate::handle::{JobReport, TaskReport, TaskState};
+use crate::trouble::Trouble;
+
+/// How long a value may wait for a leader.
+const LEADERLESS_TIME: Duration = Duration::from_secs(5);
+/// How long one round of waiting takes.
+const WAIT_TIME: Duration = Duration::from_secs(5);
+
+/// The servers of a farm, by the addresses of their API.
+#[derive(Debug, Clone)]
+pub(super) struct Http(Client);
+
+impl Http {
+    pub(super) fn find(api: Option<&str>) -> Result<Self, Trouble> {
+        Ok(Self(Client::find(api, None)?))
+    }
+
+    pub(super) fn show_token(&self, file: &Path) -> Result<(), Trouble> {
+        let token = Token::read(file).map_err(|(what, hint)| Trouble::Wrong(format!("the secret {what}; {hint}")))?;
+        self.0.clone().into_addresses().iter().for_each(|address| tokens::know(address, &token));
+        Ok(())
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(Client) -> Result<T, primus_client::Error> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let client = self.0.clone();
+        let asked = spawn_blocking(move || ask(client)).await;
+        let asked = asked.map_err(|_| Trouble::Unknown("the program's runtime is about to end".to_owned()))?;
+        asked.map_err(Trouble::from)
+    }
+
+    pub(super) async fn submit(&self, submission: Submission, key: String) -> Result<JobId, Trouble> {
+        let body = serde_json::to_vec(&submission).map_err(|error| Trouble::Wrong(error.to_string()))?;
+        let answer = self.ask(move |client| Caller::new(client).submit(&body, &key)).await?;
+        let id = answer["job"].as_str().and_then(|id| id.parse().ok());
+        id.map(JobId).ok_or_else(|| strange_answer().into())
+    }
+
+    pub(super) async fn servers(&self) -> Result<(String, Vec<(u64, SocketAddr)>), Trouble> {
+        let status = self.ask(|client| client.latest("/v1/status")).await?;
+        let server = |server: &Value| Some((server["id"].as_u64()?, server["address"].as_str()?.parse().ok()?));
+        let servers = status["servers"].as_array().and_then(|servers| servers.iter().map(server).collect());
+        let farm = status["farm"].as_str().map(str::to_owned);
+        farm.zip(servers).ok_or_else(|| strange_answer().into())
+    }
+
+    pub(super) async fn report(&self, id: JobId) -> Result<JobReport, Trouble> {
+        let facts = self.ask(move |client| Caller::new(client).get(&format!("/v1/jobs/{id}"))).await?;
+        job_report(id, facts)
+    }
+
+    pub(super) async fn wait(&self, id: JobId) -> Result<JobReport, Trouble> {
+        let wait = move |client| Caller::new(client).wait(&format!("/v1/jobs/{id}"), WAIT_TIME);
+        job_report(id, self.ask(wait).await?)
+    }
+
+    pub(super) async fn results(&self, id: JobId) -> Result<Vec<TaskReport>, Trouble> {
+        let all = self.ask(move |client| {
+            let mut caller = Caller::new(client);
+            pages::all::<primus_client::Error>(&format!("/v1/tasks?job={id}"), |page| caller.get(page))
+        });
+        let mut all = all.await?;
+        let Value::Array(items) = all["items"].take() else { return Err(strange_answer().into()) };
+        // A farm says nothing of the tasks of a job that it does not know.
+        if items.is_empty() {
+            self.report(id).await?;
+        }
+        items.into_iter().map(task_report).collect()
+    }
+
+    pub(super) async fn cancel(&self, id: JobId) -> Result<u64, Trouble> {
+        let cancel = move |client| Caller::new(client).post(&format!("/v1/jobs/{id}/cancel"), &nothing());
+        self.ask(cancel).await?["cancelled"].as_u64().ok_or_else(|| strange_answer().into())
+    }
+}
+
+/// Values.
+impl Http {
+    pub(super) async fn put(&self, key: &str, value: Vec<u8>) -> Result<(), Trouble> {
+        self.change("PUT", key, value).await
+    }
+
+    pub(super) async fn delete(&self, key: &str) -> Result<(), Trouble> {
+        self.change("DELETE", key, Vec::new()).await
+    }
+
+    async fn change(&self, method: &'static str, key: &str, body: Vec<u8>) -> Result<(), Trouble> {
+        let path = path(key)?;
+        let change = move |client: Client| {
+            let request = Request { method, path: &path, body: &body };
+            client.write(request, Patience::WhileNoLeader(LEADERLESS_TIME))
+        };
+        self.ask(change).await.map(|_| ())
+    }
+
+    pub(super) async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Trouble> {
+        let path = path(key)?;
+        let read = move |client: Client| client.read(&path, Patience::WhileNoLeader(LEADERLESS_TIME));
+        match self.ask(read).await {
+            Ok(answer) => {
+                let value = answer["value"].as_str().ok_or_else(strange_answer)?;
+                Ok(Some(value.as_bytes().to_vec()))
+            }
+            Err(Trouble::NotFound) => Ok(None),
+            Err(trouble) => Err(trouble),
+        }
+    }
+}
+
+fn path(key: &str) -> Result<String, Trouble> {
+    if key.is_empty() {
+        return Err(Trouble::Wrong("the key is empty".to_owned()));
+    }
+    Ok(format!("/v1/kv/{}", escaped(key)))
+}
+
+/// A job as the API tells it.
+#[derive(Deserialize)]
+struct JobFacts {
+    name: String,
+    queued: u64,
+    running: u64,
+    done: u64,
+    failed: u64,
+    lost: u64,
+    cancelled: u64,
+}
+
+fn job_report(job: JobId, facts: Value) -> Result<JobReport, Trouble> {
+    let facts: JobFacts = serde_json::from_value(facts).map_err(|_| strange_answer())?;
+    let JobFacts { name, queued, running, done, failed, lost, cancelled } = facts;
+    Ok(JobReport { job, name, queued, running, done, failed, lost, cancelled })
+}
+
+/// A task as the API tells it.
+#[derive(Deserialize)]
+struct TaskFacts {
+    task: String,
+    state: String,
+    worker: Option<String>,
+    exit: Option<u8>,
+    took_ms: Option<f64>,
+    #[serde(default)]
+    stdout: String,
+    #[serde(default)]
+    stderr: String,
+    reason: Option<String>,
+}
+
+fn task_report(facts: Value) -> Result<TaskReport, Trouble> {
+    let facts: TaskFacts = serde_json::from_value(facts).map_err(|_| strange_answer())?;
+    let task = facts.task.parse().map_err(|_| strange_answer())?;
+    let state = TaskState::named(&facts.state).ok_or_else(strange_answer)?;
+    let TaskFacts { worker, exit, stdout, stderr, reason, .. } = facts;
+    let took = facts.took_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
+    Ok(TaskReport { worker, exit, took, stdout, stderr, reason, ..TaskReport::new(task, state) })
+}
