@@ -105,7 +105,7 @@ impl Draft {
     /// Never: entries can always be written.
     #[must_use]
     pub fn new(entries: &[Entry]) -> Self {
-        let tasks: u64 = entries.iter().map(tasks).sum();
+        let tasks = entries.iter().map(tasks).fold(0, u64::saturating_add);
         let draft = Self { pieces: vec![vec![WHOLE; 1 + HEAD_LEN]], tasks };
         postcard::to_extend(entries, draft).expect("entries can always be written")
     }
@@ -119,8 +119,8 @@ impl Draft {
     /// How many bytes of new content it brings, about. What ends something or gives room back brings none.
     #[must_use]
     pub fn growth(&self) -> u64 {
-        // Each task has a state beside what was submitted.
-        if self.tasks == 0 { 0 } else { self.len() as u64 + 2 * self.tasks }
+        // Each task has a state beside what was submitted. A job may name more tasks than any farm can hold.
+        if self.tasks == 0 { 0 } else { self.tasks.saturating_mul(2).saturating_add(self.len() as u64) }
     }
 
     /// It is never empty: it has a head.

@@ -108,7 +108,7 @@ impl Farm {
 
     /// Why a batch is not taken: the disks are full, or the state is, and the batch makes it longer.
     fn no_room_for(&self, draft: &Draft) -> Option<Refusal> {
-        let is_too_long = draft.growth() > 0 && self.len_bytes() + draft.growth() > self.state_max;
+        let is_too_long = draft.growth() > 0 && self.len_bytes().saturating_add(draft.growth()) > self.state_max;
         self.disks.refusal().or(is_too_long.then_some(Refusal::StateFull(self.state_max)))
     }
 
