@@ -20,7 +20,7 @@ use primus_farm::{Client, Job, Server, Task, WorkerBuilder};
 /// To count further takes too long.
 const LIMIT_MAX: usize = 100_000_000;
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.as_slice() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use primus_farm::{Client, Job};
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     run().await
 }

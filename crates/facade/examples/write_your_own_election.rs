@@ -83,7 +83,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
 pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     // Five servers; the two that come first die, and one is cut off for a while. Of those who live, caesar comes first.
     let trial = Trial::new(1..=5, |id| ByName::new(id, names()));
-    trial.crash(number("anton")).crash(number("berta")).isolate(number("dora")).winner(number("caesar")).run(0..500)?;
+    trial
+        .crash(number("anton"))
+        .crash(number("berta"))
+        .isolate(number("dora"))
+        .winner(number("caesar"))
+        .run(0..500)?;
     println!("500 runs in the laboratory, and every property held");
     lead_a_cluster().await
 }

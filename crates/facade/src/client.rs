@@ -230,7 +230,9 @@ impl From<Trouble> for ConnectError {
             Trouble::Wrong(words) | Trouble::KeyTaken(words) => Self::Settings(words),
             Trouble::NotAllowed(words) => Self::NotAllowed(words),
             Trouble::NotFound => Self::Unreachable("the server does not know what was asked".to_owned()),
-            Trouble::Full(words) | Trouble::Unavailable(words) | Trouble::Unknown(words) => Self::Unreachable(words),
+            Trouble::Full(words) | Trouble::Unavailable(words) | Trouble::Unknown(words) => {
+                Self::Unreachable(words)
+            }
         }
     }
 }

@@ -188,8 +188,7 @@ impl TaskReport {
 }
 
 impl TaskState {
-    const ALL: [Self; 6] =
-        [Self::Queued, Self::Running, Self::Done, Self::Failed, Self::Lost, Self::Cancelled];
+    const ALL: [Self; 6] = [Self::Queued, Self::Running, Self::Done, Self::Failed, Self::Lost, Self::Cancelled];
 
     pub(crate) const fn of(state: State, is_running: bool) -> Self {
         match state {

@@ -229,12 +229,13 @@ impl ServerBuilder {
                 .map_err(|_| StartError::Settings("weights make no load: one of them must count".to_owned()))?;
         }
         let rules = plan.silence;
-        let is_ordered = 0 < rules.heartbeat_us
-            && rules.heartbeat_us < rules.floor_us
-            && rules.floor_us <= rules.ceiling_us;
+        let is_ordered =
+            0 < rules.heartbeat_us && rules.heartbeat_us < rules.floor_us && rules.floor_us <= rules.ceiling_us;
         match () {
             () if farm.is_empty() => wrong("the farm has no name"),
-            () if !is_ordered => wrong("silence must last longer than a heartbeat, and at least no longer than at most"),
+            () if !is_ordered => {
+                wrong("silence must last longer than a heartbeat, and at least no longer than at most")
+            }
             () if plan.lease_us < primus_core::lease::LEASE_MIN_US => wrong("a lease lasts 300 ms at least"),
             () if hook.as_ref().is_some_and(|hook| hook.command.is_empty()) => wrong("the hook names no program"),
             () => Ok(()),

@@ -17,8 +17,8 @@ use primus_core::ServerId;
 use primus_core::load::Weights;
 use primus_node::executor::{Kinds, Settings};
 use primus_node::load::Meter;
-use primus_node::worker::{self, Config, Happening, WorkerHandle};
 use primus_node::private;
+use primus_node::worker::{self, Config, Happening, WorkerHandle};
 use tokio::runtime;
 use tokio::sync::broadcast;
 
@@ -275,9 +275,7 @@ fn own_folder(dir: &Path) -> Result<PathBuf, WorkerError> {
     fs::canonicalize(dir).map_err(unusable)
 }
 
-fn owner_of_commands(
-    chosen: Option<(PathBuf, Vec<OsString>)>,
-) -> Result<(PathBuf, Vec<OsString>), WorkerError> {
+fn owner_of_commands(chosen: Option<(PathBuf, Vec<OsString>)>) -> Result<(PathBuf, Vec<OsString>), WorkerError> {
     let own = companion::of_this_program().map_err(|error| WorkerError::Companion(error.to_string()))?;
     let missing = || "a worker that allows commands needs a companion: call primus_farm::companion() first in main";
     chosen.or(own).ok_or_else(|| WorkerError::Settings(missing().to_owned()))

@@ -32,7 +32,8 @@ impl Http {
     }
 
     pub(super) fn show_token(&self, file: &Path) -> Result<(), Trouble> {
-        let token = Token::read(file).map_err(|(what, hint)| Trouble::Wrong(format!("the secret {what}; {hint}")))?;
+        let token =
+            Token::read(file).map_err(|(what, hint)| Trouble::Wrong(format!("the secret {what}; {hint}")))?;
         self.0.clone().into_addresses().iter().for_each(|address| tokens::know(address, &token));
         Ok(())
     }

@@ -107,8 +107,7 @@ impl<E: Election> Trial<E> {
         };
         let outcome = simulate::run(setup, &mut ());
         let best = self.winner;
-        let evidence =
-            Evidence { outcome: &outcome, faults_ended: true, best, bound: None, changed_ranks: None };
+        let evidence = Evidence { outcome: &outcome, faults_ended: true, best, bound: None, changed_ranks: None };
         match judge(&evidence).into_iter().find(|(_, holds)| !holds) {
             Some((property, _)) => Err(TrialFailure { seed, property: property.name() }),
             None => Ok(()),

@@ -26,7 +26,11 @@ impl Task {
     /// The job's input as text or, if it is empty, the task's own argument.
     #[must_use]
     pub fn text(&self) -> String {
-        if self.input.is_empty() { self.argument.clone() } else { String::from_utf8_lossy(&self.input).into_owned() }
+        if self.input.is_empty() {
+            self.argument.clone()
+        } else {
+            String::from_utf8_lossy(&self.input).into_owned()
+        }
     }
 }
 
@@ -40,10 +44,7 @@ impl From<Call> for Task {
 /// Adds a handler to the kinds of a worker, once it is known where handlers run.
 pub(super) type Register = Box<dyn Fn(&mut Kinds, &runtime::Handle) + Send + Sync>;
 
-pub(super) fn register<T, F>(
-    name: String,
-    handler: impl Fn(Task) -> F + Send + Sync + 'static,
-) -> Register
+pub(super) fn register<T, F>(name: String, handler: impl Fn(Task) -> F + Send + Sync + 'static) -> Register
 where
     T: Into<Vec<u8>> + Send + 'static,
     F: Future<Output = Result<T, String>> + Send + 'static,

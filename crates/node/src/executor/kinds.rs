@@ -56,7 +56,7 @@ impl Kinds {
     /// });
     /// ```
     ///
-    /// [`worker::run`](crate::worker::run) takes the kinds; `examples/own_kind.rs` is a whole program.
+    /// [`worker::start`](crate::worker::start) takes the kinds.
     pub fn add<F>(&mut self, name: &str, handler: impl Fn(Call) -> F + Send + Sync + 'static)
     where
         F: Future<Output = Answer> + Send + 'static,
