@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::thread::sleep;
 use std::time::Duration;
 
-use primus_farm::{Job, Server, TaskState};
+use primus_farm::{Client, Job, Server, TaskState};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -21,11 +21,29 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
     let dir = std::env::temp_dir().join(format!("primus-farm-in-a-program-{}", std::process::id()));
     let address = TcpListener::bind("127.0.16.4:0")?.local_addr()?;
     let server = Server::builder("own", 1, [(1, address)], dir.join("server")).start().await?;
-    let client = server.client();
 
     // Handlers run on this program's runtime; one that blocks says so. Neither makes its worker late.
     let quick = server.worker("quick", dir.join("quick")).slots(4);
     let quick = quick.kind("square", async |task| square(&task.argument)).start().await?;
+    count_squares(&server.client()).await?;
+
+    // A worker that drains ends what it has and takes nothing new: what waits goes to the other worker.
+    let slow = server.worker("slow", dir.join("slow")).slots(1);
+    let slow = slow.blocking_kind("square", |task| {
+        sleep(Duration::from_millis(20));
+        square(&task.argument)
+    });
+    let mut slow = slow.start().await?;
+    println!("slow {}", slow.events().next().await.ok_or("it has ended")?);
+    quick.drain().await?;
+    change_ones_mind(&server.client()).await?;
+
+    slow.stop().await?;
+    server.stop().await?;
+    Ok(std::fs::remove_dir_all(&dir)?)
+}
+
+async fn count_squares(client: &Client) -> Result<(), Box<dyn Error>> {
     let job = client.submit(Job::kind("square", "").array(1..=5).name("squares")).await?;
     let report = job.wait().await?;
     println!("job {}: {} of {} tasks are done", report.job, report.done, report.tasks());
@@ -39,27 +57,17 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
         println!("task {} is {}: {}{}", task.task, task.state, task.stdout, task.stderr);
         assert_eq!(task.state, if task.stdout == "49" { TaskState::Done } else { TaskState::Failed });
     }
+    Ok(())
+}
 
-    // One that drains ends what it has and takes nothing new: what waits goes to the other worker.
-    quick.drain().await?;
-    let slow = server.worker("slow", dir.join("slow")).slots(1);
-    let slow = slow.blocking_kind("square", |task| {
-        sleep(Duration::from_millis(20));
-        square(&task.argument)
-    });
-    let mut slow = slow.start().await?;
-    let mut events = slow.events();
-    println!("slow {}", events.next().await.ok_or("it has ended")?);
+async fn change_ones_mind(client: &Client) -> Result<(), Box<dyn Error>> {
     let job = client.submit(Job::kind("square", "").array(1..=1000)).await?;
     while job.report().await?.done == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     println!("{} tasks were cancelled", job.cancel().await?);
     assert!(job.wait().await?.cancelled > 0);
-
-    slow.stop().await?;
-    server.stop().await?;
-    Ok(std::fs::remove_dir_all(&dir)?)
+    Ok(())
 }
 
 fn square(text: &str) -> Result<String, String> {

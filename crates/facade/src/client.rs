@@ -5,6 +5,7 @@ mod links;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use primus_core::ledger::JobId;
@@ -32,7 +33,7 @@ pub struct Client(Way);
 #[derive(Debug, Clone)]
 enum Way {
     /// Over the links of a server in this process.
-    Links(Own),
+    Links(Arc<Own>),
     /// Over the API of any server.
     Http(Http),
 }
@@ -80,8 +81,8 @@ pub enum ValueError {
 }
 
 impl Client {
-    pub(crate) const fn of(handle: Handle, farm: String, servers: Vec<(u64, SocketAddr)>) -> Self {
-        Self(Way::Links(Own { handle, farm, servers }))
+    pub(crate) fn of(handle: Handle, farm: String, servers: Vec<(u64, SocketAddr)>) -> Self {
+        Self(Way::Links(Arc::new(Own { handle, farm, servers })))
     }
 
     /// The farm that the commands would find: at `PRIMUS_API`, else the only one that `primus up` runs for this user, else at

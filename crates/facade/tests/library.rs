@@ -97,7 +97,7 @@ async fn jobs_that_make_no_sense_are_the_callers_mistake() {
     for (job, expected) in [
         (Job::command([""; 0]), "there is no command"),
         (Job::kind("", "x"), "kind is empty"),
-        (Job::command(["a"]).array(9..=1), "array"),
+        (Job::command(["a"]).lines([""; 0]), "there are no tasks"),
         (Job::command(["a"]).priority(2000), "priority"),
         (Job::command(["a"]).timeout(Duration::ZERO), "timeout"),
         (Job::command(["a"]).cpus(0), "cpus"),
