@@ -1,4 +1,7 @@
-//! How whoever is no peer calls a server: a worker, or the leader of another farm.
+//! How a link to a server is opened, by another server, a worker or the leader of another farm: dial, say hello, hear the answer.
+//!
+//! Every stage has a time limit. Only a *refusal* of the system says that a process is dead: a time-out or a lack of files says
+//! nothing. What becomes of an open link, its owner decides; when it is lost, the same dialler dials again.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,52 +10,144 @@ use std::time::Duration;
 use bytes::BytesMut;
 use primus_wire::native::{self, Answer};
 use serde::Serialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::sockets::tend;
 
-const DIAL_TIME: Duration = Duration::from_secs(1);
-const HELLO_TIME: Duration = Duration::from_secs(2);
-/// No answer to a hello is longer.
-const ANSWER_LEN_MAX: u64 = 4096;
+/// How long one dial may take.
+pub(crate) const DIAL_TIME: Duration = Duration::from_secs(1);
+/// How long a hello and its answer may take.
+pub(crate) const HELLO_TIME: Duration = Duration::from_secs(2);
+/// No hello is longer, and no answer to one.
+pub(crate) const HELLO_LEN_MAX: u64 = 4096;
 /// A link on which nothing arrives for this long, though something was sent, is dialled anew.
-const UNHEARD_TIME: Duration = Duration::from_secs(1);
-/// How long to wait before dialling again.
-pub(crate) const BACKOFF_MIN: Duration = Duration::from_millis(1);
-pub(crate) const BACKOFF_MAX: Duration = Duration::from_millis(250);
-/// How long whoever was refused waits.
+pub(crate) const UNHEARD_TIME: Duration = Duration::from_secs(1);
+/// How long a caller waits that the other side has refused.
 pub(crate) const REFUSED_TIME: Duration = Duration::from_secs(2);
+/// How long a dial may take before another one follows: as many times as long as the last one that was taken, within bounds.
+const PATIENCE_TIMES: u32 = 4;
+const PATIENCE_MIN: Duration = Duration::from_millis(2);
+const PATIENCE_MAX: Duration = Duration::from_millis(500);
+/// The same before the first dial has been taken.
+const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Opens a link and says who calls. Gives back what came after the answer, too.
-///
-/// # Errors
-/// What the system says; [`io::ErrorKind::PermissionDenied`], with a reason, if whoever answers does not want this one.
-pub(crate) async fn dial(address: SocketAddr, hello: &impl Serialize) -> io::Result<(TcpStream, BytesMut)> {
-    let mut stream = timeout(DIAL_TIME, TcpStream::connect(address)).await??;
-    tend(&stream, UNHEARD_TIME)?;
-    // A dead port in the ephemeral range can connect to itself.
-    if stream.local_addr()? == stream.peer_addr()? {
-        return Err(io::ErrorKind::ConnectionRefused.into());
+/// How hard a dialler tries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    pause_min: Duration,
+    pause_max: Duration,
+    /// How many dials may be under way. A dial that arrives in the moment in which a port is closed is thrown away by the system,
+    /// which tries again only after a second; another one is taken, or refused.
+    dials_max: usize,
+}
+
+impl Pace {
+    /// Between the servers of one cluster. A process that dies closes its links before it closes its port, so the first dial after
+    /// a link was lost may still be taken, and lost again: the refusal comes a moment later.
+    pub(crate) const PEERS: Self =
+        Self { pause_min: Duration::from_micros(250), pause_max: Duration::from_millis(500), dials_max: 6 };
+    /// From workers and other farms.
+    pub(crate) const CALLERS: Self =
+        Self { pause_min: Duration::from_millis(1), pause_max: Duration::from_millis(250), dials_max: 1 };
+}
+
+/// Dials one address again and again.
+#[derive(Debug)]
+pub(crate) struct Dialler {
+    address: SocketAddr,
+    pace: Pace,
+    /// How long to wait before the next dial.
+    pause: Duration,
+    /// How long a dial may take before another one follows.
+    patience: Duration,
+}
+
+impl Dialler {
+    pub(crate) const fn new(address: SocketAddr, pace: Pace) -> Self {
+        Self { address, pace, pause: pace.pause_min, patience: PATIENCE }
     }
-    let mut arrived = BytesMut::new();
-    match timeout(HELLO_TIME, greet(&mut stream, hello, &mut arrived)).await?? {
-        Answer::Admitted => Ok((stream, arrived)),
-        // That is for servers of one cluster.
-        Answer::Welcome(_) => Err(io::ErrorKind::InvalidData.into()),
-        Answer::Refused(reason) => Err(io::Error::new(io::ErrorKind::PermissionDenied, reason)),
+
+    /// Opens a link, and says who calls. Gives back what came after the answer, too.
+    pub(crate) async fn dial(&mut self, hello: &impl Serialize) -> io::Result<(TcpStream, BytesMut, Answer)> {
+        let mut stream = self.connect().await?;
+        let (answer, arrived) = self.greet(&mut stream, hello).await?;
+        Ok((stream, arrived, answer))
+    }
+
+    /// A connection; [`io::ErrorKind::ConnectionRefused`] if no process listens there.
+    pub(crate) async fn connect(&mut self) -> io::Result<TcpStream> {
+        let stream = timeout(DIAL_TIME, self.connect_patiently()).await??;
+        tend(&stream, UNHEARD_TIME)?;
+        // A dead port in the ephemeral range can connect to itself.
+        if stream.local_addr()? == stream.peer_addr()? {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        Ok(stream)
+    }
+
+    async fn connect_patiently(&mut self) -> io::Result<TcpStream> {
+        let (mut dials, began, mut patience) = (JoinSet::new(), Instant::now(), self.patience);
+        loop {
+            dials.spawn(TcpStream::connect(self.address));
+            let connected = tokio::select! {
+                Some(connected) = dials.join_next() => connected,
+                () = sleep(patience), if dials.len() < self.pace.dials_max => {
+                    patience *= 2;
+                    continue;
+                }
+            };
+            let stream = connected.map_err(io::Error::other)??;
+            self.patience = (began.elapsed() * PATIENCE_TIMES).clamp(PATIENCE_MIN, PATIENCE_MAX);
+            return Ok(stream);
+        }
+    }
+
+    /// Says hello, and hears the answer.
+    pub(crate) async fn greet(
+        &mut self,
+        stream: &mut TcpStream,
+        hello: &impl Serialize,
+    ) -> io::Result<(Answer, BytesMut)> {
+        let mut arrived = BytesMut::new();
+        let greeting = async {
+            say(stream, hello).await?;
+            hear(&mut stream.take(HELLO_LEN_MAX), &mut arrived).await
+        };
+        let (answer, _) = timeout(HELLO_TIME, greeting).await??;
+        if !matches!(answer, Answer::Refused(_)) {
+            self.pause = self.pace.pause_min;
+        }
+        Ok((answer, arrived))
+    }
+
+    /// How long to wait before the next dial: longer each time, until one is answered.
+    pub(crate) fn next_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(self.pace.pause_max);
+        pause
     }
 }
 
-async fn greet(stream: &mut TcpStream, hello: &impl Serialize, arrived: &mut BytesMut) -> io::Result<Answer> {
+/// Writes one message.
+pub(crate) async fn say(stream: &mut TcpStream, message: &impl Serialize) -> io::Result<()> {
     let mut buffer = BytesMut::new();
-    native::put(&mut buffer, hello).map_err(io::Error::other)?;
-    stream.write_all(&buffer).await?;
-    let mut stream = stream.take(ANSWER_LEN_MAX);
+    native::put(&mut buffer, message).map_err(io::Error::other)?;
+    stream.write_all(&buffer).await
+}
+
+/// The next message, and how many bytes it took.
+pub(crate) async fn hear<M: DeserializeOwned>(
+    stream: &mut (impl AsyncRead + Unpin),
+    arrived: &mut BytesMut,
+) -> io::Result<(M, usize)> {
     loop {
-        if let Some(answer) = native::take(arrived).map_err(io::Error::other)? {
-            return Ok(answer);
+        let before = arrived.len();
+        if let Some(message) = native::take(arrived).map_err(io::Error::other)? {
+            return Ok((message, before - arrived.len()));
         }
         if stream.read_buf(arrived).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -1,8 +1,8 @@
 //! Links to the other servers: TCP, one per direction. A server dials each peer and writes there; it reads what it accepts.
 //!
 //! A read stays pending on every dialled link, because only that shows at once that the peer is gone. Then the link is
-//! dialled again without delay, and only a *refusal* says that the process is dead: a time-out or a lack of files says
-//! nothing. Every stage has a time limit, every queue a bound; what does not fit is dropped, and Raft sends it again.
+//! dialled again without delay, because only a refusal says that the process is dead ([`crate::dialling`]). Every queue has a
+//! bound; what does not fit is dropped, and Raft sends it again.
 //!
 //! Of each peer one accepted link is read: a newer one closes the older, which may be half-open. So what the links of all
 //! peers can take of memory is known.
@@ -20,14 +20,15 @@ use primus_wire::native::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::budget::{Budget, Weight};
 use crate::cuts::{Cuts, Line};
+use crate::dialling::{Dialler, HELLO_LEN_MAX, HELLO_TIME, Pace, REFUSED_TIME, UNHEARD_TIME, hear, say};
 use crate::events::History;
 use crate::farm::Caller;
 use crate::late::Late;
@@ -39,28 +40,9 @@ use crate::strangers::Strangers;
 const QUEUE_LEN_MAX: usize = 8192;
 /// How many strangers may be half-way through their hello.
 const STRANGERS_MAX: usize = 256;
-/// No hello is longer, and no answer to one.
-const HELLO_LEN_MAX: u64 = 4096;
-const HELLO_TIME: Duration = Duration::from_secs(2);
-const DIAL_TIME: Duration = Duration::from_secs(1);
-/// A dial that arrives in the moment in which a port is closed is thrown away by the system, which tries again only after a second.
-/// So one that takes much longer than dials to this peer do is followed by another one: that is taken, or refused.
-const DIALS_MAX: usize = 6;
-const DIAL_PATIENCE_MIN: Duration = Duration::from_millis(2);
-const DIAL_PATIENCE_MAX: Duration = Duration::from_millis(500);
-/// The same before the first dial to a peer has been taken.
-const DIAL_PATIENCE: Duration = Duration::from_millis(50);
 const WRITE_TIME: Duration = Duration::from_secs(5);
-/// A link on which nothing arrives for this long, though something was sent, is dialled anew.
-const UNHEARD_TIME: Duration = Duration::from_secs(1);
-/// A process that dies closes its links before it closes its port, so the first dial after a link was lost may still be
-/// taken, and lost again: the refusal comes a moment later.
-const BACKOFF_MIN: Duration = Duration::from_micros(250);
-const BACKOFF_MAX: Duration = Duration::from_millis(500);
 /// How long a server that has no files left waits for some.
 const FILES_TIME: Duration = Duration::from_millis(20);
-/// How long whoever was refused waits.
-const REFUSED_TIME: Duration = Duration::from_secs(2);
 /// How many events of all links may wait for the server. While so many wait, nothing more is read.
 const EVENTS_MAX: usize = 512;
 /// How many bytes of what one peer said may wait to be heard. Beyond that its link is not read, and it has to wait.
@@ -183,18 +165,9 @@ impl<T: Words> Links<T> {
         tokio::spawn(accept(listener, Arc::clone(&shared)));
         let dial = |(peer, address): (&ServerId, &SocketAddr)| {
             let (sender, queue) = mpsc::channel(QUEUE_LEN_MAX);
-            tokio::spawn(
-                Dialler {
-                    peer: *peer,
-                    address: *address,
-                    queue,
-                    shared: Arc::clone(&shared),
-                    known: None,
-                    patience: DIAL_PATIENCE,
-                    cargo: VecDeque::new(),
-                }
-                .run(),
-            );
+            let dialler = Dialler::new(*address, Pace::PEERS);
+            let (shared, cargo) = (Arc::clone(&shared), VecDeque::new());
+            tokio::spawn(PeerLink { peer: *peer, dialler, queue, shared, known: None, cargo }.run());
             (*peer, sender)
         };
         (Self { outgoing: peers.iter().map(dial).collect(), cuts }, received)
@@ -285,15 +258,13 @@ impl<T> Shared<T> {
 }
 
 /// Keeps the link to one peer.
-struct Dialler<T> {
+struct PeerLink<T> {
     peer: ServerId,
-    address: SocketAddr,
+    dialler: Dialler,
     queue: mpsc::Receiver<T>,
     shared: Arc<Shared<T>>,
     /// The peer's process as far as we know: dead, or this one.
     known: Option<Result<u64, Dead>>,
-    /// How long a dial may take before another one follows.
-    patience: Duration,
     /// What is too long for a frame, on its way in pieces.
     cargo: VecDeque<(Bytes, T)>,
 }
@@ -301,13 +272,11 @@ struct Dialler<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Dead;
 
-impl<T: Words> Dialler<T> {
+impl<T: Words> PeerLink<T> {
     async fn run(mut self) {
-        let mut backoff = BACKOFF_MIN;
         loop {
             match self.dial().await {
                 Ok(stream) => {
-                    backoff = BACKOFF_MIN;
                     if self.write(stream).await.is_none() {
                         return;
                     }
@@ -319,8 +288,7 @@ impl<T: Words> Dialler<T> {
                 Err(error) => self.on_failure(&error).await,
             }
             let wake = self.shared.wake.get(&self.peer).expect("every peer can be woken");
-            _ = timeout(backoff, wake.notified()).await;
-            backoff = (backoff * 2).min(BACKOFF_MAX);
+            _ = timeout(self.dialler.next_pause(), wake.notified()).await;
         }
     }
 
@@ -332,15 +300,10 @@ impl<T: Words> Dialler<T> {
     }
 
     async fn dial(&mut self) -> io::Result<TcpStream> {
-        let connected = timeout(DIAL_TIME, self.connect()).await?;
+        let connected = self.dialler.connect().await;
         self.shared.travel(self.peer, 2).await;
         let mut stream = connected?;
-        tend(&stream, UNHEARD_TIME)?;
-        // A dead port in the ephemeral range can connect to itself.
-        if stream.local_addr()? == stream.peer_addr()? {
-            return Err(io::ErrorKind::ConnectionRefused.into());
-        }
-        let answer = timeout(HELLO_TIME, greet(&mut stream, &self.shared.hello(self.peer))).await??;
+        let (answer, _) = self.dialler.greet(&mut stream, &self.shared.hello(self.peer)).await?;
         self.shared.travel(self.peer, 2).await;
         match answer {
             Answer::Welcome(hello) => match self.shared.other_disk(self.peer, hello.store) {
@@ -355,23 +318,6 @@ impl<T: Words> Dialler<T> {
             }
         }
         Ok(stream)
-    }
-
-    async fn connect(&mut self) -> io::Result<TcpStream> {
-        let (mut dials, began, mut patience) = (JoinSet::new(), Instant::now(), self.patience);
-        loop {
-            dials.spawn(TcpStream::connect(self.address));
-            let connected = tokio::select! {
-                Some(connected) = dials.join_next() => connected,
-                () = sleep(patience), if dials.len() < DIALS_MAX => {
-                    patience *= 2;
-                    continue;
-                }
-            };
-            let stream = connected.map_err(io::Error::other)??;
-            self.patience = (began.elapsed() * 4).clamp(DIAL_PATIENCE_MIN, DIAL_PATIENCE_MAX);
-            return Ok(stream);
-        }
     }
 
     /// Trying again soon would only fill the history.
@@ -446,38 +392,6 @@ impl<T: Words> Dialler<T> {
     }
 }
 
-async fn greet(stream: &mut TcpStream, hello: &Hello) -> io::Result<Answer> {
-    say(stream, hello).await?;
-    let mut arrived = BytesMut::new();
-    hear(&mut stream.take(HELLO_LEN_MAX), &mut arrived).await
-}
-
-async fn say<M: Serialize>(stream: &mut TcpStream, message: &M) -> io::Result<()> {
-    let mut buffer = BytesMut::new();
-    native::put(&mut buffer, message).map_err(io::Error::other)?;
-    stream.write_all(&buffer).await
-}
-
-async fn hear<M: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin), arrived: &mut BytesMut) -> io::Result<M> {
-    hear_one(stream, arrived).await.map(|(message, _)| message)
-}
-
-/// The next message, and how many bytes it took.
-async fn hear_one<M: DeserializeOwned>(
-    stream: &mut (impl AsyncRead + Unpin),
-    arrived: &mut BytesMut,
-) -> io::Result<(M, usize)> {
-    loop {
-        let before = arrived.len();
-        if let Some(message) = native::take(arrived).map_err(io::Error::other)? {
-            return Ok((message, before - arrived.len()));
-        }
-        if stream.read_buf(arrived).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-    }
-}
-
 async fn accept<T: Words>(listener: TcpListener, shared: Arc<Shared<T>>) {
     loop {
         match listener.accept().await {
@@ -517,7 +431,7 @@ async fn read<T: Words>(mut stream: TcpStream, mut arrived: BytesMut, peer: Serv
                 continue;
             }
             () = unheard.freed(), if unheard.is_spent() => continue,
-            heard = hear_one(&mut stream, &mut arrived), if late.has_room() && !unheard.is_spent() => heard,
+            heard = hear(&mut stream, &mut arrived), if late.has_room() && !unheard.is_spent() => heard,
         };
         let held = hold.len();
         match heard.and_then(|(parcel, len)| Ok((unpack(parcel, &mut hold)?, len))) {

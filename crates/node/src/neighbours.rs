@@ -4,23 +4,22 @@
 //! What is said while there is no link is not kept: offices say everything that matters again and again.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use primus_core::loan::{Content, Message};
 use primus_core::{FarmId, ServerId};
 use primus_server::plan::Neighbour;
-use primus_wire::native::{self, Answer, FarmHello};
+use primus_wire::native::{Answer, FarmHello};
 use primus_wire::work::{self, FARM_WORD_LEN_MAX, Reader};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::cuts::Cuts;
-use crate::dialling::{BACKOFF_MAX, BACKOFF_MIN, REFUSED_TIME, dial};
+use crate::dialling::{Dialler, Pace, REFUSED_TIME, say};
 use crate::links::Identity;
 use crate::outgoing::{self, All, Outgoing, WRITE_TIME};
 
@@ -103,18 +102,18 @@ impl Neighbours {
     /// Starts dialling. Must be called inside a runtime.
     pub(crate) fn lead(&mut self) {
         self.follow();
-        let diallers: Vec<Dialler> = self.known().flat_map(|known| self.diallers(known)).collect();
-        for dialler in diallers {
-            let place = dialler.place;
-            self.dialled.insert(place, Task(tokio::spawn(dialler.run()).abort_handle()));
+        let links: Vec<NeighbourLink> = self.known().flat_map(|known| self.links(known)).collect();
+        for link in links {
+            self.dialled.insert(link.place, Task(tokio::spawn(link.run()).abort_handle()));
         }
     }
 
-    fn diallers(&self, (number, neighbour): (FarmId, &Neighbour)) -> impl Iterator<Item = Dialler> {
+    fn links(&self, (number, neighbour): (FarmId, &Neighbour)) -> impl Iterator<Item = NeighbourLink> {
         neighbour.servers.iter().map(move |(server, address)| {
             let Identity { cluster, server: own, store, .. } = self.identity.clone();
             let hello = FarmHello::new(cluster, neighbour.name.clone(), own, store);
-            Dialler { place: (number, *server), address: *address, hello, events: self.events.clone() }
+            let dialler = Dialler::new(*address, Pace::CALLERS);
+            NeighbourLink { place: (number, *server), dialler, hello, events: self.events.clone() }
         })
     }
 
@@ -184,31 +183,27 @@ impl Neighbours {
 }
 
 /// Keeps the link to one server of a neighbour.
-struct Dialler {
+struct NeighbourLink {
     place: Place,
-    address: SocketAddr,
+    dialler: Dialler,
     hello: FarmHello,
     events: mpsc::Sender<NeighbourEvent>,
 }
 
-impl Dialler {
-    async fn run(self) {
-        let mut backoff = BACKOFF_MIN;
+impl NeighbourLink {
+    async fn run(mut self) {
         let mut told = String::new();
         loop {
-            match dial(self.address, &self.hello).await {
-                Ok((stream, _)) => {
-                    backoff = BACKOFF_MIN;
-                    self.talk(stream).await;
-                }
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    self.tell_refusal(error.to_string(), &mut told).await;
+            match self.dialler.dial(&self.hello).await {
+                Ok((stream, _, Answer::Admitted)) => self.talk(stream).await,
+                Ok((.., Answer::Refused(reason))) => {
+                    self.tell_refusal(reason, &mut told).await;
                     sleep(REFUSED_TIME).await;
                 }
-                Err(_) => {}
+                // Servers of one cluster are welcome, those of another farm are admitted.
+                Ok((.., Answer::Welcome(_))) | Err(_) => {}
             }
-            sleep(backoff).await;
-            backoff = (backoff * 2).min(BACKOFF_MAX);
+            sleep(self.dialler.next_pause()).await;
         }
     }
 
@@ -237,9 +232,7 @@ impl Dialler {
 }
 
 async fn answer(mut stream: TcpStream, answer: Answer) -> Option<TcpStream> {
-    let mut buffer = BytesMut::new();
-    native::put(&mut buffer, &answer).ok()?;
-    timeout(WRITE_TIME, stream.write_all(&buffer)).await.ok()?.ok()?;
+    timeout(WRITE_TIME, say(&mut stream, &answer)).await.ok()?.ok()?;
     Some(stream)
 }
 
@@ -283,6 +276,7 @@ mod tests {
     use primus_core::Term;
     use primus_core::ledger::LoanId;
     use primus_core::loan::Beat;
+    use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
 
     use super::*;

@@ -17,7 +17,7 @@ use primus_core::WorkerId;
 use primus_core::farm::Message;
 use primus_wire::native::{self, Answer, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::ReadHalf;
 use tokio::sync::mpsc;
@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout};
 
 use super::shares::{Share, taken_by};
 use crate::cuts::Line;
+use crate::dialling::say;
 use crate::outgoing::{self, All, Leaving, Outgoing, WRITE_TIME};
 
 /// How many workers may have a link.
@@ -214,10 +215,7 @@ impl Callers {
 }
 
 async fn refuse(mut stream: TcpStream, reason: String) {
-    let mut buffer = BytesMut::new();
-    if native::put(&mut buffer, &Answer::Refused(reason)).is_ok() {
-        _ = timeout(WRITE_TIME, stream.write_all(&buffer)).await;
-    }
+    _ = timeout(WRITE_TIME, say(&mut stream, &Answer::Refused(reason))).await;
 }
 
 /// What it takes to hear a worker.

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use tokio::time::timeout;
 
 use super::*;
+use crate::dialling::DIAL_TIME;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SAID_LEN: usize = 64 << 10;

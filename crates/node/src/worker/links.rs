@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use bytes::BytesMut;
 use primus_core::ServerId;
-use primus_wire::native::WorkerHello;
+use primus_wire::native::{Answer, WorkerHello};
 use primus_wire::work::{Reader, ToWorker};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -14,7 +14,7 @@ use tokio::net::tcp::ReadHalf;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::dialling::{BACKOFF_MAX, BACKOFF_MIN, REFUSED_TIME, dial};
+use crate::dialling::{Dialler, Pace, REFUSED_TIME};
 use crate::outgoing::{self, All, Outgoing};
 
 /// How many words of all servers may wait for the worker.
@@ -50,7 +50,8 @@ impl Links {
         let (events, received) = mpsc::channel(WORDS_MAX);
         for (server, address) in servers {
             let hello = WorkerHello::new(cluster.clone(), name.to_owned(), *server, store);
-            tokio::spawn(Dialler { server: *server, address: *address, hello, events: events.clone() }.run());
+            let dialler = Dialler::new(*address, Pace::CALLERS);
+            tokio::spawn(ServerLink { server: *server, dialler, hello, events: events.clone() }.run());
         }
         (Self::default(), received)
     }
@@ -75,30 +76,27 @@ impl Links {
 }
 
 /// Keeps the link to one server.
-struct Dialler {
+struct ServerLink {
     server: ServerId,
-    address: SocketAddr,
+    dialler: Dialler,
     hello: WorkerHello,
     events: mpsc::Sender<LinkEvent>,
 }
 
-impl Dialler {
+impl ServerLink {
     /// Until nobody listens any more.
-    async fn run(self) {
-        let mut backoff = BACKOFF_MIN;
+    async fn run(mut self) {
         while !self.events.is_closed() {
-            match dial(self.address, &self.hello).await {
-                Ok((stream, arrived)) => {
-                    backoff = BACKOFF_MIN;
-                    self.talk(stream, arrived).await;
-                }
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    _ = self.events.send(LinkEvent::Refused(self.server, error.to_string())).await;
+            match self.dialler.dial(&self.hello).await {
+                Ok((stream, arrived, Answer::Admitted)) => self.talk(stream, arrived).await,
+                Ok((.., Answer::Refused(reason))) => {
+                    _ = self.events.send(LinkEvent::Refused(self.server, reason)).await;
                     sleep(REFUSED_TIME).await;
                 }
-                Err(_) => backoff = (backoff * 2).min(BACKOFF_MAX),
+                // Servers of one cluster are welcome, workers are admitted.
+                Ok((.., Answer::Welcome(_))) | Err(_) => {}
             }
-            sleep(backoff).await;
+            sleep(self.dialler.next_pause()).await;
         }
     }
 
