@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use primus_core::SessionId;
 use primus_core::lease::{Candidacy, Objection};
 use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, HOLDER_NAME_LEN_MAX, HOLDERS_MAX, objection_to_group};
 use primus_core::ledger::{GroupRank, GroupRules};
@@ -118,7 +117,7 @@ impl Group {
         let (standing, seen) = watch::channel(Standing::Waits { last_term: 0 });
         let margin_us = self.handle.asker.lease_us / MARGIN_PARTS;
         let asker = Arc::clone(&self.handle.asker);
-        asker.run(Keeper::new(self.handle, new_session(), self.candidacy, standing, ends).run());
+        asker.run(Keeper::new(self.handle, self.candidacy, standing, ends).run());
         Ok(Seat { tell, standing: seen, last_term: 0, margin_us })
     }
 
@@ -135,13 +134,6 @@ impl Group {
         let is_possible = (1..=HOLDERS_MAX).contains(&rules.holders);
         if is_possible { Ok(()) } else { Err(Unguarded::Holders(rules.holders)) }
     }
-}
-
-fn new_session() -> SessionId {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).expect("the system has randomness");
-    // Zero is nobody's.
-    SessionId(u64::from_be_bytes(bytes) | 1)
 }
 
 /// A candidate's place. Dropping it gives back what it holds.

@@ -41,6 +41,7 @@ mod reads;
 mod requests;
 pub mod results;
 pub mod server;
+pub mod session;
 pub mod sockets;
 pub mod steps;
 pub mod store;

@@ -1,0 +1,146 @@
+//! A session with a farm, as a candidate for leases has one: drives its guard, whatever carries its questions to the leader.
+//!
+//! What the guard decides comes out as notices, in order. The owner of a session takes turns until it needs the session no more.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::time::Duration;
+
+use primus_core::SessionId;
+use primus_core::lease::guard::{Command, Leader, Notice, Rules, Timer};
+use primus_core::lease::{Answer, Guard, Message, Poll};
+use primus_core::machine::{Input, Machine, Outbox, Output};
+use primus_core::planted::Planted;
+use tokio::time::{Instant, sleep_until};
+
+use crate::clock::now;
+use crate::timers::{Timers, drawn};
+
+/// A question without an answer is given up after this part of a lease, on top of what the answer may wait.
+const PATIENCE_PARTS: u64 = 4;
+
+/// What carries questions to the leader of a farm, one at a time.
+pub trait Transport {
+    /// Why no server would ever answer such a question.
+    type Refusal;
+
+    /// How long leases last there, in microseconds, as far as is known.
+    fn lease_us(&self) -> u64;
+    /// Asks this, and forgets what was asked before. Without an answer after that time it has come to nothing.
+    fn ask(&mut self, session: SessionId, poll: Poll, patience: Duration);
+    /// What came of the last question; never, while there is none. May be dropped and called again without losing anything.
+    fn answer(&mut self) -> impl Future<Output = Answered<Self::Refusal>> + Send;
+}
+
+/// What came of a question.
+#[derive(Debug)]
+pub enum Answered<R> {
+    /// What the leader says.
+    Answer(Answer),
+    /// The question of this number came to nothing, but may be asked again.
+    Failed(u64),
+    /// No server would ever answer it.
+    Refused(R),
+}
+
+/// A session with a farm.
+#[derive(Debug)]
+pub struct Session<T> {
+    guard: Guard,
+    outbox: Outbox<Guard>,
+    timers: Timers<Timer>,
+    transport: T,
+    notices: VecDeque<Notice>,
+}
+
+impl<T: Transport> Session<T> {
+    /// A session of a random number that wants nothing yet.
+    ///
+    /// # Panics
+    /// If the system has no randomness.
+    pub fn new(transport: T) -> Self {
+        let rules = Rules { lease_us: transport.lease_us(), planted: Planted::NONE };
+        // Zero belongs to no session.
+        let number = SessionId(getrandom::u64().expect("the system has randomness") | 1);
+        let (outbox, timers, notices) = <_>::default();
+        Self { guard: Guard::new(number, rules), outbox, timers, transport, notices }
+    }
+
+    /// Its number.
+    pub const fn number(&self) -> SessionId {
+        self.guard.session()
+    }
+
+    /// How long leases last, in microseconds.
+    pub fn lease_us(&self) -> u64 {
+        self.transport.lease_us()
+    }
+
+    /// True if it has to do with no group any more, so that it may end.
+    pub fn is_idle(&self) -> bool {
+        self.guard.is_idle()
+    }
+
+    /// Tells the guard something.
+    pub fn tell(&mut self, command: Command) {
+        self.step(Input::Command(command));
+    }
+
+    /// The next thing that the guard has decided.
+    pub fn take_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// Waits for an answer, or until something is due. May be dropped and called again without losing anything.
+    ///
+    /// # Errors
+    /// If no server would ever answer such a question.
+    pub async fn turn(&mut self) -> Result<(), T::Refusal> {
+        let due = self.timers.next().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
+        tokio::select! {
+            biased;
+            answered = self.transport.answer() => self.on_answered(answered)?,
+            () = sleep_until(due) => self.fire_timers(),
+        }
+        Ok(())
+    }
+
+    fn on_answered(&mut self, answered: Answered<T::Refusal>) -> Result<(), T::Refusal> {
+        match answered {
+            Answered::Answer(answer) => {
+                self.guard.set_lease(self.transport.lease_us());
+                self.step(Input::Message { from: Leader, message: Message::Answer(answer) });
+            }
+            Answered::Failed(number) => self.tell(Command::Failed(number)),
+            Answered::Refused(refusal) => return Err(refusal),
+        }
+        Ok(())
+    }
+
+    fn fire_timers(&mut self) {
+        let now = Instant::now();
+        while let Some((_, timer)) = self.timers.take_due(now) {
+            self.step(Input::Timer(timer));
+        }
+    }
+
+    fn step(&mut self, input: Input<Guard>) {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        self.guard.step(now(), input, &mut outbox);
+        outbox.drain().for_each(|output| self.carry_out(output));
+        self.outbox = outbox;
+    }
+
+    fn carry_out(&mut self, output: Output<Guard>) {
+        match output {
+            Output::Send { message: Message::Poll(poll), .. } => {
+                let patience = Duration::from_micros(poll.wait_us + self.lease_us() / PATIENCE_PARTS);
+                self.transport.ask(self.guard.session(), poll, patience);
+            }
+            Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),
+            Output::Cancel(timer) => self.timers.cancel(timer),
+            Output::Notify(notice) => self.notices.push_back(notice),
+            Output::Send { .. } | Output::Ignore(_) => {}
+        }
+    }
+}
