@@ -11,6 +11,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod amounts;
 pub mod bounds;
 pub mod detector;
 pub mod election;

@@ -1,5 +1,7 @@
 //! What has happened on a server, numbered, so that whoever was away can read on from where it left off.
 
+mod words;
+
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
@@ -7,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use primus_core::ServerId;
 use primus_core::load::Score;
 use primus_core::text::escape;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -29,10 +31,10 @@ pub struct Event {
     pub kind: Kind,
 }
 
-/// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// What happened. In words that this program knows, or in those of an event that was [read](Kind::read).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Kind {
+pub enum Kind<S = &'static str> {
     /// Another server leads.
     LeaderChanged {
         /// Who leads now.
@@ -42,7 +44,7 @@ pub enum Kind {
         /// In which term.
         term: u64,
         /// Why.
-        reason: &'static str,
+        reason: S,
         /// How long there was nobody, as far as this server knows.
         took_ms: f64,
     },
@@ -53,7 +55,7 @@ pub enum Kind {
         /// In which term.
         term: u64,
         /// Why.
-        reason: &'static str,
+        reason: S,
     },
     /// Another server leads a group.
     GroupLeaderChanged {
@@ -64,7 +66,7 @@ pub enum Kind {
         /// Who led it before.
         previous: Option<u64>,
         /// Why.
-        reason: &'static str,
+        reason: S,
     },
     /// Somebody asked for an election, and the leader won it.
     LeaderConfirmed {
@@ -97,7 +99,7 @@ pub enum Kind {
         /// Who.
         peer: u64,
         /// Why.
-        reason: &'static str,
+        reason: S,
     },
     /// A link was refused, or what came on one.
     LinkRefused {
@@ -132,7 +134,7 @@ pub enum Kind {
         /// Who.
         farm: String,
         /// Why.
-        reason: &'static str,
+        reason: S,
     },
     /// A neighbour that was asked did not answer.
     NeighbourSilent {
@@ -168,19 +170,19 @@ pub enum Kind {
         worker: String,
     },
     /// A worker is lent.
-    Lent(Loan),
+    Lent(Loan<S>),
     /// It is wanted back.
-    Recalled(Loan),
+    Recalled(Loan<S>),
     /// It is back.
-    LoanHome(Loan),
+    LoanHome(Loan<S>),
     /// It is dead.
-    LoanDead(Loan),
+    LoanDead(Loan<S>),
     /// It should be back by now.
-    Overdue(Loan),
+    Overdue(Loan<S>),
     /// A worker of another farm works here.
-    Borrowed(Guest),
+    Borrowed(Guest<S>),
     /// It does not any more.
-    GivenBack(Guest),
+    GivenBack(Guest<S>),
     /// The clock of a server is far from the farm's time.
     ClockOff {
         /// Whose.
@@ -200,18 +202,18 @@ pub enum Kind {
         /// For how long its thread had a processor meanwhile.
         worked_ms: f64,
         /// What took so long; `the host` if the thread had no processor.
-        cause: &'static str,
+        cause: S,
         /// How many other turns were late since the last one that was told.
         left_out: u64,
     },
     /// A hook has run, or could not.
     HookEnded {
         /// Which: it is called after the events that it runs for.
-        hook: &'static str,
+        hook: S,
         /// The number of the event that it ran for.
         event: u64,
         /// How it ended, in one word: `done`, `failed`, `timed_out`, `not_started` or `dropped`.
-        outcome: &'static str,
+        outcome: S,
         /// Its exit code, if it ended by itself.
         code: Option<i32>,
         /// The signal that ended it.
@@ -226,7 +228,7 @@ pub enum Kind {
 }
 
 /// How loaded a server is, as events tell it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerScore {
     /// Which server.
     pub id: u64,
@@ -241,8 +243,8 @@ impl ServerScore {
 }
 
 /// A worker that is lent, as events tell it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Loan {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loan<S = &'static str> {
     /// The number of the loan.
     pub loan: u64,
     /// Who.
@@ -252,12 +254,12 @@ pub struct Loan {
     /// For how long.
     pub for_ms: u64,
     /// Why: `asked` or `operator`.
-    pub why: &'static str,
+    pub why: S,
 }
 
 /// A worker that is borrowed, as events tell it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Guest {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guest<S = &'static str> {
     /// The lender's number of the loan.
     pub loan: u64,
     /// Its name here.
@@ -267,7 +269,15 @@ pub struct Guest {
     /// For how long.
     pub for_ms: u64,
     /// Why: `asked` or `operator`.
-    pub why: &'static str,
+    pub why: S,
+}
+
+impl Kind<String> {
+    /// What an event says that some server wrote down; nothing if this version does not know its kind.
+    #[must_use]
+    pub fn read(event: &Value) -> Option<Self> {
+        Self::deserialize(event).ok()
+    }
 }
 
 impl Event {

@@ -146,9 +146,12 @@ impl fmt::Display for Notice {
 impl fmt::Display for Happening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Saturated { queued: 1 } => f.write_str("saturated: 1 task waits and no slot is free"),
             Self::Saturated { queued } => write!(f, "saturated: {queued} tasks wait and no slot is free"),
             Self::Calm => f.write_str("calm: next to nothing waits"),
+            Self::Asked(farm, 1) => write!(f, "asked {farm} for 1 worker"),
             Self::Asked(farm, count) => write!(f, "asked {farm} for {count} workers"),
+            Self::Promised(farm, 1) => write!(f, "{farm} lends 1 worker"),
             Self::Promised(farm, count) => write!(f, "{farm} lends {count} workers"),
             Self::Refused(farm, objection) => write!(f, "{farm} lends nothing: {}", objection.name()),
             Self::NoAnswer(farm) => write!(f, "{farm} did not answer"),

@@ -22,7 +22,7 @@ fn a_saturated_farm_asks_one_neighbour_after_the_other() {
         ["south lends nothing: busy", "send 2 ask 2 for 3", "asked east for 3 workers"]
     );
     assert_eq!(farm.hears(SOUTH, refusal), [""; 0], "an answer to nothing");
-    assert_eq!(farm.hears_offer(EAST, 2, 9), ["east lends 1 workers"]);
+    assert_eq!(farm.hears_offer(EAST, 2, 9), ["east lends 1 worker"]);
 }
 
 #[test]
@@ -52,14 +52,14 @@ fn the_one_with_most_free_slots_is_asked_first_if_that_is_the_order() {
     let mut farm = Farm::new(|rules| rules.order = Order::Idle);
     farm.hears(EAST, Content::Beat(Beat { idle: 3, ..Beat::default() }));
     farm.queued = 10;
-    assert!(farm.wait_ms(300).contains(&"asked east for 1 workers".into()));
+    assert!(farm.wait_ms(300).contains(&"asked east for 1 worker".into()));
 }
 
 #[test]
 fn whoever_is_here_or_on_its_way_is_not_asked_for_again() {
     let mut farm = Farm::saturated();
     farm.hears_beat(SOUTH, &[lending(5, "w1"), lending(6, "w2")], &[]);
-    assert!(farm.wait_ms(300).contains(&"asked south for 1 workers".into()));
+    assert!(farm.wait_ms(300).contains(&"asked south for 1 worker".into()));
 }
 
 #[test]
