@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use primus_core::SessionId;
 use primus_core::lease::guard::{Command, Leader, Notice, Rules, Timer};
-use primus_core::lease::{Answer, Guard, Message, Poll};
+use primus_core::lease::{Answer, Guard, LEASE_US, Message, Poll};
 use primus_core::machine::{Input, Machine, Outbox, Output};
 use primus_core::planted::Planted;
 use tokio::time::{Instant, sleep_until};
@@ -24,8 +24,6 @@ pub trait Transport {
     /// Why no server would ever answer such a question.
     type Refusal;
 
-    /// How long leases last there, in microseconds, as far as is known.
-    fn lease_us(&self) -> u64;
     /// Asks this, and forgets what was asked before. Without an answer after that time it has come to nothing.
     fn ask(&mut self, session: SessionId, poll: Poll, patience: Duration);
     /// What came of the last question; never, while there is none. May be dropped and called again without losing anything.
@@ -35,8 +33,8 @@ pub trait Transport {
 /// What came of a question.
 #[derive(Debug)]
 pub enum Answered<R> {
-    /// What the leader says.
-    Answer(Answer),
+    /// What the leader says, and how long leases last there, in microseconds.
+    Answer(Answer, u64),
     /// The question of this number came to nothing, but may be asked again.
     Failed(u64),
     /// No server would ever answer it.
@@ -50,20 +48,29 @@ pub struct Session<T> {
     outbox: Outbox<Guard>,
     timers: Timers<Timer>,
     transport: T,
+    lease_us: u64,
     notices: VecDeque<Notice>,
 }
 
 impl<T: Transport> Session<T> {
-    /// A session of a random number that wants nothing yet.
+    /// A session of a random number that wants nothing yet. How long leases last there, it learns.
     ///
     /// # Panics
     /// If the system has no randomness.
     pub fn new(transport: T) -> Self {
-        let rules = Rules { lease_us: transport.lease_us(), planted: Planted::NONE };
+        Self::with_lease(transport, LEASE_US)
+    }
+
+    /// The same, where leases are known to last this long, in microseconds.
+    ///
+    /// # Panics
+    /// If the system has no randomness.
+    pub fn with_lease(transport: T, lease_us: u64) -> Self {
         // Zero belongs to no session.
         let number = SessionId(getrandom::u64().expect("the system has randomness") | 1);
+        let guard = Guard::new(number, Rules { lease_us, planted: Planted::NONE });
         let (outbox, timers, notices) = <_>::default();
-        Self { guard: Guard::new(number, rules), outbox, timers, transport, notices }
+        Self { guard, outbox, timers, transport, lease_us, notices }
     }
 
     /// Its number.
@@ -72,8 +79,8 @@ impl<T: Transport> Session<T> {
     }
 
     /// How long leases last, in microseconds.
-    pub fn lease_us(&self) -> u64 {
-        self.transport.lease_us()
+    pub const fn lease_us(&self) -> u64 {
+        self.lease_us
     }
 
     /// True if it has to do with no group any more, so that it may end.
@@ -107,8 +114,9 @@ impl<T: Transport> Session<T> {
 
     fn on_answered(&mut self, answered: Answered<T::Refusal>) -> Result<(), T::Refusal> {
         match answered {
-            Answered::Answer(answer) => {
-                self.guard.set_lease(self.transport.lease_us());
+            Answered::Answer(answer, lease_us) => {
+                self.lease_us = lease_us;
+                self.guard.set_lease(lease_us);
                 self.step(Input::Message { from: Leader, message: Message::Answer(answer) });
             }
             Answered::Failed(number) => self.tell(Command::Failed(number)),
@@ -134,7 +142,7 @@ impl<T: Transport> Session<T> {
     fn carry_out(&mut self, output: Output<Guard>) {
         match output {
             Output::Send { message: Message::Poll(poll), .. } => {
-                let patience = Duration::from_micros(poll.wait_us + self.lease_us() / PATIENCE_PARTS);
+                let patience = Duration::from_micros(poll.wait_us + self.lease_us / PATIENCE_PARTS);
                 self.transport.ask(self.guard.session(), poll, patience);
             }
             Output::Set { timer, delay } => self.timers.set(timer, Instant::now() + drawn(delay)),

@@ -5,7 +5,6 @@
 
 mod asking;
 mod beside;
-mod session;
 mod settings;
 
 use std::time::Duration;
@@ -26,7 +25,9 @@ use self::settings::LeadSettings;
 use crate::args::{LeadArgs, Restart};
 
 pub(super) use self::asking::Asker;
-pub(super) use self::session::Session;
+
+/// A session with a farm, over its API.
+pub(super) type Session = primus_node::session::Session<Asker>;
 
 /// How long the farm may take to hear that the command has ended, before this process ends all the same.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -343,7 +344,7 @@ impl Lead {
 }
 
 fn new_companion(settings: &LeadSettings, session: &Session) -> Result<Guarded, Failure> {
-    Guarded::new(settings.guarded(session.number())?)
+    Guarded::new(settings.guarded(session.number().0)?)
         .map_err(|error| Failure::failed("companion", format!("no companion can be started: {error}"), "try again"))
 }
 

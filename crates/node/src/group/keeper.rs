@@ -42,10 +42,6 @@ struct Links {
 impl Transport for Links {
     type Refusal = Infallible;
 
-    fn lease_us(&self) -> u64 {
-        self.handle.asker.lease_us
-    }
-
     fn ask(&mut self, session: SessionId, mut poll: Poll, _: Duration) {
         let (handle, number) = (self.handle.clone(), poll.number);
         poll.score = self.handle.view.borrow().load.score;
@@ -58,7 +54,7 @@ impl Transport for Links {
         let (number, answer) = asking.await;
         self.asked = None;
         match answer {
-            Ok(Given::Holds(answer)) => Answered::Answer(answer),
+            Ok(Given::Holds(answer)) => Answered::Answer(answer, self.handle.asker.lease_us),
             _ => Answered::Failed(number),
         }
     }
@@ -84,8 +80,8 @@ impl Keeper {
         standing: watch::Sender<Standing>,
         ended: mpsc::UnboundedReceiver<u64>,
     ) -> Self {
-        let (is_ending, id) = (handle.asker.is_ending.subscribe(), handle.id());
-        let mut session = Session::new(Links { handle, asked: None });
+        let (is_ending, id, lease_us) = (handle.asker.is_ending.subscribe(), handle.id(), handle.asker.lease_us);
+        let mut session = Session::with_lease(Links { handle, asked: None }, lease_us);
         session.tell(Command::At(id));
         session.tell(Command::Want(vec![candidacy.clone()]));
         Self { session, candidacy, standing, ended, is_orphan: false, is_ending, farewell: None }

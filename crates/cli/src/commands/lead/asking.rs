@@ -10,6 +10,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use primus_core::SessionId;
 use primus_core::lease::Poll;
+use primus_node::session::{Answered, Transport};
 use primus_shapes::session::{AnswerBody, QuestionBody};
 use primus_terminal::failure::Failure;
 use serde_json::Value;
@@ -29,16 +30,7 @@ const IDLE_TIME: Duration = Duration::from_secs(2);
 pub(in crate::commands) struct Asker {
     client: Option<HttpClient<HttpConnector, Body>>,
     addresses: Vec<String>,
-    asked: Option<JoinHandle<Answered>>,
-}
-
-/// What came of a question.
-pub(super) enum Answered {
-    Answer(AnswerBody),
-    /// The question of this number came to nothing, but somebody else may answer it.
-    Failed(u64),
-    /// Nobody would answer it.
-    Refused(Failure),
+    asked: Option<JoinHandle<Answered<Failure>>>,
 }
 
 impl Asker {
@@ -53,8 +45,23 @@ impl Asker {
         Ok(Self { client: None, addresses, asked: None })
     }
 
-    /// Asks this, and forgets what was asked before.
-    pub(super) fn ask(&mut self, session: SessionId, poll: Poll, patience: Duration) {
+    /// To be made inside the runtime.
+    fn client(&mut self) -> &HttpClient<HttpConnector, Body> {
+        self.client.get_or_insert_with(|| {
+            let mut connector = HttpConnector::new();
+            connector.set_connect_timeout(Some(CONNECT_TIME));
+            connector.set_nodelay(true);
+            let mut builder = HttpClient::builder(TokioExecutor::new());
+            builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIME);
+            builder.build(connector)
+        })
+    }
+}
+
+impl Transport for Asker {
+    type Refusal = Failure;
+
+    fn ask(&mut self, session: SessionId, poll: Poll, patience: Duration) {
         if let Some(before) = self.asked.take() {
             before.abort();
         }
@@ -73,20 +80,7 @@ impl Asker {
         }));
     }
 
-    /// To be made inside the runtime.
-    fn client(&mut self) -> &HttpClient<HttpConnector, Body> {
-        self.client.get_or_insert_with(|| {
-            let mut connector = HttpConnector::new();
-            connector.set_connect_timeout(Some(CONNECT_TIME));
-            connector.set_nodelay(true);
-            let mut builder = HttpClient::builder(TokioExecutor::new());
-            builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIME);
-            builder.build(connector)
-        })
-    }
-
-    /// What came of the last question; nothing while there is none.
-    pub(super) async fn answer(&mut self) -> Answered {
+    async fn answer(&mut self) -> Answered<Failure> {
         let Some(asked) = &mut self.asked else { return std::future::pending().await };
         let answered = asked.await;
         self.asked = None;
@@ -99,12 +93,14 @@ impl Asker {
     }
 }
 
-async fn exchange(client: HttpClient<HttpConnector, Body>, request: Request<Body>) -> Option<Answered> {
+async fn exchange(client: HttpClient<HttpConnector, Body>, request: Request<Body>) -> Option<Answered<Failure>> {
     let response = client.request(request).await.ok()?;
     let status = response.status();
     let body = to_bytes(Body::new(response.into_body()), ANSWER_LEN_MAX).await.ok()?;
     if status.is_success() {
-        return serde_json::from_slice(&body).ok().map(Answered::Answer);
+        let answer: AnswerBody = serde_json::from_slice(&body).ok()?;
+        let lease_us = answer.lease_us();
+        return Some(Answered::Answer(answer.into_answer(), lease_us));
     }
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     // What is wrong with the question is wrong everywhere.
