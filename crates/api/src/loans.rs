@@ -17,8 +17,7 @@ use primus_core::ledger::loans::LOANS_MAX;
 use primus_core::ledger::{Effect, Entry, LoanId, Loans};
 use primus_core::loan::Office;
 use primus_core::loan::office::{CannotLend, LendOrder};
-use primus_node::events::{Event, Guest, Kind, Loan};
-use primus_shapes::happenings::happening;
+use primus_node::events::{Event, Guest, Kind, Loan, text_of};
 use serde_json::{Value, json};
 
 use self::facts::{LoanFacts, loans};
@@ -97,10 +96,10 @@ impl<'a> Name<'a> {
 
     /// What has happened under a loan that has ended.
     fn remembered(&self, history: &[Event]) -> Option<Value> {
-        let about_it = history.iter().filter(|event| self.is_of(&event.kind));
-        let events: Vec<Value> = about_it.map(Event::object).collect();
-        let told = |event: &Value| Some(format!("{}, {}", event["time"].as_str()?, happening(event)?));
-        let told: Vec<String> = events.iter().filter_map(told).collect();
+        let about_it: Vec<&Event> = history.iter().filter(|event| self.is_of(&event.kind)).collect();
+        let told = |event: &&Event| format!("{}, {}", text_of(event.time), event.kind);
+        let told: Vec<String> = about_it.iter().map(told).collect();
+        let events: Vec<Value> = about_it.into_iter().map(Event::object).collect();
         let explanation = format!("Loan {self} has ended: {}.", told.join("; "));
         (!told.is_empty()).then(|| json!({ "loan": null, "events": events, "explanation": explanation }))
     }

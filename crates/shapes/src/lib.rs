@@ -1,9 +1,7 @@
 //! What clients and servers say to each other over HTTP: jobs as they are submitted ([`submission`]), what a candidate of a
 //! group asks and is told ([`session`]), refusals ([`refusal`]), the secret that a server asks for ([`token`]), JSON as
 //! requests hold it ([`objects`]), text as a part of an address ([`path`]); and how both sides put values ([`values`]) and what
-//! happens between farms ([`happenings`]) into words.
 
-pub mod happenings;
 pub mod objects;
 pub mod path;
 pub mod refusal;

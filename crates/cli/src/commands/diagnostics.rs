@@ -8,8 +8,7 @@ use clap::ValueEnum;
 use primus_core::text::{escape, is_hidden};
 use primus_node::events::{Event, History, Kind, text_of};
 use primus_node::steps::{Step, Steps};
-use primus_shapes::happenings::happening;
-use primus_terminal::failure::{Failure, on_one_line};
+use primus_terminal::failure::Failure;
 use primus_terminal::values::plain;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -156,7 +155,7 @@ fn note(server: u64, event: &Event) -> Note {
         time: event.time,
         level: level_of(&event.kind),
         who: ("server", server.into()),
-        words: words(&event.kind),
+        words: event.kind.to_string(),
         facts: json!(event.kind),
     }
 }
@@ -176,67 +175,6 @@ const fn level_of(kind: &Kind) -> Level {
     }
 }
 
-/// In the words of stories.
-fn words(kind: &Kind) -> String {
-    match kind {
-        Kind::LeaderChanged { leader, term, reason, took_ms, .. } => {
-            format!("leader {leader} term {term} {reason}, {took_ms:.1} ms without one")
-        }
-        Kind::LeaderLost { term, reason, .. } => format!("no leader term {term} {reason}"),
-        Kind::GroupLeaderChanged { group, leader, reason, .. } => format!("{group} leader {leader} {reason}"),
-        Kind::LeaderConfirmed { leader, term, asked, .. } => {
-            format!("confirmed {leader} term {term}, asked through {asked}")
-        }
-        Kind::GroupLeaderConfirmed { group, leader, .. } => format!("{group} confirmed {leader}"),
-        Kind::Suspected { peer, reason } => format!("suspect {peer} {reason}"),
-        Kind::LinkRefused { reason, left_out } => format!("link refused: {reason}{}", others(*left_out)),
-        Kind::LateTurn { .. } => late_sentence(&json!(kind)),
-        Kind::HookEnded { .. } => hook_sentence(&json!(kind)),
-        Kind::ClockOff { .. } | Kind::ClockRight { .. } => clock_sentence(&json!(kind)),
-        _ => happening(&json!(kind)).unwrap_or_default(),
-    }
-}
-
-/// How many refusals were not told one by one.
-pub(super) fn others(left_out: u64) -> String {
-    if left_out == 0 { String::new() } else { format!(" ({left_out} more before it)") }
-}
-
-/// What has kept the control loop.
-pub(super) fn late_sentence(event: &Value) -> String {
-    let ms = |field: &str| event[field].as_f64().unwrap_or_default();
-    let cause = event["cause"].as_str().unwrap_or("nobody knows what");
-    let left_out = others(event["left_out"].as_u64().unwrap_or_default());
-    format!("control was late: {cause}, {:.0} ms, {:.0} ms of work{left_out}", ms("took_ms"), ms("worked_ms"))
-}
-
-/// What is wrong with a clock, or that nothing is any more.
-pub(super) fn clock_sentence(event: &Value) -> String {
-    let (server, ahead_ms) = (&event["server"], event["ahead_ms"].as_i64());
-    let Some(ahead_ms) = ahead_ms else { return format!("the clock of server {server} is right again") };
-    // The two readings that are compared are rarely made in the same millisecond.
-    let seconds = (ahead_ms.unsigned_abs() + 500) / 1000;
-    let units = [("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1)];
-    let (unit, length) = units.into_iter().find(|(_, length)| seconds >= 2 * length).unwrap_or(("seconds", 1));
-    let side = if ahead_ms > 0 { "ahead" } else { "behind" };
-    format!("the clock of server {server} is {} {unit} {side}", seconds / length)
-}
-
-/// How a hook ended, and the last line that it printed.
-pub(super) fn hook_sentence(event: &Value) -> String {
-    let (hook, ms) = (plain(&event["hook"]), event["took_ms"].as_f64().unwrap_or_default());
-    let how = match event["outcome"].as_str() {
-        Some("done") => format!("is done after {ms:.1} ms"),
-        Some("failed") if event["code"].is_null() => format!("was ended by signal {}", event["signal"]),
-        Some("failed") => format!("failed with exit code {} after {ms:.1} ms", event["code"]),
-        Some("timed_out") => format!("was ended after {ms:.1} ms: it took too long"),
-        _ => format!("did not run: {}", plain(&event["error"])),
-    };
-    let last_line = event["output"].as_str().and_then(|output| output.lines().last());
-    let words = last_line.map(|line| format!(": {}", on_one_line(line))).unwrap_or_default();
-    format!("hook {hook} {how}{words}")
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -244,44 +182,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hooks_are_told_in_a_sentence_with_their_last_line() {
-        let common = json!({"hook": "leader_changed", "took_ms": 12.0, "output": "one\ntwo\n"});
-        for (facts, expected) in [
-            (json!({"outcome": "done", "code": 0}), "is done after 12.0 ms: two"),
-            (json!({"outcome": "failed", "code": 3}), "failed with exit code 3 after 12.0 ms: two"),
-            (json!({"outcome": "failed", "code": null, "signal": 9}), "was ended by signal 9: two"),
-            (json!({"outcome": "timed_out"}), "was ended after 12.0 ms: it took too long: two"),
-            (json!({"outcome": "not_started", "error": "x", "output": ""}), "did not run: x"),
-        ] {
-            let mut event = common.clone();
-            facts.as_object().into_iter().flatten().for_each(|(name, value)| event[name] = value.clone());
-            assert_eq!(hook_sentence(&event), format!("hook leader_changed {expected}"));
-        }
-    }
-
-    #[test]
-    fn a_clock_that_is_off_is_told_in_the_greatest_unit_that_fits() {
-        for (ahead_ms, expected) in [
-            (3 * 86_400_000, "3 days ahead"),
-            (3 * 86_400_000 - 1, "3 days ahead"),
-            (-30 * 86_400_000, "30 days behind"),
-            (86_400_000, "24 hours ahead"),
-            (-90_000, "90 seconds behind"),
-        ] {
-            let kind = Kind::ClockOff { server: 3, ahead_ms };
-            assert_eq!(
-                (level_of(&kind), words(&kind)),
-                (Level::Warn, format!("the clock of server 3 is {expected}"))
-            );
-        }
-        assert_eq!(words(&Kind::ClockRight { server: 3 }), "the clock of server 3 is right again");
-    }
-
-    #[test]
     fn what_a_neighbour_does_wrong_is_a_warning_and_the_rest_is_not() {
         let strange = Kind::WorkerUnknown { farm: "south".to_owned(), worker: "s1@south".to_owned() };
         assert_eq!((level_of(&strange), level_of(&Kind::Calm)), (Level::Warn, Level::Info));
-        assert_eq!(words(&strange), "s1@south has come from south, which has not lent it");
     }
 
     #[test]
@@ -305,7 +208,8 @@ mod tests {
         let kind =
             Kind::LeaderChanged { leader: 2, previous: Some(3), term: 8, reason: "link_lost", took_ms: 4.14 };
         let event = Event { index: 1, time: SystemTime::UNIX_EPOCH + Duration::from_millis(1500), kind };
-        let text = "1970-01-01T00:00:01.500Z info 1: leader 2 term 8 link_lost, 4.1 ms without one";
+        let text =
+            "1970-01-01T00:00:01.500Z info 1: server 2 leads in term 8 (link_lost), after server 3, in 4.1 ms";
         let line = |format| Diary { level: Level::Info, format }.line(note(1, &event));
         assert_eq!(line(LogFormat::Text), text);
         let json: Value = serde_json::from_str(&line(LogFormat::Json)).unwrap();

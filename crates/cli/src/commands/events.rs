@@ -10,13 +10,12 @@ use std::time::{Duration, Instant};
 
 use primus_client::Client;
 use primus_client::http::Response;
-use primus_shapes::happenings::happening;
+use primus_node::events::Kind;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::{Format, Verdict, screen};
 use serde_json::Value;
 
-use super::diagnostics::{clock_sentence, hook_sentence, late_sentence, others};
 use crate::args::EventsArgs;
 
 /// A server that lives shows itself more often than this.
@@ -147,38 +146,10 @@ fn text(event: &Value) -> String {
 }
 
 fn sentence(event: &Value) -> String {
-    let reason = event["reason"].as_str().unwrap_or("unknown");
-    match (event["kind"].as_str(), &event["leader"]) {
-        (Some("leader_lost"), _) | (Some("leader_changed"), Value::Null) => {
-            format!("no server leads any more in term {} ({reason})", event["term"])
-        }
-        (Some("leader_changed"), leader) => {
-            format!("server {leader} leads in term {} ({reason}){}", event["term"], before(event))
-        }
-        (Some("group_leader_changed"), leader) => {
-            let group = event["group"].as_str().unwrap_or("unknown");
-            format!("server {leader} leads group {group} ({reason}){}", before(event))
-        }
-        (Some("leader_confirmed"), leader) => {
-            let (term, asked) = (&event["term"], &event["asked"]);
-            format!(
-                "an election was held, asked for at server {asked}: server {leader} leads on in term {term}{}",
-                scores(event)
-            )
-        }
-        (Some("group_leader_confirmed"), leader) => {
-            let group = event["group"].as_str().unwrap_or("unknown");
-            format!("an election of group {group} was held: server {leader} leads on{}", scores(event))
-        }
-        (Some("suspected"), _) => format!("server {} is suspected ({reason})", event["peer"]),
-        (Some("link_refused"), _) => {
-            format!("a link was refused: {reason}{}", others(event["left_out"].as_u64().unwrap_or_default()))
-        }
-        (Some("hook_ended"), _) => hook_sentence(event),
-        (Some("election_step"), _) => event["step"].as_str().unwrap_or_default().to_owned(),
-        (Some("late_turn"), _) => late_sentence(event),
-        (Some("clock_off" | "clock_right"), _) => clock_sentence(event),
-        _ => happening(event).unwrap_or_else(|| other(event)),
+    match (Kind::read(event), event["step"].as_str()) {
+        (Some(kind), _) => kind.to_string(),
+        (None, Some(step)) => step.to_owned(),
+        (None, None) => other(event),
     }
 }
 
@@ -188,12 +159,6 @@ pub(super) fn scores(object: &Value) -> String {
     let one = |of: &Value| format!("{} at {}", of["id"], of["score"]);
     let all: Vec<String> = scores.iter().map(one).collect();
     if all.is_empty() { String::new() } else { format!(" (scores: {})", all.join(", ")) }
-}
-
-fn before(event: &Value) -> String {
-    let previous = event["previous"].as_u64().map(|previous| format!(", after server {previous}"));
-    let took = event["took_ms"].as_f64().map(|took| format!(", in {took} ms"));
-    previous.unwrap_or_default() + &took.unwrap_or_default()
 }
 
 /// A kind that this version does not know: its fields, as they are.
@@ -218,19 +183,6 @@ mod tests {
         let change = json!({"index": 41, "time": "T", "kind": "leader_changed", "leader": 2, "previous": 3, "term": 8,
             "reason": "link_lost", "took_ms": 4.1});
         assert_eq!(text(&change), "  41  T  server 2 leads in term 8 (link_lost), after server 3, in 4.1 ms\n");
-        let lost = json!({"kind": "leader_lost", "previous": 3, "term": 8, "reason": "lost_quorum"});
-        assert_eq!(sentence(&lost), "no server leads any more in term 8 (lost_quorum)");
-        let group = json!({"kind": "group_leader_changed", "group": "router", "leader": 2, "previous": 3, "reason": "rank"});
-        assert_eq!(sentence(&group), "server 2 leads group router (rank), after server 3");
-        assert_eq!(
-            sentence(&json!({"kind": "leader_confirmed", "leader": 3, "term": 8, "asked": 1, "held_by": 3,
-                "scores": [{"id": 1, "score": 2.5}, {"id": 3, "score": 0.0}]})),
-            "an election was held, asked for at server 1: server 3 leads on in term 8 (scores: 1 at 2.5, 3 at 0.0)"
-        );
-        assert_eq!(
-            sentence(&json!({"kind": "suspected", "peer": 3, "reason": "silence"})),
-            "server 3 is suspected (silence)"
-        );
         let step =
             json!({"index": 7, "time": "T", "kind": "election_step", "server": 1, "step": "1: gone 3 -> nothing"});
         assert_eq!(text(&step), "   7  T  1: gone 3 -> nothing\n");

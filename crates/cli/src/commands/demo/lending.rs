@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use primus_client::pages;
 use primus_core::ledger::loans::home_of;
-use primus_shapes::happenings::happening;
+use primus_node::events::Kind;
 use primus_terminal::failure::Failure;
 use serde_json::{Value, json};
 
@@ -207,7 +207,7 @@ impl Pair {
         events.sort_by_key(|(_, event)| event["time"].as_str().map(str::to_owned));
         let line = |(farm, event): &(&str, Value)| {
             let seconds = (time_ms(event)? - self.flooded_ms) / 1000.0;
-            Some(format!("{seconds:.2} s  {farm}: {}", happening(event)?.replace(&self.ending, "")))
+            Some(format!("{seconds:.2} s  {farm}: {}", Kind::read(event)?.to_string().replace(&self.ending, "")))
         };
         events.iter().filter_map(line).collect()
     }
