@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use primus_local::Algorithm;
+use primus_ring::args::Transport;
 
 use crate::help;
 
@@ -400,29 +401,20 @@ pub(crate) struct LendingArgs {
     pub(crate) task_ms: Option<String>,
 }
 
-/// The arguments of `primus bench ring`.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub struct RingArgs {
+pub(crate) struct RingArgs {
     /// How many nodes [default: 100, or as many as the file says]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub nodes: Option<String>,
+    pub(crate) nodes: Option<String>,
     /// What carries the messages: a broker, or sockets of this host
     #[arg(long, value_enum, default_value_t = Transport::Tcp, value_name = "WHICH")]
-    pub transport: Transport,
+    pub(crate) transport: Transport,
     /// A ring's configuration, a YAML file, which says where the broker is [default: guest at localhost:5672]
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// How often to measure [default: 20, fewer if they take too long]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub runs: Option<String>,
-}
-
-/// What carries the messages of a ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(missing_docs, reason = "a comment would become help text, and the names say it")]
-pub enum Transport {
-    Amqp,
-    Tcp,
+    pub(crate) runs: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

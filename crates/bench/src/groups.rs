@@ -16,9 +16,12 @@ use primus_core::lease::Candidacy;
 use primus_core::lease::guard::{self, Notice};
 use primus_core::ledger::groups::GROUPS_MAX;
 use primus_core::ledger::{GroupRank, GroupRules};
+use primus_local::TemporaryFarm;
 use primus_node::clock::now_us;
+use primus_node::session::{Session, Transport};
 use primus_terminal::failure::Failure;
 use primus_terminal::json::rounded;
+use primus_terminal::parent::end_with;
 use primus_terminal::{Format, Verdict};
 use rustix::process::Signal;
 use serde::Serialize;
@@ -27,9 +30,6 @@ use tokio::runtime::Builder;
 use crate::args::{GroupsArgs, HoldArgs};
 use crate::processes::cpu_ms;
 use crate::report::{Found, Spread, flag, measured};
-use crate::{Candidate, Program};
-use primus_local::TemporaryFarm;
-use primus_terminal::parent::end_with;
 
 const SERVERS: u64 = 3;
 const GROUPS: u64 = 1000;
@@ -214,7 +214,10 @@ impl Grant {
 }
 
 /// `primus bench hold`: a candidate for every group, until its parent ends.
-pub(crate) fn hold(args: &HoldArgs, program: &impl Program) -> Result<Verdict, Failure> {
+pub(crate) fn hold<T: Transport<Refusal = Failure>>(
+    args: &HoldArgs,
+    leases: impl Fn(&str) -> Result<T, Failure>,
+) -> Result<Verdict, Failure> {
     end_with(args.parent, Signal::KILL)?;
     let failed = |error: std::io::Error| {
         Failure::failed("hold", format!("it cannot be written down: {error}"), "look at --file")
@@ -222,7 +225,7 @@ pub(crate) fn hold(args: &HoldArgs, program: &impl Program) -> Result<Verdict, F
     let mut file = OpenOptions::new().append(true).create(true).open(&args.file).map_err(failed)?;
     let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
     runtime.block_on(async {
-        let mut session = program.candidate(&args.api)?;
+        let mut session = Session::new(leases(&args.api)?);
         session.tell(guard::Command::Want((0..args.groups).map(|group| candidacy(args, group)).collect()));
         loop {
             let mut lines = String::new();

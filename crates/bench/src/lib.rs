@@ -21,60 +21,33 @@ mod pressure;
 mod processes;
 mod pulse;
 mod queue;
-pub mod report;
+mod report;
 mod rescue;
-pub mod simulate;
+mod ring;
+mod simulate;
 mod stability;
 mod tasks;
 mod transfer;
 mod watch;
 mod writers;
 
-use primus_core::lease::guard::{Command, Notice};
+use primus_node::session::Transport;
 use primus_terminal::{Failure, Format, Verdict};
 
-pub use args::{BenchArgs, RingArgs, Transport};
+pub use args::BenchArgs;
 
 use args::Bench;
 
-/// What benches measure that belongs to other commands of the program.
-pub trait Program {
-    /// A candidate for leases, as `primus lead` is one.
-    type Candidate: Candidate;
-
-    /// A candidate that asks these servers, separated by commas.
-    ///
-    /// # Errors
-    /// If an address makes no sense.
-    fn candidate(&self, api: &str) -> Result<Self::Candidate, Failure>;
-
-    /// Measures a ring of real nodes.
-    ///
-    /// # Errors
-    /// If the arguments make no sense, or nothing could be measured.
-    fn ring(&self, args: &RingArgs, format: Format) -> Result<Verdict, Failure>;
-}
-
-/// A session with a farm that wants groups.
-pub trait Candidate {
-    /// Tells it what to do next.
-    fn tell(&mut self, command: Command);
-
-    /// The next thing that it has decided.
-    fn take_notice(&mut self) -> Option<Notice>;
-
-    /// Waits until it may have decided something.
-    ///
-    /// # Errors
-    /// If no server would ever answer it.
-    fn turn(&mut self) -> impl Future<Output = Result<(), Failure>>;
-}
-
-/// Measures what the arguments ask for, and prints it.
+/// Measures what the arguments ask for, and prints it. Candidates for leases ask servers as `primus lead` does: through what `leases`
+/// makes of the addresses of their APIs, separated by commas.
 ///
 /// # Errors
 /// If the arguments make no sense, or nothing could be measured.
-pub fn run(args: &BenchArgs, format: Format, program: &impl Program) -> Result<Verdict, Failure> {
+pub fn run<T: Transport<Refusal = Failure>>(
+    args: &BenchArgs,
+    format: Format,
+    leases: impl Fn(&str) -> Result<T, Failure>,
+) -> Result<Verdict, Failure> {
     match &args.what {
         Bench::Simulate(args) => simulate::simulate(args, format),
         Bench::Failover(args) => failover::failover(args, format),
@@ -87,12 +60,12 @@ pub fn run(args: &BenchArgs, format: Format, program: &impl Program) -> Result<V
         Bench::Rescue(args) => rescue::rescue(args, format),
         Bench::Queue(args) => queue::queue(args, format),
         Bench::Lending(args) => lending::lending(args, format),
-        Bench::Ring(args) => program.ring(args, format),
+        Bench::Ring(args) => ring::ring(args, format),
         Bench::Lead(args) => lead::lead(args, format),
         Bench::Groups(args) => groups::groups(args, format),
         Bench::Pressure(args) => pressure::pressure(args, format),
         Bench::Guard(args) => pressure::guard(args),
-        Bench::Hold(args) => groups::hold(args, program),
+        Bench::Hold(args) => groups::hold(args, leases),
         Bench::Burn(args) => processes::burn(args),
         Bench::Beat(args) => beat::beat(args),
     }

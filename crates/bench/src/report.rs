@@ -9,7 +9,7 @@ use primus_terminal::{Failure, Format, Verdict};
 use serde::Serialize;
 
 /// What a bench found.
-pub trait Found: Serialize {
+pub(crate) trait Found: Serialize {
     /// The name of the bench.
     const BENCH: &'static str;
 
@@ -34,7 +34,7 @@ pub(crate) struct Figures<'a, F> {
 ///
 /// # Errors
 /// If a drawing is wanted.
-pub fn refuse_to_draw(format: Format) -> Result<(), Failure> {
+pub(crate) fn refuse_to_draw(format: Format) -> Result<(), Failure> {
     if format == Format::Mermaid { Err(nothing_to_draw("a bench")) } else { Ok(()) }
 }
 
@@ -42,7 +42,7 @@ pub fn refuse_to_draw(format: Format) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If nothing could be measured, or a drawing is wanted.
-pub fn measured<F: Found>(
+pub(crate) fn measured<F: Found>(
     format: Format,
     measure: impl FnOnce() -> Result<F, Failure>,
 ) -> Result<Verdict, Failure> {
@@ -54,7 +54,7 @@ pub fn measured<F: Found>(
 ///
 /// # Errors
 /// If nothing can be printed.
-pub fn show<F: Found>(found: &F, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn show<F: Found>(found: &F, format: Format) -> Result<Verdict, Failure> {
     format.show(|| found.text() + debug_remark(), &Figures { bench: F::BENCH, found })?;
     Ok(Verdict::of(found.is_good()))
 }
@@ -66,7 +66,7 @@ pub(crate) fn flag(name: &str, typed: &Option<String>, usual: u64, least: u64, m
 
 /// How often to measure.
 #[derive(Debug, Clone, Copy)]
-pub struct Runs {
+pub(crate) struct Runs {
     wanted: Option<u64>,
     usual: u64,
     budget_ms: f64,
@@ -77,7 +77,7 @@ impl Runs {
     ///
     /// # Errors
     /// If `--runs` makes no sense.
-    pub fn typed(runs: &Option<String>, usual: u64, most: u64, budget_ms: f64) -> Result<Self, Failure> {
+    pub(crate) fn typed(runs: &Option<String>, usual: u64, most: u64, budget_ms: f64) -> Result<Self, Failure> {
         let wanted = runs.as_deref().map(|text| number("--runs", text, 1, most)).transpose()?;
         Ok(Self { wanted, usual, budget_ms })
     }
@@ -88,7 +88,7 @@ impl Runs {
     }
 
     /// True if another run should start after so many.
-    pub fn is_due(self, done: usize, started: Instant) -> bool {
+    pub(crate) fn is_due(self, done: usize, started: Instant) -> bool {
         let fits = || self.wanted.is_some() || done == 0 || milliseconds(started) < self.budget_ms;
         (done as u64) < self.wanted.unwrap_or(self.usual) && fits()
     }
@@ -114,26 +114,26 @@ pub(crate) fn silent(who: &str) -> Failure {
 
 /// Single figures, and what they come to, as all benches print them.
 #[derive(Debug, Serialize)]
-pub struct Spread {
+pub(crate) struct Spread {
     /// The single figures.
-    pub runs: Vec<f64>,
+    pub(crate) runs: Vec<f64>,
     /// Half of the runs took no longer.
-    pub median_ms: f64,
+    pub(crate) median_ms: f64,
     /// Nine tenths of the runs took no longer.
     pub p90_ms: f64,
     /// The longest run.
-    pub max_ms: f64,
+    pub(crate) max_ms: f64,
 }
 
 impl Spread {
     /// The spread of these runs.
-    pub fn of(runs: Vec<f64>) -> Self {
+    pub(crate) fn of(runs: Vec<f64>) -> Self {
         let [median_ms, p90_ms, max_ms] = [0.5, 0.9, 1.0].map(|share| quantile(&runs, share));
         Self { runs, median_ms, p90_ms, max_ms }
     }
 
     /// For people.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let Self { runs, median_ms, p90_ms, max_ms } = self;
         let all: Vec<String> = runs.iter().map(|ms| format!("{ms:.1}")).collect();
         format!(
@@ -148,12 +148,12 @@ runs         {} ms
 }
 
 /// A remark below the figures of a build that is not meant to be measured.
-pub const fn debug_remark() -> &'static str {
+pub(crate) const fn debug_remark() -> &'static str {
     if cfg!(debug_assertions) { "\nThis is no release build: the figures mean little.\n" } else { "" }
 }
 
 /// The smallest of the times that this share of them does not exceed.
-pub fn quantile(times: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(times: &[f64], share: f64) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
     let rank = (sorted.len() as f64 * share).ceil() as usize;
@@ -161,7 +161,7 @@ pub fn quantile(times: &[f64], share: f64) -> f64 {
 }
 
 /// How long ago that was.
-pub fn milliseconds(since: Instant) -> f64 {
+pub(crate) fn milliseconds(since: Instant) -> f64 {
     rounded(since.elapsed().as_secs_f64() * 1000.0)
 }
 

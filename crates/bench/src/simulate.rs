@@ -110,14 +110,14 @@ fn cpu_ms() -> Option<f64> {
 }
 
 /// So many ids in a random order that is always the same.
-pub fn shuffled(nodes: u64) -> Arc<[ServerId]> {
+pub(crate) fn shuffled(nodes: u64) -> Arc<[ServerId]> {
     let mut members: Vec<ServerId> = (1..=nodes).map(ServerId).collect();
     Chance::new(SEED).shuffle(&mut members);
     members.into()
 }
 
 /// A ring in which nothing goes wrong, and so nothing needs to be repeated.
-pub fn ring(members: &Arc<[ServerId]>, all_initiators: bool) -> Outcome {
+pub(crate) fn ring(members: &Arc<[ServerId]>, all_initiators: bool) -> Outcome {
     let rules = Arc::new(Rules::new(Winner::Lowest, members.len()));
     let member = |position| Ring::new(position, Arc::clone(members), Arc::clone(&rules));
     let initiators = if all_initiators { &members[..] } else { &members[..1] };

@@ -8,7 +8,6 @@ mod lead;
 mod loans;
 mod manual;
 mod mistakes;
-mod ring;
 mod tasks;
 
 use std::ffi::OsString;
@@ -25,10 +24,8 @@ pub(crate) use lead::{CompanionArgs, LeadArgs, LeadRank, Restart};
 pub(crate) use loans::{LendArgs, RecallArgs};
 pub(crate) use manual::{CompletionsArgs, ManArgs, Shell, program};
 pub(crate) use primus_local::Algorithm as WhichAlgorithm;
+pub(crate) use primus_ring::args::RealRingArgs;
 pub(crate) use primus_simulate::args::SimulateArgs;
-pub(crate) use ring::{
-    RealRing, RealRingArgs, RingFile, RingNodeArgs, RingRunArgs, RingSetupArgs, RingStartArgs, Transport,
-};
 pub(crate) use tasks::{
     CancelArgs, DrainArgs, ExplainArgs, JobArgs, JobsArgs, LogsArgs, RetryArgs, RunArgs, SubmitArgs, TaskArgs,
     TasksArgs, WaitArgs, WorkArgs,
@@ -155,7 +152,7 @@ pub(crate) enum Command {
     #[command(hide = true, after_help = guide::COMPANION)]
     Companion(CompanionArgs),
     /// Run a ring through RabbitMQ or over sockets
-    #[command(after_help = guide::REAL_RING)]
+    #[command(after_help = primus_ring::args::guide::RING)]
     Ring(RealRingArgs),
     /// Show or check a server's configuration
     #[command(after_help = guide::CONFIG)]

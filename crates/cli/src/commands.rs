@@ -75,7 +75,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Worker(args)) => worker::run(args),
         Some(Command::Companion(args)) => companion(&args.words),
         Some(Command::Lead(args)) => lead::run(args, cli.output).map_err(Failure::into_own),
-        Some(Command::Ring(args)) => ring::run(&args.what, cli.output),
+        Some(Command::Ring(args)) => ring::run(args, cli.output),
         Some(Command::Completions(args)) => manual::completions(args.shell, cli.output),
         Some(Command::Man(args)) => manual::pages(args.dir.as_deref(), cli.output),
         Some(Command::Config(args)) => config::run(&args.what, cli.output),

@@ -2,6 +2,5 @@
 
 pub(crate) mod groups;
 pub(crate) mod loans;
-pub(crate) mod ring;
 pub(crate) mod tasks;
 pub(crate) mod workers;

@@ -1,69 +1,19 @@
-//! `primus ring`: a ring of real nodes, through RabbitMQ or over sockets.
+//! `primus ring`: a ring of real nodes. What its process may open, and with which other one it ends, is settled here.
 
-mod crew;
-mod election;
-mod node;
-mod status;
-
-use primus_ring::amqp::{BrokerError, Topology};
+use primus_ring::args::{RealRing, RealRingArgs, RingNodeArgs};
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict};
-use serde_json::json;
-use tokio::runtime::{Builder, Runtime};
+use rustix::process::Signal;
 
-use crate::args::{RealRing, RingSetupArgs};
-use crate::settings::RingSettings;
-
-pub(super) use crew::Crew;
-pub(super) use election::{Election, hold};
+use super::server::{end_with, raise_file_limit};
 
 /// Runs what the arguments ask for.
-pub(super) fn run(what: &RealRing, format: Format) -> Result<Verdict, Failure> {
-    format.refuse_to_draw()?;
-    match what {
-        RealRing::Setup(args) => setup(args, format),
-        RealRing::Node(args) => node::run(args, format),
-        RealRing::Run(args) => election::run(args, format),
-        RealRing::Status(file) => status::status(file, format),
-        RealRing::Start(args) => status::start(args, format),
+pub(super) fn run(args: &RealRingArgs, format: Format) -> Result<Verdict, Failure> {
+    match &args.what {
+        // Every node has a connection of its own.
+        RealRing::Run(_) => raise_file_limit(),
+        RealRing::Node(RingNodeArgs { parent: Some(parent), .. }) => end_with(*parent, Signal::KILL)?,
+        _ => {}
     }
-}
-
-fn setup(args: &RingSetupArgs, format: Format) -> Result<Verdict, Failure> {
-    let settings = RingSettings::read(&args.file.config)?;
-    let (place, size) = (settings.broker.place(), settings.members.len());
-    let topology = Topology { broker: settings.broker, size };
-    let done = runtime()
-        .block_on(async { if args.delete { topology.take_down().await } else { topology.set_up().await } });
-    done.map_err(|error| failure(&error))?;
-    let (word, done) = if args.delete { ("gone from", "deleted") } else { ("there at", "ready") };
-    let queues =
-        if size == 1 { "the queue node.1".to_owned() } else { format!("the queues node.1 to node.{size}") };
-    let text = || format!("the exchange leader.election.ring and {queues} are {word} {place}\n");
-    format.show(text, &json!({done: true, "broker": place, "nodes": size}))?;
-    Ok(Verdict::Held)
-}
-
-pub(super) fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().expect("the system gives a runtime")
-}
-
-/// What a broker's refusal means to whoever typed the command.
-pub(super) fn failure(error: &BrokerError) -> Failure {
-    let message = error.to_string();
-    match error {
-        BrokerError::Unreachable { .. } => {
-            Failure::unreachable(message, "look at rabbitmq.host and rabbitmq.port, and whether RabbitMQ runs")
-        }
-        BrokerError::Refused { .. } => {
-            Failure::not_allowed(message, "look at rabbitmq.user, its password, rabbitmq.vhost and its permissions")
-        }
-        BrokerError::Taken(_) => {
-            Failure::not_now("taken", message, "end whoever consumes it, or choose another --index")
-        }
-        BrokerError::Different(_) => {
-            Failure::failed("different", message, "primus ring setup --delete takes it down, if nobody needs it")
-        }
-        BrokerError::Lost(_) => Failure::failed("broker", message, "try again"),
-    }
+    primus_ring::commands::run(args, format)
 }

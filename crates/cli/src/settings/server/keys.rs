@@ -3,6 +3,8 @@
 //! The load-aware document writes some values in its own way. Those spellings are in [`DOCUMENT_KEYS`]; each sets a key of
 //! ours, or nothing that matters here.
 
+pub(in crate::settings) use primus_terminal::names::advice;
+
 use super::value::Kind;
 
 /// One value that can be configured.
@@ -526,21 +528,6 @@ impl Key {
     /// Its variable in the environment: `PRIMUS_ELECTION_HEARTBEAT`.
     pub(crate) fn variable(&self) -> String {
         format!("PRIMUS_{}", self.name.replace('.', "_").to_uppercase())
-    }
-}
-
-/// Advice to somebody who wrote a name that there is not: the nearest of those that there are. If none is near enough to
-/// have been meant, also what else to do.
-pub(in crate::settings) fn advice<'a>(word: &str, names: impl Iterator<Item = &'a str>, otherwise: &str) -> String {
-    let distance = |name: &str| strsim::damerau_levenshtein(&word.to_lowercase(), &name.to_lowercase());
-    let Some((distance, near)) = names.map(|name| (distance(name), name)).min() else {
-        return otherwise.to_owned();
-    };
-    let last_len = word.rsplit('.').next().map_or(0, str::len);
-    if distance <= (last_len / 3).max(2) {
-        format!("did you mean {near}?")
-    } else {
-        format!("the nearest is {near}; {otherwise}")
     }
 }
 

@@ -1,19 +1,22 @@
-//! The arguments of the commands about a ring of real nodes.
+//! The arguments of `primus ring`, as typed.
+
+pub mod guide;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::guide;
-
+/// `primus ring`.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct RealRingArgs {
+pub struct RealRingArgs {
+    /// Which of its commands
     #[command(subcommand)]
-    pub(crate) what: RealRing,
+    pub what: RealRing,
 }
 
+/// The commands about a ring of real nodes.
 #[derive(Debug, Clone, PartialEq, Subcommand)]
-pub(crate) enum RealRing {
+pub enum RealRing {
     /// Make exchange, queues and bindings, or take them down
     #[command(after_help = guide::RING_SETUP)]
     Setup(RingSetupArgs),
@@ -33,74 +36,84 @@ pub(crate) enum RealRing {
 
 /// Which ring.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct RingFile {
+pub struct RingFile {
     /// The ring's configuration, a YAML file
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    pub config: PathBuf,
 }
 
+/// `primus ring setup`.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct RingSetupArgs {
+pub struct RingSetupArgs {
+    /// Which ring
     #[command(flatten)]
-    pub(crate) file: RingFile,
+    pub file: RingFile,
     /// Take them down, with all messages that are still there
     #[arg(long)]
-    pub(crate) delete: bool,
+    pub delete: bool,
 }
 
+/// `primus ring node`.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct RingNodeArgs {
+pub struct RingNodeArgs {
+    /// Which ring
     #[command(flatten)]
-    pub(crate) file: RingFile,
+    pub file: RingFile,
     /// The node's position in the ring, from 1
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) index: String,
+    pub index: String,
     /// End when this process ends
     #[arg(long, value_name = "PID", hide = true)]
-    pub(crate) parent: Option<i32>,
+    pub parent: Option<i32>,
 }
 
+/// `primus ring start`.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct RingStartArgs {
+pub struct RingStartArgs {
+    /// Which ring
     #[command(flatten)]
-    pub(crate) file: RingFile,
+    pub file: RingFile,
     /// The node's position in the ring, from 1
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) index: String,
+    pub index: String,
 }
 
+/// `primus ring run`.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct RingRunArgs {
+pub struct RingRunArgs {
+    /// Which ring
     #[command(flatten)]
-    pub(crate) file: RingFile,
+    pub file: RingFile,
     /// What carries the messages: a broker, or sockets of this host
     #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
-    pub(crate) transport: Transport,
+    pub transport: Transport,
     /// Who starts: positions in the ring from 1, or all [default: election.initiator_index]
     #[arg(long, value_name = "POSITION,…", allow_hyphen_values = true)]
-    pub(crate) start: Vec<String>,
+    pub start: Vec<String>,
     /// Positions that stay empty: nobody plays them, or somebody else does
     #[arg(long, value_name = "POSITION,…", allow_hyphen_values = true)]
-    pub(crate) without: Vec<String>,
+    pub without: Vec<String>,
     /// How many elections to hold in a row [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) elections: Option<String>,
+    pub elections: Option<String>,
     /// Give up after this long without a result
     #[arg(long, value_name = "TIME", default_value = "30s", allow_hyphen_values = true)]
-    pub(crate) timeout: String,
+    pub timeout: String,
 }
 
 /// What carries the messages of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(crate) enum Transport {
+pub enum Transport {
+    /// A broker
     #[default]
     Amqp,
+    /// Sockets of this host
     Tcp,
 }
 
 impl Transport {
     /// As people write it.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Amqp => "amqp",
             Self::Tcp => "tcp",

@@ -4,23 +4,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use primus_bench::RingArgs;
-use primus_bench::report::{Found, Runs, Spread, show};
-use primus_bench::simulate::{self, shuffled};
 use primus_core::ServerId;
 use primus_core::election::MessageKind;
 use primus_lab::simulate::Counts;
+use primus_node::files;
 use primus_ring::amqp::{Broker, Topology};
+use primus_ring::args::Transport;
+use primus_ring::commands::{Crew, Election, failure, hold, runtime};
+use primus_ring::settings::RingSettings;
+use primus_simulate::output::text::counts;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 
-use crate::args::Transport;
-use crate::commands::ring::{Crew, Election, failure, hold, runtime};
-use crate::commands::server::raise_file_limit;
-use crate::settings::RingSettings;
-use primus_simulate::output::text::counts;
+use crate::args::RingArgs;
+use crate::report::{Found, Runs, Spread, show};
+use crate::simulate::{self, shuffled};
 
 const NODES: u64 = 100;
 const NODES_MAX: u64 = 1000;
@@ -48,16 +48,12 @@ struct RealRing {
 }
 
 /// Measures and prints.
-pub(super) fn ring(args: &RingArgs, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn ring(args: &RingArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
     let settings = settings(args)?;
     let runs = Runs::typed(&args.runs, RUNS, RUNS_MAX, BUDGET_MS)?;
-    let transport = match args.transport {
-        primus_bench::Transport::Amqp => Transport::Amqp,
-        primus_bench::Transport::Tcp => Transport::Tcp,
-    };
-    raise_file_limit();
-    show(&found(&settings, transport, runs)?, format)
+    files::raise_limit();
+    show(&found(&settings, args.transport, runs)?, format)
 }
 
 fn found(settings: &RingSettings, transport: Transport, runs: Runs) -> Result<RealRing, Failure> {

@@ -5,15 +5,15 @@ use primus_core::election::{Command, MessageKind, Notice};
 use primus_core::machine::{Input, Output};
 use primus_lab::experiment::Report;
 use primus_lab::simulate::Leaders;
-use primus_ring::member::Event;
-use primus_terminal::json::{Named, rounded};
-use serde::Serialize;
-use serde_json::{Value, json};
-
 use primus_simulate::output::json::{LeadersInBetween, Messages};
 use primus_simulate::output::narration::{Spoken, Story};
 use primus_simulate::output::text;
 use primus_simulate::settings::cast::Cast;
+use primus_terminal::json::{Named, rounded};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::member::Event;
 
 /// One election that real nodes held.
 #[derive(Serialize)]

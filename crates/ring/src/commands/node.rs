@@ -1,28 +1,25 @@
 //! `primus ring node`: one node of a ring over AMQP, until its process ends.
 
 use std::future::Future;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use primus_lab::simulate::Observer;
-use primus_node::events::text_of;
-use primus_ring::amqp::carrier::AmqpCarrier;
-use primus_ring::amqp::{BrokerError, control};
-use primus_ring::member::{self, Event, Order, Told};
+use primus_simulate::output::narration::Narrator;
+use primus_simulate::output::text;
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::{Format, Verdict, json as lines, screen};
-use rustix::process::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::{failure, runtime};
+use crate::amqp::carrier::AmqpCarrier;
+use crate::amqp::{BrokerError, control};
 use crate::args::RingNodeArgs;
-use crate::commands::server::end_with;
-use crate::output::ring as output;
+use crate::member::{self, Event, Order, Told};
+use crate::output;
 use crate::settings::RingSettings;
-use primus_simulate::output::narration::Narrator;
-use primus_simulate::output::text;
 
 const ORDERS_MAX: usize = 16;
 /// A node that was killed may still be known to the broker for a moment.
@@ -33,9 +30,6 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 pub(super) fn run(args: &RingNodeArgs, format: Format) -> Result<Verdict, Failure> {
     let settings = RingSettings::read(&args.file.config)?;
     let position = settings.position(&args.index)?;
-    if let Some(parent) = args.parent {
-        end_with(parent, Signal::KILL)?;
-    }
     runtime().block_on(async {
         let mut terminate = signal(SignalKind::terminate()).expect("signals can be heard");
         tokio::select! {
@@ -104,7 +98,7 @@ impl Diary<'_> {
     }
 
     fn write_json(&self, told: &Told) -> Result<bool, Failure> {
-        let time = text_of(SystemTime::now());
+        let time = format!("{:.3}", jiff::Timestamp::now());
         for mut object in output::events(&told.event) {
             object["time"] = time.as_str().into();
             object["node"] = json!(self.position + 1);

@@ -9,11 +9,6 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use primus_core::ServerId;
-use primus_ring::amqp::carrier::AmqpCarrier;
-use primus_ring::amqp::dialect::queue;
-use primus_ring::amqp::{BrokerError, Topology};
-use primus_ring::member::{self, Order, Told};
-use primus_ring::tcp::{self, TcpCarrier};
 use primus_terminal::failure::Failure;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -21,8 +16,13 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::failure;
+use crate::amqp::carrier::AmqpCarrier;
+use crate::amqp::dialect::queue;
+use crate::amqp::{BrokerError, Topology};
 use crate::args::Transport;
+use crate::member::{self, Order, Told};
 use crate::settings::RingSettings;
+use crate::tcp::{self, TcpCarrier};
 
 /// So many orders wait for a node.
 const ORDERS_MAX: usize = 16;
@@ -32,7 +32,8 @@ const CONNECTING_MAX: usize = 16;
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Nodes that can be reached.
-pub(in crate::commands) struct Crew {
+#[derive(Debug)]
+pub struct Crew {
     pub(super) orders: BTreeMap<ServerId, mpsc::Sender<Order>>,
     pub(super) told: mpsc::UnboundedReceiver<Told>,
     /// Members that others play.
@@ -44,7 +45,10 @@ pub(in crate::commands) struct Crew {
 
 impl Crew {
     /// All nodes but those at these positions (from 0), each of which can reach the others.
-    pub(in crate::commands) async fn assemble(
+    ///
+    /// # Errors
+    /// If there are no sockets, or the broker does not want them.
+    pub async fn assemble(
         settings: &RingSettings,
         transport: Transport,
         without: &BTreeSet<usize>,
@@ -109,7 +113,7 @@ impl Crew {
     }
 
     /// Lets all nodes finish what they are at, so that nothing is left in the queues, and end.
-    pub(in crate::commands) async fn dismiss(mut self) {
+    pub async fn dismiss(mut self) {
         self.orders.clear();
         let ending = async { while self.nodes.join_next().await.is_some() {} };
         // Whoever hangs ends with the process.

@@ -8,16 +8,16 @@ use std::time::Duration;
 use primus_core::ServerId;
 use primus_core::election::ring::{Rules, Winner};
 use primus_core::machine::Delay;
-use primus_ring::amqp::{Broker, Secret, Tls};
-use primus_ring::member::Seat;
 use primus_shapes::refusal::Mistake;
+use primus_simulate::settings::cast::Cast;
 use primus_terminal::amounts::{length, number, quoted};
 use primus_terminal::failure::Failure;
+use primus_terminal::names::advice;
 use primus_terminal::values::listed;
 use serde_json::Value;
 
-use super::server::keys::advice;
-use primus_simulate::settings::cast::Cast;
+use crate::amqp::{Broker, Secret, Tls};
+use crate::member::Seat;
 
 /// Every node has a queue and a connection of its own.
 const RING_MAX: usize = 1000;
@@ -47,18 +47,25 @@ const KEYS: [&str; 12] = [
 
 /// A ring that is configured.
 #[derive(Debug, Clone)]
-pub(crate) struct RingSettings {
-    pub(crate) cast: Cast,
-    pub(crate) members: Arc<[ServerId]>,
-    pub(crate) broker: Broker,
+pub struct RingSettings {
+    /// The names of the nodes.
+    pub cast: Cast,
+    /// All ids, in ring order.
+    pub members: Arc<[ServerId]>,
+    /// What carries their messages.
+    pub broker: Broker,
     /// Who starts, from 0.
-    pub(crate) initiator: usize,
-    pub(crate) rules: Arc<Rules>,
+    pub initiator: usize,
+    /// What they have agreed on.
+    pub rules: Arc<Rules>,
 }
 
 impl RingSettings {
     /// Reads a file and checks it.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// If it cannot be read, or something in it makes no sense.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let unreadable = |why: String| {
             Failure::usage(format!("{shown} cannot be read: {why}"), "give the ring's YAML file with --config")
@@ -72,7 +79,11 @@ impl RingSettings {
     }
 
     /// The ring of these ids, with all else as usual.
-    pub(crate) fn of(members: &Arc<[ServerId]>, broker: Broker) -> Self {
+    ///
+    /// # Panics
+    /// If an id appears twice.
+    #[must_use]
+    pub fn of(members: &Arc<[ServerId]>, broker: Broker) -> Self {
         let joined: Vec<String> = members.iter().map(ToString::to_string).collect();
         let cast = Cast::ring(&joined.join(","), RING_MAX).expect("ids of our own are all right");
         let rules = Arc::new(rules(members.len(), delay(usual_round(members.len()))));

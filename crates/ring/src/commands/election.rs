@@ -12,7 +12,7 @@ use primus_lab::experiment::Report;
 use primus_lab::invariants::message_bound::Bound;
 use primus_lab::invariants::{self, Evidence};
 use primus_lab::simulate::{Counts, Observer, Outcome};
-use primus_ring::member::{Event, Order, Told, View};
+use primus_simulate::output::narration::{Narrator, Story};
 use primus_terminal::amounts::{length, number};
 use primus_terminal::failure::Failure;
 use primus_terminal::json::rounded;
@@ -22,10 +22,9 @@ use tokio::time::{Instant, timeout};
 
 use super::{Crew, runtime};
 use crate::args::RingRunArgs;
-use crate::commands::server::raise_file_limit;
-use crate::output::ring as output;
+use crate::member::{Event, Order, Told, View};
+use crate::output;
 use crate::settings::RingSettings;
-use primus_simulate::output::narration::{Narrator, Story};
 
 const ELECTIONS_MAX: u64 = 1000;
 /// Nobody reads more than this.
@@ -39,7 +38,6 @@ const QUIET_WITH_LOSS: Duration = Duration::from_secs(1);
 pub(super) fn run(args: &RingRunArgs, format: Format) -> Result<Verdict, Failure> {
     let settings = RingSettings::read(&args.file.config)?;
     let plan = Plan::new(args, &settings)?;
-    raise_file_limit();
     let held = runtime().block_on(async {
         let mut crew = Crew::assemble(&settings, args.transport, &plan.without).await?;
         let mut held = Vec::new();
@@ -111,13 +109,18 @@ impl Plan {
 }
 
 /// An election that is over.
-pub(in crate::commands) struct Election {
-    pub(in crate::commands) report: Report,
+#[derive(Debug)]
+pub struct Election {
+    /// What it came to.
+    pub report: Report,
     story: Story,
 }
 
-/// Lets these nodes start, and waits until everybody knows a leader and nothing is under way any more.
-pub(in crate::commands) async fn hold(
+/// Lets these nodes start, and waits until all know a leader and nothing is under way any more.
+///
+/// # Errors
+/// If a node takes no orders.
+pub async fn hold(
     crew: &mut Crew,
     members: &Arc<[ServerId]>,
     starters: &[ServerId],
@@ -260,12 +263,15 @@ impl Watch {
 }
 
 impl Election {
-    pub(in crate::commands) const fn messages(&self) -> &Counts {
+    /// How many messages of each type it took.
+    #[must_use]
+    pub const fn messages(&self) -> &Counts {
         &self.report.outcome.messages
     }
 
-    /// From its start to its last step.
-    pub(in crate::commands) fn elapsed_ms(&self) -> f64 {
+    /// How long it took from its start to its last step.
+    #[must_use]
+    pub fn elapsed_ms(&self) -> f64 {
         rounded(self.report.outcome.virtual_us as f64 / 1000.0)
     }
 }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use primus_ring::amqp::control::{self, Answer, Request};
-use primus_ring::amqp::{BrokerError, Topology};
 use primus_terminal::failure::Failure;
 use primus_terminal::table::table;
 use primus_terminal::values::listed;
@@ -11,6 +9,8 @@ use primus_terminal::{Format, Verdict};
 use serde::Serialize;
 
 use super::{failure, runtime};
+use crate::amqp::control::{self, Answer, Request};
+use crate::amqp::{BrokerError, Topology};
 use crate::args::{RingFile, RingStartArgs};
 use crate::settings::RingSettings;
 
