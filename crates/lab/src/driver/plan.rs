@@ -270,5 +270,7 @@ mod tests {
             }
         }
         assert_eq!(Host::of(NodeId(3)), Host { farm: 0, kind: HostKind::Server, number: 3 });
+        let last_of_many = Host { farm: 1, kind: HostKind::Worker, number: 1_000 };
+        assert_eq!(Host::of(last_of_many.id()), last_of_many);
     }
 }
