@@ -51,15 +51,9 @@ impl<S: Display> Display for Kind<S> {
                 write!(f, "{worker} cannot go to {farm}: its own diagnostics say why")
             }
             Self::Lent(loan) => lent(f, loan),
-            Self::Recalled(loan) => {
-                write!(f, "{} is called home from {} (loan {})", loan.worker, loan.to, loan.loan)
-            }
-            Self::LoanHome(loan) => {
-                write!(f, "{} is home again from {} (loan {})", loan.worker, loan.to, loan.loan)
-            }
-            Self::LoanDead(loan) => {
-                write!(f, "{} is dead; it was lent to {} (loan {})", loan.worker, loan.to, loan.loan)
-            }
+            Self::Recalled(loan) => whereabouts(f, loan, "is called home from"),
+            Self::LoanHome(loan) => whereabouts(f, loan, "is home again from"),
+            Self::LoanDead(loan) => whereabouts(f, loan, "is dead; it was lent to"),
             Self::Overdue(loan) => {
                 write!(f, "{} should be back from {} by now (loan {})", loan.worker, loan.to, loan.loan)
             }
@@ -76,16 +70,9 @@ impl<S: Display> Display for Kind<S> {
                 write!(f, "control was late: {cause}, {took_ms:.0} ms, {worked_ms:.0} ms of work{others}")
             }
             Self::HookEnded { hook, outcome, code, signal, error, took_ms, output, .. } => {
-                write!(f, "hook {hook} ")?;
-                match (outcome.to_string().as_str(), code, signal) {
-                    ("done", ..) => write!(f, "is done after {took_ms:.1} ms"),
-                    ("failed", Some(code), _) => write!(f, "failed with exit code {code} after {took_ms:.1} ms"),
-                    ("failed", None, Some(signal)) => write!(f, "was ended by signal {signal}"),
-                    ("timed_out", ..) => write!(f, "was ended after {took_ms:.1} ms: it took too long"),
-                    _ => write!(f, "did not run: {}", error.as_deref().unwrap_or("the reason is unknown")),
-                }?;
-                // The last line that it printed.
-                output.lines().last().map_or(Ok(()), |line| write!(f, ": {line}"))
+                let how = ending(&outcome.to_string(), (*code, *signal), error.as_deref(), *took_ms);
+                let last_line = output.lines().last().map(|line| format!(": {line}")).unwrap_or_default();
+                write!(f, "hook {hook} {how}{last_line}")
             }
         }
     }
@@ -95,6 +82,23 @@ fn lent<S: Display>(f: &mut Formatter<'_>, loan: &Loan<S>) -> fmt::Result {
     let Loan { loan, worker, to, for_ms, why } = loan;
     let length = amounts::time(Duration::from_millis(*for_ms)).replace(".0 ", " ");
     write!(f, "{worker} is lent to {to} for {length} (loan {loan}, {why})")
+}
+
+/// Where a worker is that is lent, or was.
+fn whereabouts<S>(f: &mut Formatter<'_>, loan: &Loan<S>, words: &str) -> fmt::Result {
+    let Loan { loan, worker, to, .. } = loan;
+    write!(f, "{worker} {words} {to} (loan {loan})")
+}
+
+/// How a hook has ended.
+fn ending(outcome: &str, code_and_signal: (Option<i32>, Option<i32>), error: Option<&str>, took_ms: f64) -> String {
+    match (outcome, code_and_signal) {
+        ("done", _) => format!("is done after {took_ms:.1} ms"),
+        ("failed", (Some(code), _)) => format!("failed with exit code {code} after {took_ms:.1} ms"),
+        ("failed", (None, Some(signal))) => format!("was ended by signal {signal}"),
+        ("timed_out", _) => format!("was ended after {took_ms:.1} ms: it took too long"),
+        _ => format!("did not run: {}", error.unwrap_or("the reason is unknown")),
+    }
 }
 
 fn after(previous: Option<u64>) -> String {
