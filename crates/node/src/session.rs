@@ -152,3 +152,70 @@ impl<T: Transport> Session<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use primus_core::ServerId;
+    use primus_core::lease::{Candidacy, Promise};
+    use primus_core::ledger::{GroupRank, GroupRules};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A leader that does not answer the first question, and grants whatever is wanted in the next one.
+    #[derive(Default)]
+    struct Leads {
+        asked: Option<Poll>,
+        polls: u64,
+    }
+
+    impl Transport for Leads {
+        type Refusal = Infallible;
+
+        fn ask(&mut self, _: SessionId, poll: Poll, patience: Duration) {
+            assert!(patience > Duration::from_micros(poll.wait_us));
+            self.asked = Some(poll);
+            self.polls += 1;
+        }
+
+        async fn answer(&mut self) -> Answered<Infallible> {
+            let Some(poll) = self.asked.take().filter(|_| self.polls <= 2) else {
+                return std::future::pending().await;
+            };
+            if self.polls == 1 {
+                return Answered::Failed(poll.number);
+            }
+            let wants = poll.wants.expect("a session that was not answered says everything");
+            let promise = |want: Candidacy| Promise { group: want.group, token: 7, rest_us: 900_000 };
+            let promises = wants.into_iter().map(promise).collect();
+            let answer =
+                Answer { number: poll.number, is_known: true, promises, recalled: Vec::new(), refused: Vec::new() };
+            Answered::Answer(answer, 1_000_000)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_question_that_came_to_nothing_is_asked_again_and_a_grant_is_a_notice() {
+        let mut session = Session::new(Leads::default());
+        assert!(session.is_idle());
+        let rules = GroupRules { rank: GroupRank::Load, holders: 1 };
+        let candidacy = Candidacy { group: "nightly".to_owned(), rules, name: "a".to_owned(), id: 1 };
+        session.tell(Command::At(ServerId(1)));
+        session.tell(Command::Want(vec![candidacy]));
+        let granted = async {
+            loop {
+                if let Some(notice) = session.take_notice() {
+                    return notice;
+                }
+                let Ok(()) = session.turn().await;
+            }
+        };
+        let notice = timeout(PATIENCE, granted).await.expect("it is granted in time");
+        assert!(matches!(notice, Notice::Granted(group, 7, _) if group == "nightly"));
+        assert_eq!((session.lease_us(), session.is_idle()), (1_000_000, false));
+    }
+}
