@@ -3,7 +3,7 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use primus_core::NodeId;
+use primus_core::ServerId;
 use primus_server::words::Words;
 use primus_wire::native::{self, Answer, Greeting, Parcel};
 use primus_wire::work::{FromWorker, Reader, ToWorker};
@@ -14,7 +14,7 @@ type Said = Parcel<Words>;
 fuzz_target!(|bytes: &[u8]| {
     let arrived = || BytesMut::from(bytes);
     if let Ok(Some(Greeting::Server(hello))) = Greeting::take(&mut arrived()) {
-        _ = hello.objection("north", NodeId(1));
+        _ = hello.objection("north", ServerId(1));
     }
     _ = native::take::<Answer>(&mut arrived());
     read_servers(&mut arrived());

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use primus_core::NodeId;
 use primus_core::election::ring::{Ring, Rules, Winner};
 use primus_core::machine::{Input, Machine, Outbox, Output};
-use primus_wire::ring_amqp::Message;
+use primus_core::{Moment, ServerId};
+use primus_ring::dialect::Message;
 
-const MEMBERS: [NodeId; 4] = [NodeId(5), NodeId(3), NodeId(7), NodeId(1)];
+const MEMBERS: [ServerId; 4] = [ServerId(5), ServerId(3), ServerId(7), ServerId(1)];
 
 fuzz_target!(|bytes: &[u8]| {
     let mut member = Ring::new(0, Arc::from(MEMBERS), Arc::new(Rules::new(Winner::Lowest, MEMBERS.len())));
@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(message) = Message::read(body) else { continue };
         let written = message.write("2026-01-01T00:00:00.000Z");
         assert_eq!(Message::read(&written), Ok(message));
-        member.step(Input::Message { from: message.sender, message: message.meaning() }, &mut out);
+        member.step(Moment(0), Input::Message { from: message.sender, message: message.meaning() }, &mut out);
         for output in out.drain() {
             // What it answers, its neighbours understand.
             let Output::Send { message, .. } = output else { continue };

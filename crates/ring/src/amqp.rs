@@ -1,11 +1,11 @@
 //! Ring over AMQP: how members reach a broker, and what they need to find there.
 //!
-//! Nothing here decides anything: [`carrier`] carries out what the loop of [`crate::member`] wants, [`dialect`] is what members
-//! say, [`control`] lets people ask members how they are. A password is in no text that this module makes; texts of the broker never contain one.
+//! Nothing here decides anything: [`carrier`] carries out what the loop of [`crate::member`] wants, [`control`] lets people
+//! ask members how they are, and what members say is in [`crate::dialect`]. A password is in no text that this module makes;
+//! texts of the broker never contain one.
 
 pub mod carrier;
 pub mod control;
-pub mod dialect;
 
 use std::fmt;
 use std::future::Future;
@@ -22,7 +22,7 @@ use lapin::{Channel, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use self::dialect::{EXCHANGE, queue};
+use crate::dialect::{EXCHANGE, queue};
 
 /// How long a broker may take to answer anything.
 const ANSWER_TIME: Duration = Duration::from_secs(10);

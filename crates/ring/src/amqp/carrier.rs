@@ -18,8 +18,8 @@ use primus_core::ServerId;
 use primus_core::election::ring;
 use tokio::time::sleep;
 
-use super::dialect::{EXCHANGE, Message, queue};
 use super::{ACCESS_REFUSED, Broker, BrokerError, Looker, code_of, declare_exchange, declare_queue, in_time};
+use crate::dialect::{EXCHANGE, Message, queue};
 use crate::member::{Arrival, Carrier, Cut, Seat};
 
 /// How many messages the broker may send before one is acknowledged.

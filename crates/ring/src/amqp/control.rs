@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::dialect::queue;
 use super::{Broker, BrokerError, in_time};
+use crate::dialect::queue;
 use crate::member::{Order, View};
 
 const AGAIN_AFTER: Duration = Duration::from_millis(500);

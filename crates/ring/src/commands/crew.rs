@@ -17,9 +17,9 @@ use tokio::time::timeout;
 
 use super::failure;
 use crate::amqp::carrier::AmqpCarrier;
-use crate::amqp::dialect::queue;
 use crate::amqp::{BrokerError, Topology};
 use crate::args::Transport;
+use crate::dialect::queue;
 use crate::member::{self, Order, Told};
 use crate::settings::RingSettings;
 use crate::tcp::{self, TcpCarrier};
