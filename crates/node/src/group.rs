@@ -14,7 +14,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use primus_core::lease::{Candidacy, Objection};
-use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, HOLDER_NAME_LEN_MAX, HOLDERS_MAX, objection_to_group};
+use primus_core::ledger::groups::{
+    GROUP_NAME_LEN_MAX, GroupName, HOLDER_NAME_LEN_MAX, HOLDERS_MAX, is_holder_count, is_holder_name,
+};
 use primus_core::ledger::{GroupRank, GroupRules};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -125,14 +127,13 @@ impl Group {
         let Candidacy { group, rules, name, .. } = &self.candidacy;
         // A name that is far too long is not repeated in full.
         let shown = |name: &str| name.chars().take(HOLDER_NAME_LEN_MAX).collect();
-        if objection_to_group(group).is_some() {
+        if GroupName::parse(group).is_err() {
             return Err(Unguarded::Name(shown(group)));
         }
-        if name.is_empty() || name.len() > HOLDER_NAME_LEN_MAX {
+        if !is_holder_name(name) {
             return Err(Unguarded::Name(shown(name)));
         }
-        let is_possible = (1..=HOLDERS_MAX).contains(&rules.holders);
-        if is_possible { Ok(()) } else { Err(Unguarded::Holders(rules.holders)) }
+        if is_holder_count(rules.holders) { Ok(()) } else { Err(Unguarded::Holders(rules.holders)) }
     }
 }
 

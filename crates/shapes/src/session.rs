@@ -5,7 +5,7 @@
 
 use primus_core::ServerId;
 use primus_core::lease::{Answer, Candidacy, Claim, Objection, Poll, Promise};
-use primus_core::ledger::groups::{HOLDER_NAME_LEN_MAX, HOLDERS_MAX, objection_to_group};
+use primus_core::ledger::groups::{GroupName, HOLDER_NAME_LEN_MAX, is_holder_count};
 use primus_core::ledger::{GroupRank, GroupRules};
 use primus_core::load::Score;
 use serde::{Deserialize, Serialize};
@@ -138,7 +138,7 @@ impl WantBody {
     fn into_candidacy(self) -> Result<Candidacy, Mistake> {
         let Self { group, rank, holders, name, id } = self;
         let group = named(group)?;
-        if !(1..=HOLDERS_MAX).contains(&holders) {
+        if !is_holder_count(holders) {
             return Err((format!("holders is {holders}"), "choose 1 to 1000"));
         }
         if name.len() > HOLDER_NAME_LEN_MAX {
@@ -150,10 +150,8 @@ impl WantBody {
 
 /// Every name of a group passes this, whatever is said of the group.
 fn named(group: String) -> Result<String, Mistake> {
-    match objection_to_group(&group) {
-        Some(objection) => Err((objection.to_owned(), "use letters, digits, and . _ - between slashes")),
-        None => Ok(group),
-    }
+    let name = GroupName::parse(group);
+    name.map(String::from).map_err(|wrong| (wrong.to_string(), "use letters, digits, and . _ - between slashes"))
 }
 
 impl AnswerBody {

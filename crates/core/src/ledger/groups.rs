@@ -7,6 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use core::fmt;
 
 use super::effect::Effect;
 use crate::ids::SessionId;
@@ -20,10 +21,45 @@ pub const GROUP_NAME_LEN_MAX: usize = 64;
 /// No name of a holder is longer.
 pub const HOLDER_NAME_LEN_MAX: usize = 100;
 
-/// What is wrong with the name of a group, if anything is. A name has parts between slashes, as a path has, and names nothing
-/// outside: no part is empty, `.` or `..`.
-#[must_use]
-pub fn objection_to_group(name: &str) -> Option<String> {
+/// The name of a group. It has parts between slashes, as a path has, and names nothing outside: no part is empty, `.` or
+/// `..`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupName(String);
+
+/// Why a text is not the name of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotAGroup(String);
+
+impl GroupName {
+    /// Reads a name, wherever it was written.
+    ///
+    /// # Errors
+    /// If it is too long, or has other characters than letters, digits and `._-/`, or a part without a name.
+    pub fn parse(name: impl Into<String>) -> Result<Self, NotAGroup> {
+        let name = name.into();
+        objection_to(&name).map_or(Ok(Self(name)), |objection| Err(NotAGroup(objection)))
+    }
+
+    /// True if the name has several parts.
+    #[must_use]
+    pub fn has_parts(&self) -> bool {
+        self.0.contains('/')
+    }
+}
+
+impl From<GroupName> for String {
+    fn from(name: GroupName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for NotAGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn objection_to(name: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     if name.is_empty() || name.len() > GROUP_NAME_LEN_MAX {
         let len = name.len();
@@ -34,6 +70,18 @@ pub fn objection_to_group(name: &str) -> Option<String> {
     }
     let is_empty = |part: &str| part.chars().all(|c| c == '.');
     name.split('/').any(is_empty).then(|| format!("the group {name:?} has a part without a name"))
+}
+
+/// True if a holder can have this name.
+#[must_use]
+pub const fn is_holder_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= HOLDER_NAME_LEN_MAX
+}
+
+/// True if so many can hold one group at once.
+#[must_use]
+pub const fn is_holder_count(holders: u16) -> bool {
+    holders >= 1 && holders <= HOLDERS_MAX
 }
 
 /// All groups that somebody holds.

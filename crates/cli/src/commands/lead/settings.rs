@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use primus_core::lease::Candidacy;
-use primus_core::ledger::groups::{HOLDER_NAME_LEN_MAX, HOLDERS_MAX, objection_to_group};
+use primus_core::ledger::groups::{GroupName, HOLDER_NAME_LEN_MAX, HOLDERS_MAX, is_holder_name};
 use primus_core::ledger::{GroupRank, GroupRules};
 use primus_node::guarded;
 use primus_terminal::amounts::{length, number};
@@ -27,11 +27,11 @@ pub(super) struct LeadSettings {
 impl LeadSettings {
     pub(super) fn new(args: &LeadArgs) -> Result<Self, Failure> {
         let group = args.group.clone().unwrap_or_else(|| DEFAULT_GROUP.to_owned());
-        if let Some(objection) = objection_to_group(&group) {
-            return Err(Failure::usage(objection, "use letters, digits, and . _ - / in --group"));
-        }
+        let group = GroupName::parse(group)
+            .map_err(|wrong| Failure::usage(wrong.to_string(), "use letters, digits, and . _ - / in --group"))?;
+        let group = String::from(group);
         let name = args.name.clone().unwrap_or_else(own_name);
-        if name.is_empty() || name.len() > HOLDER_NAME_LEN_MAX {
+        if !is_holder_name(&name) {
             let message = format!("--name has 1 to {HOLDER_NAME_LEN_MAX} bytes, not {}", name.len());
             return Err(Failure::usage(message, "shorten it"));
         }

@@ -9,7 +9,7 @@ use primus_api::Places;
 use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::election::bully::Asking;
-use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, objection_to_group};
+use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, GroupName};
 use primus_core::rank::RankBy;
 use primus_server::groups::{GROUPS_MAX, GroupPlan};
 use primus_shapes::objects::shown;
@@ -127,7 +127,7 @@ impl Written {
     /// What it means, if it means anything.
     fn entry(self) -> Result<GroupEntry, Complaint> {
         // A lease's name may have parts; what servers elect among themselves has a plain one.
-        if objection_to_group(&self.name).is_some() || self.name.contains('/') {
+        if GroupName::parse(&self.name).map_or(true, |name| name.has_parts()) {
             return Err(wrong_name(&quoted(&shown(&self.name))));
         }
         let name = self.name.as_str();
