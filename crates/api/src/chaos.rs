@@ -11,15 +11,47 @@ use primus_core::ServerId;
 use primus_core::load::Score;
 use primus_node::cuts::{Cuts, DELAY_MAX};
 use primus_node::handle::Request as Ask;
-use serde_json::{Value, json};
+use primus_shapes::described;
+use primus_shapes::schema::Percent;
+use serde::Serialize;
 
 use crate::context::Context;
 use crate::farms::no_neighbour;
 use crate::orders::Order;
 use crate::problem::Problem;
 
+described! {
+    /// Links that are cut.
+    #[derive(Serialize)]
+    pub(crate) struct CutAnswer {
+        /// Always true.
+        cut: bool,
+    }
+}
+
+described! {
+    /// Links that are slow.
+    #[derive(Serialize)]
+    pub(crate) struct DelayAnswer {
+        /// Always true.
+        delay: bool,
+    }
+}
+
+described! {
+    /// A score that was set.
+    #[derive(Serialize)]
+    pub(crate) struct LoadAnswer {
+        /// The score from now on; null if it is measured again.
+        score: Option<f64> as Option<Percent>,
+    }
+}
+
 /// Peers are not talked to, nor are the servers of farms; on the links of workers nothing passes, or they are closed.
-pub(crate) async fn cut(State(context): State<Context>, request: Request<Body>) -> Result<Json<Value>, Problem> {
+pub(crate) async fn cut(
+    State(context): State<Context>,
+    request: Request<Body>,
+) -> Result<Json<CutAnswer>, Problem> {
     let mut order = chaos(&context, request, "send {\"peers\":[1,2]}").await?;
     let peers: Option<BTreeSet<u64>> = order.numbers("peers")?;
     let peers: BTreeSet<ServerId> = order.given("peers", peers)?.into_iter().map(ServerId).collect();
@@ -34,11 +66,14 @@ pub(crate) async fn cut(State(context): State<Context>, request: Request<Body>) 
         return Err(no_neighbour(stranger));
     }
     context.tell(Ask::Cut(Cuts { peers, held, closed, farms, ..Cuts::default() }))?;
-    Ok(Json(json!({ "cut": true })))
+    Ok(Json(CutAnswer { cut: true }))
 }
 
 /// What these peers say is delayed by so many milliseconds, each way; by 0, not any more.
-pub(crate) async fn delay(State(context): State<Context>, request: Request<Body>) -> Result<Json<Value>, Problem> {
+pub(crate) async fn delay(
+    State(context): State<Context>,
+    request: Request<Body>,
+) -> Result<Json<DelayAnswer>, Problem> {
     let mut order = chaos(&context, request, "send {\"peers\":[1,2],\"delay_ms\":75}").await?;
     let peers: Option<BTreeSet<u64>> = order.numbers("peers")?;
     let peers: BTreeSet<ServerId> = order.given("peers", peers)?.into_iter().map(ServerId).collect();
@@ -49,15 +84,18 @@ pub(crate) async fn delay(State(context): State<Context>, request: Request<Body>
         return Err(Problem::usage(format!("there is no server {stranger}"), "see /v1/status"));
     }
     context.tell(Ask::Delay(peers.into_iter().map(|peer| (peer, delay)).collect()))?;
-    Ok(Json(json!({ "delay": true })))
+    Ok(Json(DelayAnswer { delay: true }))
 }
 
-pub(crate) async fn load(State(context): State<Context>, request: Request<Body>) -> Result<Json<Value>, Problem> {
+pub(crate) async fn load(
+    State(context): State<Context>,
+    request: Request<Body>,
+) -> Result<Json<LoadAnswer>, Problem> {
     let mut order = chaos(&context, request, "send {\"score\":85}, or {\"score\":null} to measure again").await?;
     let score = order.within("score", 0.0, 100.0)?;
     order.done()?;
     context.tell(Ask::OverrideLoad(score.map(Score::from_percent)))?;
-    Ok(Json(json!({ "score": score })))
+    Ok(Json(LoadAnswer { score }))
 }
 
 /// What a request for chaos says, where chaos is allowed.

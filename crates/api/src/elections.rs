@@ -12,6 +12,8 @@ use primus_core::ServerId;
 use primus_core::load::Score;
 use primus_node::elections::Elected;
 use primus_node::handle::{Election, Outcome, Request as Ask};
+use primus_shapes::described;
+use primus_shapes::schema::Percent;
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -21,34 +23,50 @@ use crate::limits::ANSWER_TIME;
 use crate::orders::Asked;
 use crate::problem::Problem;
 use crate::values;
+use crate::words::ElectionOutcome;
 
 /// How long an election may take, with the end of what is guarded beside a leader that hands over. Less than whoever passes
 /// the request on waits.
 const RESULT_TIME: Duration = Duration::from_secs(9);
 
-/// What came of it.
-#[derive(Debug, PartialEq, Serialize)]
-struct Answer {
-    /// As in earlier versions, which did not wait for the result.
-    started: bool,
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<String>,
-    leader: u64,
-    /// Where there are only rounds, there is no term.
-    term: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    round: Option<u64>,
-    previous: Option<u64>,
-    asked: u64,
-    held_by: u64,
-    scores: Vec<ServerScore>,
+described! {
+    /// What came of an election.
+    #[derive(Debug, PartialEq, Serialize)]
+    pub(crate) struct ElectionAnswer {
+        /// Always true; earlier versions did not wait for the result.
+        started: bool,
+        /// What came of it.
+        outcome: &'static str as ElectionOutcome,
+        /// The group, if it was not an election of the cluster.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        group: Option<String>,
+        /// The server that leads now.
+        leader: u64,
+        /// Its term; null for a group, which has rounds.
+        term: Option<u64>,
+        /// The round of the group's election.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        round: Option<u64>,
+        /// The server that led before.
+        previous: Option<u64>,
+        /// The server that was asked first.
+        asked: u64,
+        /// The server that held the election.
+        held_by: u64,
+        /// How loaded the servers were.
+        scores: Vec<ServerScore>,
+    }
 }
 
-#[derive(Debug, PartialEq, Serialize)]
-struct ServerScore {
-    id: u64,
-    score: f64,
+described! {
+    /// How loaded a server was.
+    #[derive(Debug, PartialEq, Serialize)]
+    struct ServerScore {
+        /// The server's id.
+        id: u64,
+        /// Its score: 0 to 100, lower is better.
+        score: f64 as Percent,
+    }
 }
 
 /// The leader holds it; while no server leads, the one that is asked.
@@ -65,7 +83,7 @@ pub(crate) async fn elect(State(context): State<Context>, mut query: Asked, requ
     }
     let asked = asked(&context, request.headers());
     match timeout(RESULT_TIME, context.ask(|reply| Ask::Elect(asked, reply))).await {
-        Ok(Ok(election)) => Json(Answer::new(&election)).into_response(),
+        Ok(Ok(election)) => Json(ElectionAnswer::new(&election)).into_response(),
         Ok(Err(problem)) => problem.into_response(),
         Err(_) => no_result().into_response(),
     }
@@ -100,7 +118,7 @@ async fn elect_in_group(context: &Context, name: String, request: Request<Body>)
     let result = elected.wait_for(|groups| groups.get(&name).is_some_and(is_over));
     match timeout(RESULT_TIME, result).await {
         Ok(Ok(groups)) => match groups.get(&name) {
-            Some(now) => Json(Answer::of_group(context, name, asked, &before, now)).into_response(),
+            Some(now) => Json(ElectionAnswer::of_group(context, name, asked, &before, now)).into_response(),
             None => no_result().into_response(),
         },
         _ => no_result().into_response(),
@@ -115,7 +133,7 @@ fn member(context: &Context, group: &Elected) -> Option<SocketAddr> {
     context.servers.get(member).map(|places| places.api)
 }
 
-impl Answer {
+impl ElectionAnswer {
     fn new(election: &Election) -> Self {
         Self {
             started: true,

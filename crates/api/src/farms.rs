@@ -6,6 +6,7 @@ use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::Ledger;
 use primus_core::loan::Office;
 use primus_core::loan::office::{Neighbour, Situation};
+use primus_shapes::described;
 use serde::Serialize;
 
 use crate::context::Context;
@@ -17,22 +18,27 @@ use crate::values::now_ms;
 /// Where neighbours are listed.
 const SEE_FARMS: &str = "primus farms lists the neighbours";
 
-/// A farm: an item of `/v1/farms`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct FarmFacts {
-    farm: String,
-    /// Is it the one that is asked?
-    own: bool,
-    /// Has its leader been heard lately? Of one that has not, nothing is known.
-    heard: bool,
-    saturated: Option<bool>,
-    /// How many slots of its own workers are free.
-    idle: Option<u64>,
-    queued: Option<u64>,
-    /// How many workers the one that is asked has lent to it, or altogether.
-    lent: usize,
-    /// And has borrowed from it, or altogether.
-    borrowed: usize,
+described! {
+    /// A farm.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    pub(crate) struct FarmFacts {
+        /// The farm's name.
+        farm: String,
+        /// True if it is the farm that is asked.
+        own: bool,
+        /// True if its leader has been heard lately; of one that has not, nothing else is known.
+        heard: bool,
+        /// True if it has too much to do; known of the own farm only.
+        saturated: Option<bool>,
+        /// How many slots of its own workers are free.
+        idle: Option<u64>,
+        /// How many of its tasks wait.
+        queued: Option<u64>,
+        /// How many workers the own farm has lent to it; in the own farm's item, all that are lent.
+        lent: usize,
+        /// How many workers the own farm has borrowed from it; in the own farm's item, all that are borrowed.
+        borrowed: usize,
+    }
 }
 
 /// This farm and its neighbours.

@@ -11,7 +11,9 @@ use primus_core::ServerId;
 use primus_core::lease::Lessor;
 use primus_core::ledger::{GroupRules, Groups, Holding};
 use primus_node::elections::{Elected, ElectedGroups};
+use primus_shapes::described;
 use primus_shapes::path::escaped;
+use primus_shapes::schema::Time;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,40 +22,56 @@ use crate::orders::Asked;
 use crate::pages::{self, Page, no_cursor};
 use crate::problem::Problem;
 use crate::values::{text_of, time_text};
+use crate::words::{Authority, LeaseRank, NameOrId, Reason};
 
 /// Ten thousand groups fit.
 const ANSWER_LEN_MAX: usize = 16 << 20;
 const QUORUM: &str = "quorum";
 const NONE: &str = "none";
 
-/// A group. Leader and candidates are numbers where they are servers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct GroupFacts {
-    group: String,
-    /// What makes its leader the leader.
-    authority: &'static str,
-    leader: Option<Value>,
-    /// The leader's term, where there are terms.
-    term: Option<u64>,
-    /// The election that it won, where there are only rounds.
-    round: Option<u64>,
-    since: Option<String>,
-    reason: Option<&'static str>,
-    candidates: Vec<Value>,
-    /// Who holds it, where it is a lease.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    holders: Option<Vec<HolderFacts>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rank: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    holders_max: Option<u16>,
+described! {
+    /// A further election, or a lease.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    pub(crate) struct GroupFacts {
+        /// The group's name.
+        group: String,
+        /// What makes its leader the leader: quorum for a lease, none where servers elect without one.
+        authority: &'static str as Authority,
+        /// The first holder's name of a lease; the server's id where servers elect; null if there is none.
+        leader: Option<Value> as Option<NameOrId>,
+        /// The leader's term, where there are terms.
+        term: Option<u64>,
+        /// The election that the leader won, where there are only rounds.
+        round: Option<u64>,
+        /// Since when it leads.
+        since: Option<String> as Option<Time>,
+        /// Why leadership of the group changed, where servers elect.
+        reason: Option<&'static str> as Option<Reason>,
+        /// Who would like to lead: names of a lease, ids of servers.
+        candidates: Vec<Value> as Vec<NameOrId>,
+        /// Who holds the lease.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        holders: Option<Vec<HolderFacts>>,
+        /// Who comes first among the candidates of a lease.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rank: Option<&'static str> as Option<LeaseRank>,
+        /// How many can hold the lease at once.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        holders_max: Option<u16>,
+    }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct HolderFacts {
-    name: String,
-    term: u64,
-    since: String,
+described! {
+    /// A holder of a lease.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    struct HolderFacts {
+        /// The holder's name.
+        name: String,
+        /// Its term: each grant has a greater one.
+        term: u64,
+        /// Since when it holds the lease.
+        since: String as Time,
+    }
 }
 
 /// Where the list goes on: behind this group that servers elect in, or behind this lease. Leases come last.

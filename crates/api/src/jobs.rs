@@ -14,11 +14,13 @@ use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::{Effect, Entry, JobId, Target};
 use primus_core::limits::IDEMPOTENCY_KEY_LEN_MAX;
 use primus_node::farm::Awaited;
+use primus_shapes::described;
 use primus_shapes::objects::Object;
 use primus_shapes::submission::BODY_LEN_MAX;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use self::facts::{JobFacts, RangeFacts};
+pub(crate) use self::bulk::BulkAnswer;
+pub(crate) use self::facts::{JobFacts, RangeFacts};
 use self::submission::{entry, full, not_taken, strange, tasks_of};
 use crate::bodies;
 use crate::context::Context;
@@ -27,9 +29,45 @@ use crate::orders::{Asked, Order};
 use crate::pages::{self, Page};
 use crate::patience::Patience;
 use crate::problem::Problem;
+use crate::words::JobNumber;
 
 /// How many tasks are counted between two steps of the farm.
 const SCAN_MAX: u64 = 50_000;
+described! {
+    /// A job that was submitted.
+    #[derive(Serialize)]
+    pub(crate) struct SubmittedAnswer {
+        /// The job's number.
+        job: String as JobNumber,
+        /// How many tasks it has.
+        tasks: u64,
+        /// False if the job was there already, under the same Idempotency-Key.
+        created: bool,
+    }
+}
+
+described! {
+    /// What was cancelled.
+    #[derive(Serialize)]
+    pub(crate) struct CancelAnswer {
+        /// The job or the task, as it was named.
+        pub(crate) id: String,
+        /// How many tasks were cancelled that had not ended.
+        pub(crate) cancelled: u64,
+    }
+}
+
+described! {
+    /// What runs again.
+    #[derive(Serialize)]
+    pub(crate) struct RetryAnswer {
+        /// The job or the task, as it was named.
+        pub(crate) id: String,
+        /// How many tasks run again.
+        pub(crate) retried: u64,
+    }
+}
+
 pub(crate) async fn submit(State(context): State<Context>, request: Request<Body>) -> Result<Response, Problem> {
     let key = key(request.headers())?;
     if is_bulk(request.headers()) {
@@ -44,7 +82,7 @@ pub(crate) async fn submit(State(context): State<Context>, request: Request<Body
     match effects.first() {
         Some(Effect::Submitted { job, is_new }) => {
             let status = if *is_new { StatusCode::CREATED } else { StatusCode::OK };
-            let answer = json!({ "job": job.to_string(), "tasks": tasks, "created": is_new });
+            let answer = SubmittedAnswer { job: job.to_string(), tasks, created: *is_new };
             Ok((status, Json(answer)).into_response())
         }
         Some(effect) => Err(not_taken(&context, effect)),
@@ -136,19 +174,19 @@ pub(crate) async fn cancel(
     State(context): State<Context>,
     Path(id): Path<String>,
     request: Request<Body>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<CancelAnswer>, Problem> {
     let job = parse(&id)?;
     Order::nothing(request).await?;
     facts(&context, job).await?;
     let cancelled = change(&context, vec![Entry::Cancel(Target::Job(job))]).await?;
-    Ok(Json(json!({ "id": id, "cancelled": cancelled })))
+    Ok(Json(CancelAnswer { id, cancelled }))
 }
 
 pub(crate) async fn retry(
     State(context): State<Context>,
     Path(id): Path<String>,
     request: Request<Body>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<RetryAnswer>, Problem> {
     let job = parse(&id)?;
     let mut failed_only = false;
     if let Some(mut order) = Order::read(request, "send {\"failed_only\":true}").await? {
@@ -158,7 +196,7 @@ pub(crate) async fn retry(
     facts(&context, job).await?;
     let entry = if failed_only { Entry::RetryFailed(job) } else { Entry::Retry(Target::Job(job)) };
     let retried = change(&context, vec![entry]).await?;
-    Ok(Json(json!({ "id": id, "retried": retried })))
+    Ok(Json(RetryAnswer { id, retried }))
 }
 
 /// Writes this into the log. How many tasks are concerned?

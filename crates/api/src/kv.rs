@@ -13,9 +13,8 @@ use axum::response::{IntoResponse, Response};
 use primus_core::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use primus_node::handle::Unable;
 use primus_server::register::{Change, Listing};
-use primus_shapes::HERE;
+use primus_shapes::{HERE, described};
 use serde::Serialize;
-use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use crate::bodies;
@@ -29,14 +28,31 @@ use crate::problem::Problem;
 /// How long a write waits before it asks the same leader again.
 const ASKING_AGAIN: Duration = Duration::from_millis(2);
 
-#[derive(Serialize)]
-struct Value {
-    key: String,
-    value: String,
-    index: u64,
+described! {
+    /// A key and its value.
+    #[derive(Serialize)]
+    pub(crate) struct KeyFacts {
+        /// The key.
+        key: String,
+        /// Its value.
+        value: String,
+        /// Where in the log it was written.
+        index: u64,
+    }
 }
 
-impl Value {
+described! {
+    /// A key that was written or deleted.
+    #[derive(Serialize)]
+    pub(crate) struct WriteAnswer {
+        /// The key.
+        key: String,
+        /// Where in the log this is written.
+        index: u64,
+    }
+}
+
+impl KeyFacts {
     fn new(key: String, value: &[u8], index: u64) -> Self {
         Self { key, value: String::from_utf8_lossy(value).into_owned(), index }
     }
@@ -55,7 +71,7 @@ pub(crate) async fn list(State(context): State<Context>, mut asked: Asked, reque
     match context.handle.farm.list(listing).await.map_err(Problem::from) {
         Ok(found) => {
             let items = found.values.into_iter();
-            let items = items.map(|(key, value, index)| (key.clone(), Value::new(key, &value, index)));
+            let items = items.map(|(key, value, index)| (key.clone(), KeyFacts::new(key, &value, index)));
             let mut page = Page::new(count_max).fill(items);
             if !found.is_last {
                 page.cut();
@@ -75,7 +91,7 @@ pub(crate) async fn read(
         return context.pass_on(request, api).await;
     }
     match context.handle.farm.get(key.clone()).await.map_err(Problem::from) {
-        Ok(Some((value, index))) => Json(Value::new(key, &value, index)).into_response(),
+        Ok(Some((value, index))) => Json(KeyFacts::new(key, &value, index)).into_response(),
         Ok(None) => Problem::not_found(format!("nothing was put under '{key}'"), "primus kv list shows all keys")
             .into_response(),
         Err(problem) => problem.into_response(),
@@ -126,7 +142,7 @@ async fn change(context: &Context, key: &str, change: Change<'_>, parts: &Parts)
             }
         } else {
             match context.change(change, may_wait).await {
-                Ok(index) => return Json(json!({ "key": key, "index": index })).into_response(),
+                Ok(index) => return Json(WriteAnswer { key: key.to_owned(), index }).into_response(),
                 Err(Unable::NotLeading(_)) if may_go_on && !is_over => {}
                 Err(unable) => return refusal(unable).into_response(),
             }

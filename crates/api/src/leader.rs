@@ -12,7 +12,9 @@ use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use primus_core::ServerId;
 use primus_node::handle::{Request as Ask, Unable, View};
-use primus_server::Reason;
+use primus_server::Reason as Why;
+use primus_shapes::described;
+use primus_shapes::schema::Time;
 use serde::Serialize;
 
 use crate::context::Context;
@@ -20,18 +22,26 @@ use crate::limits::ANSWER_TIME;
 use crate::orders::Order;
 use crate::problem::Problem;
 use crate::values::text_of;
+use crate::words::Reason;
 
 /// How long another server may take to lead once the old leader has stepped down.
 const TRANSFER_TIME: Duration = Duration::from_secs(2);
 
-/// `/v1/leader`.
-#[derive(Serialize)]
-pub(crate) struct LeaderAnswer {
-    farm: String,
-    leader: Option<u64>,
-    term: u64,
-    since: String,
-    reason: &'static str,
+described! {
+    /// Which server leads, as far as the server that is asked knows.
+    #[derive(Serialize)]
+    pub(crate) struct LeaderAnswer {
+        /// The farm's name.
+        farm: String,
+        /// The server that leads, or null if none does.
+        leader: Option<u64>,
+        /// The number of the leadership: each leader has a greater one.
+        term: u64,
+        /// Since when it has been so.
+        since: String as Time,
+        /// Why leadership changed.
+        reason: &'static str as Reason,
+    }
 }
 
 /// Which server leads.
@@ -45,7 +55,7 @@ pub(crate) async fn resign(State(context): State<Context>, request: Request<Body
     if let Some(api) = context.elsewhere(request.headers()).await {
         return context.proxy.pass_on(request, api, ANSWER_TIME).await;
     }
-    hand_over(&context, None, Reason::Resigned).await
+    hand_over(&context, None, Why::Resigned).await
 }
 
 /// Lets a certain server lead.
@@ -54,7 +64,7 @@ pub(crate) async fn transfer(State(context): State<Context>, request: Request<Bo
         return context.proxy.pass_on(request, api, ANSWER_TIME).await;
     }
     match wanted_leader(&context, request).await {
-        Ok(to) => hand_over(&context, Some(to), Reason::Operator).await,
+        Ok(to) => hand_over(&context, Some(to), Why::Operator).await,
         Err(problem) => problem.into_response(),
     }
 }
@@ -71,7 +81,7 @@ async fn wanted_leader(context: &Context, request: Request<Body>) -> Result<Serv
 }
 
 /// Waits until somebody else leads; a transfer that comes to nothing leaves the old leader in place.
-async fn hand_over(context: &Context, to: Option<ServerId>, reason: Reason) -> Response {
+async fn hand_over(context: &Context, to: Option<ServerId>, reason: Why) -> Response {
     let mut view = context.handle.view.clone();
     let me = view.borrow().id;
     if to == Some(me) && view.borrow().leader == Some(me) {

@@ -9,11 +9,13 @@
 mod bodies;
 mod chaos;
 mod context;
+mod document;
 mod doors;
 mod elections;
 mod events;
 mod farms;
 mod groups;
+mod happenings;
 mod headers;
 mod health;
 mod jobs;
@@ -36,6 +38,7 @@ mod status;
 mod table;
 mod tasks;
 mod values;
+mod words;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +48,7 @@ use std::time::SystemTime;
 
 use context::Knowledge;
 pub use context::Places;
+pub use document::document;
 use doors::Doors;
 use primus_core::ServerId;
 use primus_core::election::Algorithm;

@@ -18,11 +18,15 @@ use primus_core::ledger::{Effect, Entry, LoanId, Loans};
 use primus_core::loan::Office;
 use primus_core::loan::office::{CannotLend, LendOrder};
 use primus_node::events::{Event, Guest, Kind, Loan, text_of};
-use serde_json::{Value, json};
+use primus_shapes::described;
+use serde::Serialize;
+use serde_json::Value;
 
-use self::facts::{LoanFacts, loans};
+pub(crate) use self::facts::LoanFacts;
+use self::facts::loans;
 use crate::context::Context;
 use crate::farms::no_neighbour;
+use crate::happenings::Happening;
 use crate::limits::LOAN_TIME_MAX;
 use crate::orders::{Asked, Order};
 use crate::pages::{self, Page};
@@ -30,6 +34,46 @@ use crate::problem::Problem;
 use crate::values::now_ms;
 
 const SEE_LOANS: &str = "primus loans lists those that last";
+described! {
+    /// A loan in words.
+    #[derive(Debug, PartialEq, Serialize)]
+    pub(crate) struct LoanExplanation {
+        /// The loan; null if it has ended.
+        loan: Option<LoanFacts>,
+        /// What has happened under a loan that has ended, as far as the server remembers it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        events: Option<Vec<Value>> as Option<Vec<Happening>>,
+        /// All of it for people.
+        explanation: String,
+    }
+}
+
+described! {
+    /// Workers that are lent from now on.
+    #[derive(Serialize)]
+    pub(crate) struct LendAnswer {
+        /// How many were asked for.
+        asked: u32,
+        /// The loans that have begun: fewer than asked for if fewer workers were idle.
+        items: Vec<LoanFacts>,
+        /// Always null: all of them are listed.
+        next: Option<String>,
+    }
+}
+
+described! {
+    /// Workers that are called home.
+    #[derive(Serialize)]
+    pub(crate) struct RecallAnswer {
+        /// How many are called home.
+        recalled: usize,
+        /// Their loans.
+        items: Vec<LoanFacts>,
+        /// Always null: all of them are listed.
+        next: Option<String>,
+    }
+}
+
 /// All loans.
 pub(crate) async fn list(State(context): State<Context>, mut asked: Asked) -> Result<Response, Problem> {
     let page = Page::new(pages::limit(&mut asked)?);
@@ -52,11 +96,11 @@ pub(crate) async fn one(
 pub(crate) async fn explain(
     State(context): State<Context>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<LoanExplanation>, Problem> {
     match find(&context, &id).await {
         Ok(facts) => {
             let explanation = facts.explanation(now_ms(), context.lending.recall_ms);
-            Ok(Json(json!({ "loan": facts, "explanation": explanation })))
+            Ok(Json(LoanExplanation { loan: Some(facts), events: None, explanation }))
         }
         Err(problem) => {
             let remembered = Name::parse(&id, &context.farm)?.remembered(&context.handle.history.after(0));
@@ -95,13 +139,13 @@ impl<'a> Name<'a> {
     }
 
     /// What has happened under a loan that has ended.
-    fn remembered(&self, history: &[Event]) -> Option<Value> {
+    fn remembered(&self, history: &[Event]) -> Option<LoanExplanation> {
         let about_it: Vec<&Event> = history.iter().filter(|event| self.is_of(&event.kind)).collect();
         let told = |event: &&Event| format!("{}, {}", text_of(event.time), event.kind);
         let told: Vec<String> = about_it.iter().map(told).collect();
         let events: Vec<Value> = about_it.into_iter().map(Event::object).collect();
         let explanation = format!("Loan {self} has ended: {}.", told.join("; "));
-        (!told.is_empty()).then(|| json!({ "loan": null, "events": events, "explanation": explanation }))
+        (!told.is_empty()).then_some(LoanExplanation { loan: None, events: Some(events), explanation })
     }
 
     fn is_of(&self, kind: &Kind) -> bool {
@@ -133,18 +177,17 @@ impl std::fmt::Display for Name<'_> {
 }
 
 /// Lends idle workers to a neighbour: as many as were asked for, or all that are idle.
-pub(crate) async fn lend(State(context): State<Context>, request: Request<Body>) -> Result<Json<Value>, Problem> {
+pub(crate) async fn lend(
+    State(context): State<Context>,
+    request: Request<Body>,
+) -> Result<Json<LendAnswer>, Problem> {
     let order = read_order(request, context.lending.loan_ms).await?;
     let (to, asked) = (order.to.clone(), order.count);
     let lent = context.handle.farm.lend(order).await?;
     let effects = lent.map_err(|cannot| cannot_lend(cannot, &to, context.lending.lent_max))?;
     let items = of_effects(&context, &effects).await?;
     // It may have become busy, or have left, just now.
-    if items.is_empty() {
-        Err(none_idle())
-    } else {
-        Ok(Json(json!({ "asked": asked, "items": items, "next": null })))
-    }
+    if items.is_empty() { Err(none_idle()) } else { Ok(Json(LendAnswer { asked, items, next: None })) }
 }
 
 /// What an operator wants, if it can be wanted.
@@ -197,7 +240,7 @@ pub(crate) async fn recall_one(
     State(context): State<Context>,
     Path(id): Path<String>,
     request: Request<Body>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<RecallAnswer>, Problem> {
     Order::nothing(request).await?;
     match Name::parse(&id, &context.farm)? {
         Name::Own(LoanId(loan)) => recall(&context, Recalled::Loan(loan)).await,
@@ -212,13 +255,13 @@ pub(crate) async fn recall_one(
 pub(crate) async fn recall_some(
     State(context): State<Context>,
     request: Request<Body>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<RecallAnswer>, Problem> {
     let which = Recalled::read(request).await?;
     recall(&context, which).await
 }
 
 /// Whoever is called home twice comes home once. All are listed, also those that are home before this is answered.
-async fn recall(context: &Context, which: Recalled) -> Result<Json<Value>, Problem> {
+async fn recall(context: &Context, which: Recalled) -> Result<Json<RecallAnswer>, Problem> {
     let farm = context.farm.clone();
     let look = move |foreman: &Foreman, office: &Office| {
         let found = which.find(foreman.ledger().loans(), office)?;
@@ -231,7 +274,7 @@ async fn recall(context: &Context, which: Recalled) -> Result<Json<Value>, Probl
         context.handle.farm.enter(found.iter().map(|loan| Entry::Recall(*loan)).collect()).await?;
     }
     items.iter_mut().for_each(LoanFacts::call_home);
-    Ok(Json(json!({ "recalled": found.len(), "items": items, "next": null })))
+    Ok(Json(RecallAnswer { recalled: found.len(), items, next: None }))
 }
 
 impl Recalled {
@@ -320,8 +363,11 @@ mod tests {
         let found = Name::Own(LoanId(3)).remembered(&history).unwrap();
         let words = "Loan 3 has ended: 1970-01-01T00:00:00.000Z, n1 is lent to south for 60 s (loan 3, asked); \
                      1970-01-01T00:00:00.000Z, n1 is home again from south (loan 3).";
-        assert_eq!((&found["explanation"], found["events"].as_array().unwrap().len()), (&json!(words), 2));
-        assert_eq!(Name::Of(LoanId(3), "south").remembered(&history).unwrap()["events"][0]["kind"], "borrowed");
+        assert_eq!((found.explanation.as_str(), found.events.unwrap().len()), (words, 2));
+        assert_eq!(
+            Name::Of(LoanId(3), "south").remembered(&history).unwrap().events.unwrap()[0]["kind"],
+            "borrowed"
+        );
         assert_eq!(Name::Of(LoanId(3), "east").remembered(&history), None);
     }
 

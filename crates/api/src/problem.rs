@@ -19,6 +19,59 @@ pub(crate) const SEE_ROUTES: &str = "GET /v1 lists all routes";
 /// The code of what will be otherwise in a moment.
 const BUSY: &str = "busy";
 
+/// A reason for which a request is refused.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Code {
+    pub(crate) name: &'static str,
+    pub(crate) status: u16,
+    pub(crate) about: &'static str,
+    /// True if any request can be refused for it.
+    pub(crate) is_common: bool,
+}
+
+/// A reason that any request can meet.
+const fn common(name: &'static str, status: u16, about: &'static str) -> Code {
+    Code { name, status, about, is_common: true }
+}
+
+/// A reason of some routes.
+const fn code(name: &'static str, status: u16, about: &'static str) -> Code {
+    Code { name, status, about, is_common: false }
+}
+
+/// All of them, as the document lists them.
+pub(crate) const CODES: [Code; 25] = [
+    common("usage", 400, "a parameter, a field or the body makes no sense"),
+    common("no_token", 401, "the secret is missing or wrong"),
+    common(
+        "not_allowed",
+        403,
+        "the request comes from another site, or needs what this server was not started with",
+    ),
+    code("not_found", 404, "what the path names does not exist"),
+    code("method_not_allowed", 405, "the path does not take that method"),
+    common("too_slow", 408, "the body arrives too slowly"),
+    code("not_heard", 409, "the neighbour has not been heard lately"),
+    code("all_lent", 409, "as many workers are lent as may be"),
+    code("none_idle", 409, "no worker is idle"),
+    common("too_long", 413, "the body or one of its lines is too long"),
+    common("content_type", 415, "the Content-Type of the body cannot be used"),
+    common("wrong_host", 421, "the Host field does not name this server"),
+    code("other_job", 422, "another job has this Idempotency-Key"),
+    code("queue_full", 429, "as many tasks wait as may"),
+    common("busy", 503, "there is no room at the moment; Retry-After says when to try again"),
+    code("no_leader", 503, "no server leads at the moment; nothing was done"),
+    code("unknown_outcome", 503, "leadership changed meanwhile: it may have been done or not"),
+    code("disk_full", 503, "there is no room on the disks"),
+    code("state_full", 503, "the farm holds as much as it may"),
+    code("too_long", 503, "it does not fit into one batch of the log"),
+    code("no_worker", 503, "the worker that has it is not here"),
+    code("refused", 503, "no server leads, and this one is refused by others"),
+    code("not_transferred", 503, "no other server has begun to lead"),
+    code("not_caught_up", 503, "the server has not caught up with the log"),
+    code("dead", 503, "the server is dead, frozen or cut off"),
+];
+
 /// An error, in the same body everywhere.
 #[derive(Debug)]
 pub(crate) struct Problem {

@@ -12,27 +12,39 @@ use primus_core::farm::foreman::Foreman;
 use primus_node::handle::View;
 use primus_replica::Role;
 use primus_server::peers::State as PeerState;
+use primus_shapes::described;
+use primus_shapes::schema::{Percent, Time};
 use serde::Serialize;
 
 use crate::context::{Context, Places};
 use crate::leader::LeaderAnswer;
 use crate::values::{score, text_of};
+use crate::words::{LinkState, ServerRole};
 use crate::workers::{WorkerFacts, workers};
 
-/// `/v1/status`.
-#[derive(Serialize)]
-struct StatusAnswer {
-    #[serde(flatten)]
-    leader: LeaderAnswer,
-    server: u64,
-    servers: Vec<ServerAnswer>,
-    workers: Vec<WorkerFacts>,
-    queued: u64,
-    running: u64,
-    suspicions: u64,
-    /// T as it is now: how long this server would wait for a silent leader.
-    silence_ms: f64,
-    longest_turn_ms: f64,
+described! {
+    /// Servers, workers and tasks at a glance.
+    #[derive(Serialize)]
+    pub(crate) struct StatusAnswer {
+        #[serde(flatten)]
+        leader: LeaderAnswer,
+        /// The server that answers.
+        server: u64,
+        /// All servers.
+        servers: Vec<ServerAnswer>,
+        /// All workers that are here or registered.
+        workers: Vec<WorkerFacts>,
+        /// How many tasks wait.
+        queued: u64,
+        /// How many tasks run.
+        running: u64,
+        /// How often the server that answers has suspected another one.
+        suspicions: u64,
+        /// How long the server that answers would wait for a silent leader.
+        silence_ms: f64,
+        /// The longest turn of that server's control loop.
+        longest_turn_ms: f64,
+    }
 }
 
 /// The workers, and what they have to do.
@@ -43,33 +55,49 @@ struct Crew {
     running: u64,
 }
 
-#[derive(Serialize)]
-struct ServerAnswer {
-    id: u64,
-    address: String,
-    api: String,
-    /// Nothing where it is not known, because the server is not up.
-    role: Option<&'static str>,
-    alive: bool,
-    state: &'static str,
-    since: String,
-    /// How long ago it was heard.
-    heard_ms: Option<f64>,
-    /// Why it is not up.
-    why: Option<String>,
-    /// The leader that it gave way to, and for which it does not stand in elections.
-    gave_way_to: Option<u64>,
-    score: Option<f64>,
-    cpu: Option<f64>,
-    memory: Option<f64>,
-    tasks: Option<u32>,
-    disk_full: Option<bool>,
-    applied: Option<u64>,
-    lag: Option<u64>,
-    /// How long a message there and back takes, as the server measures that answers.
-    round_trip_ms: Option<f64>,
-    /// By how much what it says is delayed on purpose (primus chaos delay).
-    delay_ms: Option<u64>,
+described! {
+    /// A server, as another one sees it.
+    #[derive(Serialize)]
+    struct ServerAnswer {
+        /// The server's id.
+        id: u64,
+        /// Where it listens for servers and workers.
+        address: String,
+        /// Where its HTTP API listens.
+        api: String,
+        /// Its role; null where it is not known, because the server is not up.
+        role: Option<&'static str> as Option<ServerRole>,
+        /// True if it can be reached.
+        alive: bool,
+        /// What its state is, as seen by the server that answers.
+        state: &'static str as LinkState,
+        /// Since when it has been in that state.
+        since: String as Time,
+        /// How long ago it was heard.
+        heard_ms: Option<f64>,
+        /// Why it is not up.
+        why: Option<String>,
+        /// The leader that it gave way to, and for which it does not stand in elections.
+        gave_way_to: Option<u64>,
+        /// How loaded it is: 0 to 100, lower is better.
+        score: Option<f64> as Option<Percent>,
+        /// The processor's part of that, 0 to 100.
+        cpu: Option<f64> as Option<Percent>,
+        /// The memory's part of that, 0 to 100.
+        memory: Option<f64> as Option<Percent>,
+        /// How many tasks run beside it and count in its score.
+        tasks: Option<u32>,
+        /// True if its disk has no room for new work.
+        disk_full: Option<bool>,
+        /// How much of the log it has applied.
+        applied: Option<u64>,
+        /// How many records of the log it has not applied yet.
+        lag: Option<u64>,
+        /// How long a message to it and back takes, as measured by the server that answers.
+        round_trip_ms: Option<f64>,
+        /// How long its messages are delayed on purpose (primus chaos delay).
+        delay_ms: Option<u64>,
+    }
 }
 
 /// The leader knows most: how far everybody is. A follower without one tells what it knows.

@@ -3,9 +3,11 @@
 use axum::Router;
 use axum::handler::Handler;
 use axum::routing::{delete, get, post, put};
+use primus_shapes::described;
 use serde::Serialize;
 
 use crate::context::Context;
+use crate::words::Method;
 
 /// Routes, as the router and as people see them.
 #[derive(Default)]
@@ -14,12 +16,17 @@ pub(crate) struct Table {
     pub(crate) router: Router<Context>,
 }
 
-/// One route.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Row {
-    method: &'static str,
-    path: &'static str,
-    about: &'static str,
+described! {
+    /// A route.
+    #[derive(Debug, Clone, Copy, Serialize)]
+    pub(crate) struct Row {
+        /// The method of requests.
+        pub(crate) method: &'static str as Method,
+        /// The path; what stands in braces is a parameter.
+        pub(crate) path: &'static str,
+        /// What the route does, in a few words.
+        pub(crate) about: &'static str,
+    }
 }
 
 impl Row {

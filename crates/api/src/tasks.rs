@@ -14,11 +14,12 @@ use axum::response::Response;
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::{Entry, Job, JobId, State as TaskState, Target, TaskId};
 use primus_node::farm::Awaited;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+pub(crate) use self::facts::TaskFacts;
 use self::facts::task;
 use crate::context::Context;
-use crate::jobs::change;
+use crate::jobs::{CancelAnswer, RetryAnswer, change};
 use crate::orders::{Asked, Order};
 use crate::pages::{self, Page};
 use crate::patience::Patience;
@@ -38,6 +39,15 @@ struct Search {
     fields: Option<BTreeSet<String>>,
     /// The last task that was looked at.
     place: Option<TaskId>,
+}
+
+/// The fields of a task that were asked for.
+fn some_of(facts: &TaskFacts, wanted: &BTreeSet<String>) -> Value {
+    let mut facts = serde_json::to_value(facts).expect("plain fields become JSON");
+    if let Some(fields) = facts.as_object_mut() {
+        fields.retain(|name, _| wanted.contains(name));
+    }
+    facts
 }
 
 /// What was found so far.
@@ -114,11 +124,9 @@ impl Search {
     ) -> bool {
         let is_running = running.contains(&id);
         let facts = if self.wants(state, is_running) { task(foreman, id, is_running) } else { None };
-        facts.is_none_or(|mut facts| {
-            if let Some(fields) = &self.fields {
-                facts.retain(|name, _| fields.contains(name));
-            }
-            page.push(id, &facts)
+        facts.is_none_or(|facts| match &self.fields {
+            Some(fields) => page.push(id, &some_of(&facts, fields)),
+            None => page.push(id, &facts),
         })
     }
 
@@ -139,11 +147,11 @@ impl Search {
 pub(crate) async fn one(
     State(context): State<Context>,
     Path(id): Path<String>,
-) -> Result<Json<Map<String, Value>>, Problem> {
+) -> Result<Json<TaskFacts>, Problem> {
     facts(&context, parse(&id)?).await.map(Json)
 }
 
-async fn facts(context: &Context, id: TaskId) -> Result<Map<String, Value>, Problem> {
+async fn facts(context: &Context, id: TaskId) -> Result<TaskFacts, Problem> {
     let look = move |foreman: &Foreman| task(foreman, id, foreman.running().contains(&id));
     context.handle.farm.look(look).await?.ok_or_else(|| unknown(id))
 }
@@ -152,7 +160,7 @@ pub(crate) async fn wait(
     State(context): State<Context>,
     Path(id): Path<String>,
     asked: Asked,
-) -> Result<Json<Map<String, Value>>, Problem> {
+) -> Result<Json<TaskFacts>, Problem> {
     let (id, patience) = (parse(&id)?, Patience::new(asked)?);
     patience.wait(&context, Awaited::Task(id)).await?;
     facts(&context, id).await.map(Json)
@@ -162,24 +170,24 @@ pub(crate) async fn cancel(
     State(context): State<Context>,
     Path(id): Path<String>,
     request: Request<Body>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<CancelAnswer>, Problem> {
     let task = parse(&id)?;
     Order::nothing(request).await?;
     facts(&context, task).await?;
     let cancelled = change(&context, vec![Entry::Cancel(Target::Task(task))]).await?;
-    Ok(Json(json!({ "id": id, "cancelled": cancelled })))
+    Ok(Json(CancelAnswer { id, cancelled }))
 }
 
 pub(crate) async fn retry(
     State(context): State<Context>,
     Path(id): Path<String>,
     request: Request<Body>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<RetryAnswer>, Problem> {
     let task = parse(&id)?;
     Order::nothing(request).await?;
     facts(&context, task).await?;
     let retried = change(&context, vec![Entry::Retry(Target::Task(task))]).await?;
-    Ok(Json(json!({ "id": id, "retried": retried })))
+    Ok(Json(RetryAnswer { id, retried }))
 }
 
 pub(crate) fn parse(id: &str) -> Result<TaskId, Problem> {

@@ -10,8 +10,9 @@ use axum::response::Response;
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::loans::home_of;
 use primus_core::ledger::{Effect, Entry, Loans};
+use primus_shapes::described;
+use primus_shapes::schema::Percent;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::orders::{Asked, Order};
@@ -19,24 +20,35 @@ use crate::pages::{self, Page};
 use crate::problem::Problem;
 use crate::values::score;
 
-/// A worker: `/v1/workers`.
-#[derive(Debug, Clone, PartialEq, Serialize, Default)]
-pub(crate) struct WorkerFacts {
-    pub(crate) name: String,
-    /// Whose it is, and whom it works for.
-    home: String,
-    farm: String,
-    slots: u32,
-    running: Option<u64>,
-    alive: bool,
-    /// Does the ledger know of it, so that it may get work?
-    registered: bool,
-    draining: bool,
-    /// How loaded its host is, as it last said, and what that is made of; `tasks` are those that it counts itself.
-    score: Option<f64>,
-    cpu: Option<f64>,
-    memory: Option<f64>,
-    tasks: Option<u32>,
+described! {
+    /// A worker.
+    #[derive(Debug, Clone, PartialEq, Serialize, Default)]
+    pub(crate) struct WorkerFacts {
+        /// The worker's name here.
+        pub(crate) name: String,
+        /// The farm whose worker it is.
+        home: String,
+        /// The farm that it works for now.
+        farm: String,
+        /// How many tasks it can run at once, if each takes one slot.
+        slots: u32,
+        /// How many tasks it runs; null if it is not connected.
+        running: Option<u64>,
+        /// True if it is connected to the leader.
+        alive: bool,
+        /// True if the ledger knows of it, so that it may get work.
+        registered: bool,
+        /// True if it gets nothing new.
+        draining: bool,
+        /// How loaded its host is: 0 to 100, lower is better.
+        score: Option<f64> as Option<Percent>,
+        /// The processor's part of that, 0 to 100.
+        cpu: Option<f64> as Option<Percent>,
+        /// The memory's part of that, 0 to 100.
+        memory: Option<f64> as Option<Percent>,
+        /// How many tasks it runs, as it counts them itself.
+        tasks: Option<u32>,
+    }
 }
 
 pub(crate) async fn list(State(context): State<Context>, mut asked: Asked) -> Result<Response, Problem> {
@@ -50,11 +62,22 @@ pub(crate) async fn list(State(context): State<Context>, mut asked: Asked) -> Re
     Ok(page.fill(rest.map(|worker| (worker.name.clone(), worker))).finish())
 }
 
+described! {
+    /// A worker that gets nothing new, or does again.
+    #[derive(Serialize)]
+    pub(crate) struct DrainAnswer {
+        /// The worker's name.
+        worker: String,
+        /// True if it gets nothing new.
+        draining: bool,
+    }
+}
+
 pub(crate) async fn drain(
     State(context): State<Context>,
     Path(worker): Path<String>,
     request: Request<Body>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<DrainAnswer>, Problem> {
     let mut is_draining = true;
     if let Some(mut order) = Order::read(request, "send {\"draining\":true}").await? {
         let draining = order.truth("draining")?;
@@ -64,7 +87,7 @@ pub(crate) async fn drain(
     let entry = Entry::Drain { worker: worker.clone(), is_draining };
     let effects = context.handle.farm.enter(vec![entry]).await?;
     match effects.first() {
-        Some(Effect::Workers) => Ok(Json(json!({ "worker": worker, "draining": is_draining }))),
+        Some(Effect::Workers) => Ok(Json(DrainAnswer { worker, draining: is_draining })),
         _ => Err(Problem::not_found(format!("there is no worker '{worker}'"), "primus status lists the workers")),
     }
 }

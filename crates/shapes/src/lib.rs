@@ -1,10 +1,14 @@
-//! What clients and servers say to each other over HTTP: jobs as they are submitted ([`submission`]), what a candidate of a
-//! group asks and is told ([`session`]), refusals ([`refusal`]), the secret that a server asks for ([`token`]), JSON as
-//! requests hold it ([`objects`]), text as a part of an address ([`path`]); and how both sides put values ([`values`]) and what
+//! What clients and servers say to each other over HTTP.
+//!
+//! - [`submission`]: jobs as they are submitted. [`session`]: what a candidate of a group asks and is told.
+//! - [`refusal`]: errors. [`token`]: the secret that a server asks for.
+//! - [`objects`]: JSON as requests hold it. [`path`]: text as a part of an address. [`values`]: values in words.
+//! - [`schema`]: what such JSON looks like, described beside its types.
 
 pub mod objects;
 pub mod path;
 pub mod refusal;
+pub mod schema;
 pub mod session;
 pub mod submission;
 pub mod token;

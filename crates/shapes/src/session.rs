@@ -5,51 +5,76 @@
 
 use primus_core::ServerId;
 use primus_core::lease::{Answer, Candidacy, Claim, Objection, Poll, Promise};
-use primus_core::ledger::groups::{GroupName, HOLDER_NAME_LEN_MAX, is_holder_count};
+use primus_core::ledger::groups::{
+    GROUP_NAME_LEN_MAX, GroupName, HOLDER_NAME_LEN_MAX, HOLDERS_MAX, is_holder_count,
+};
 use primus_core::ledger::{GroupRank, GroupRules};
 use primus_core::load::Score;
 use serde::{Deserialize, Serialize};
 
 use crate::objects::Object;
+use crate::schema::{Text, Within};
+use crate::{described, words};
 
 /// What is wrong, and what to do.
 pub type Mistake = (String, &'static str);
 
-/// What a candidate asks.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct QuestionBody {
-    number: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    wants: Option<Vec<Object<WantBody>>>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    holds: Vec<Object<ClaimBody>>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    ended: Vec<Object<ClaimBody>>,
-    #[serde(default)]
-    score: f64,
-    #[serde(default)]
-    wait_ms: f64,
+described! {
+    /// What a candidate asks.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct QuestionBody {
+        /// A number of the candidate's own, which the answer repeats.
+        number: u64,
+        /// The groups that it wants to hold; what is left out stays as it was, an empty list ends its candidacies.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wants: Option<Vec<Object<WantBody>>>,
+        /// The leases that it believes to hold.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        holds: Vec<Object<ClaimBody>>,
+        /// The leases that it gives back.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ended: Vec<Object<ClaimBody>>,
+        /// How loaded the candidate's host is: 0 to 100.
+        #[serde(default)]
+        score: f64,
+        /// How long the answer may wait for news.
+        #[serde(default)]
+        wait_ms: f64,
+    }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WantBody {
-    group: String,
-    rank: Rank,
-    #[serde(default = "one")]
-    holders: u16,
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    id: u64,
+described! {
+    /// A group that a candidate wants to hold.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct WantBody {
+        /// The group.
+        group: String as Text<1, GROUP_NAME_LEN_MAX>,
+        /// Who comes first among its candidates; all must say the same.
+        rank: Rank as RankName,
+        /// How many can hold it at once, 1 to 1000; all must say the same.
+        #[serde(default = "one")]
+        holders: u16 as Within<1, { HOLDERS_MAX as i64 }>,
+        /// The candidate's name, up to 100 bytes.
+        #[serde(default)]
+        name: String as Text<0, HOLDER_NAME_LEN_MAX>,
+        /// The candidate's number, which counts where the rank is id.
+        #[serde(default)]
+        id: u64,
+    }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ClaimBody {
-    group: String,
-    term: u64,
+described! {
+    /// A lease that a candidate has, or gives back.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct ClaimBody {
+        /// The group.
+        group: String,
+        /// The term under which it was granted.
+        term: u64,
+    }
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -61,39 +86,68 @@ enum Rank {
     Name,
 }
 
+words! {
+    /// Who comes first.
+    RankName: [GroupRank::Leader.name(), GroupRank::Load.name(), GroupRank::Id.name(), GroupRank::Name.name()];
+    /// Why a candidate cannot have a group.
+    RefusalCode: ["other_rules", "too_many_groups", "too_many_candidates", "old_term"];
+}
+
 const fn one() -> u16 {
     1
 }
 
-/// What it is told.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct AnswerBody {
-    number: u64,
-    known: bool,
-    holds: Vec<HoldBody>,
-    recalled: Vec<String>,
-    refused: Vec<RefusedBody>,
-    /// The server that the candidate spoke to.
-    server: u64,
-    lease_ms: f64,
+described! {
+    /// What a candidate is told.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    pub struct AnswerBody {
+        /// The number of the question.
+        number: u64,
+        /// False if the farm does not know the session: the candidate says again what it wants.
+        known: bool,
+        /// The leases that the candidate holds.
+        holds: Vec<HoldBody>,
+        /// The groups that it must give back as soon as it can.
+        recalled: Vec<String>,
+        /// What it cannot have.
+        refused: Vec<RefusedBody>,
+        /// The server that the candidate spoke to.
+        server: u64,
+        /// How long leases last.
+        lease_ms: f64,
+    }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct HoldBody {
-    group: String,
-    term: u64,
-    rest_ms: f64,
+described! {
+    /// A lease that a candidate holds.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    struct HoldBody {
+        /// The group.
+        group: String,
+        /// The term: each grant has a greater one.
+        term: u64,
+        /// How much longer the holder may run, counted from when it asked.
+        rest_ms: f64,
+    }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct RefusedBody {
-    group: String,
-    code: String,
-    message: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    rank: Option<Rank>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    holders: Option<u16>,
+described! {
+    /// A group that a candidate cannot have.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    struct RefusedBody {
+        /// The group.
+        group: String,
+        /// Why, in one word.
+        code: String as RefusalCode,
+        /// Why, in a sentence.
+        message: String,
+        /// The rank that the group has, if that is the reason.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rank: Option<Rank> as Option<RankName>,
+        /// How many can hold the group, if that is the reason.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        holders: Option<u16>,
+    }
 }
 
 impl QuestionBody {

@@ -12,7 +12,9 @@ use primus_core::ledger::job::Lines;
 use primus_core::ledger::{CommandLine, Fan, Spec, Work};
 use serde::{Deserialize, Serialize};
 
+use crate::described;
 use crate::objects::unique;
+use crate::schema::{Text, Within};
 
 /// How long a command may be, its environment included: a worker's companion takes no more.
 pub const COMMAND_LEN_MAX: usize = 768 << 10;
@@ -31,58 +33,60 @@ const TIMEOUT_MS_MAX: u64 = 24 * 3600 * 1000;
 /// What is wrong, and what to do.
 pub type Mistake = (String, &'static str);
 
-/// A job as somebody submits it: `{"command":["echo","hello"]}`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Submission {
-    /// A program and its arguments.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub command: Vec<String>,
-    /// Instead of a program: the name under which workers have the code.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// What that code is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input: Option<String>,
-    /// The name of the job, for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// One task for each number: `1-1000`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub array: Option<String>,
-    /// One task for each line.
-    #[serde(skip_serializing_if = "Option::is_none", with = "texts")]
-    pub lines: Option<Lines>,
-    /// How often a task that fails is tried again.
-    #[serde(skip_serializing_if = "is_default")]
-    pub retries: u8,
-    /// How long a task may run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<u64>,
-    /// True if a task that may have begun must not begin again.
-    #[serde(skip_serializing_if = "is_default")]
-    pub no_rerun: bool,
-    /// Tasks with a greater number go first.
-    #[serde(skip_serializing_if = "is_default")]
-    pub priority: i16,
-    /// How many slots a task takes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<u16>,
-    /// How far the program steps back behind others on its host.
-    #[serde(skip_serializing_if = "is_default")]
-    pub nice: u8,
-    /// Environment variables, beside those that every task has.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "unique")]
-    pub env: BTreeMap<String, String>,
-    /// The folder in which the program starts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<String>,
-    /// Standard input, if it is text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stdin: Option<String>,
-    /// Standard input, whatever it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stdin_base64: Option<String>,
+described! {
+    /// A job as it is submitted.
+    #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct Submission {
+        /// A program and its arguments; this or kind must be given.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub command: Vec<String>,
+        /// Instead of a program: the name under which workers have the code.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub kind: Option<String>,
+        /// What that code is given; only with kind.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub input: Option<String>,
+        /// The name of the job, for people.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub name: Option<String> as Option<Text<0, NAME_LEN_MAX>>,
+        /// One task for each number: `1-1000`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub array: Option<String>,
+        /// One task for each line.
+        #[serde(skip_serializing_if = "Option::is_none", with = "texts")]
+        pub lines: Option<Lines> as Option<Vec<String>>,
+        /// How often a task that fails is tried again; 0 unless another number is given.
+        #[serde(skip_serializing_if = "is_default")]
+        pub retries: u8,
+        /// How long a task may run; without it, for ever.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub timeout_ms: Option<u64> as Option<Within<1, { TIMEOUT_MS_MAX as i64 }>>,
+        /// True if a task that may have begun must not begin again.
+        #[serde(skip_serializing_if = "is_default")]
+        pub no_rerun: bool,
+        /// Tasks with a greater number go first; 0 unless another number is given.
+        #[serde(skip_serializing_if = "is_default")]
+        pub priority: i16 as Within<{ -(PRIORITY_MAX as i64) }, { PRIORITY_MAX as i64 }>,
+        /// How many slots a task takes; 1 unless another number is given.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub cpus: Option<u16> as Option<Within<1, 65535>>,
+        /// How far the program steps back behind others on its host; 0 unless another number is given.
+        #[serde(skip_serializing_if = "is_default")]
+        pub nice: u8 as Within<0, { NICE_MAX as i64 }>,
+        /// Environment variables, beside those that every task has.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "unique")]
+        pub env: BTreeMap<String, String>,
+        /// The folder in which the program starts.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub cwd: Option<String>,
+        /// Standard input, if it is text.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub stdin: Option<String>,
+        /// Standard input as base64, if it is not text; up to 1 MiB of it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub stdin_base64: Option<String>,
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

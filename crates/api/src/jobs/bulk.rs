@@ -13,9 +13,10 @@ use bytes::BytesMut;
 use memchr::memrchr;
 use primus_core::ledger::{Effect, Entry, JobId};
 use primus_node::handle::Unable;
+use primus_shapes::described;
 use primus_shapes::objects::Object;
 use primus_shapes::submission::Submission;
-use serde_json::json;
+use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use super::submission::{entry, not_taken, strange, tasks_of};
@@ -24,6 +25,7 @@ use crate::context::Context;
 use crate::limits::JOB_LINE_LEN_MAX;
 use crate::problem::Problem;
 use crate::room::Room;
+use crate::words::JobNumber;
 
 /// How many jobs are entered at once, and how long their lines are together.
 const BATCH_MAX: usize = 1000;
@@ -57,6 +59,21 @@ struct Submitted {
     ranges: Vec<(JobId, JobId)>,
 }
 
+described! {
+    /// Jobs that were submitted in one body.
+    #[derive(Serialize)]
+    pub(crate) struct BulkAnswer {
+        /// How many jobs were acknowledged.
+        jobs: u64,
+        /// How many tasks they have.
+        tasks: u64,
+        /// How many of the jobs are new.
+        created: u64,
+        /// Their numbers, in the order of their lines: first and last of each stretch.
+        ranges: Vec<[String; 2]> as Vec<Vec<JobNumber>>,
+    }
+}
+
 pub(crate) async fn submit(context: &Context, key: Option<String>, body: Body) -> Result<Response, Problem> {
     let mut bulk = Bulk {
         context,
@@ -72,9 +89,8 @@ pub(crate) async fn submit(context: &Context, key: Option<String>, body: Body) -
     let result = bulk.run(body).await;
     let Submitted { jobs, tasks, created, ranges } = bulk.submitted;
     result.map_err(|problem| problem.after(&format!("{jobs} jobs were submitted")))?;
-    let ranges: Vec<[String; 2]> =
-        ranges.into_iter().map(|(first, last)| [first.to_string(), last.to_string()]).collect();
-    Ok(Json(json!({ "jobs": jobs, "tasks": tasks, "created": created, "ranges": ranges })).into_response())
+    let ranges = ranges.into_iter().map(|(first, last)| [first.to_string(), last.to_string()]).collect();
+    Ok(Json(BulkAnswer { jobs, tasks, created, ranges }).into_response())
 }
 
 impl Bulk<'_> {

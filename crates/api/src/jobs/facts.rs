@@ -2,31 +2,54 @@
 
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::{Counts, Job, JobId, Work};
+use primus_shapes::described;
+use primus_shapes::schema::Time;
 use serde::Serialize;
 
 use crate::values::time_text;
+use crate::words::JobNumber;
 
-/// A job: `/v1/jobs/12`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct JobFacts {
-    job: String,
-    name: String,
-    command: Vec<String>,
-    kind: Option<String>,
-    tasks: u64,
-    open: u64,
-    queued: u64,
-    running: u64,
-    done: u64,
-    failed: u64,
-    lost: u64,
-    cancelled: u64,
-    submitted: String,
-    priority: i16,
-    cpus: u16,
-    retries: u8,
-    timeout_ms: Option<u64>,
-    no_rerun: bool,
+described! {
+    /// A job.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    pub(crate) struct JobFacts {
+        /// The job's number.
+        job: String as JobNumber,
+        /// Its name, for people.
+        name: String,
+        /// The program and its arguments; empty if it is a kind.
+        command: Vec<String>,
+        /// The kind, if it is one; else null.
+        kind: Option<String>,
+        /// How many tasks it has.
+        tasks: u64,
+        /// How many of them have not ended.
+        open: u64,
+        /// How many wait.
+        queued: u64,
+        /// How many run.
+        running: u64,
+        /// How many ended well.
+        done: u64,
+        /// How many failed.
+        failed: u64,
+        /// How many were lost: their worker died, and they must not run twice.
+        lost: u64,
+        /// How many were cancelled.
+        cancelled: u64,
+        /// When it was submitted.
+        submitted: String as Time,
+        /// Its priority: greater goes first.
+        priority: i16,
+        /// How many slots a task takes.
+        cpus: u16,
+        /// How often a task that fails is tried again.
+        retries: u8,
+        /// How long a task may run; null if it may run for ever.
+        timeout_ms: Option<u64>,
+        /// True if a task that may have begun must not begin again.
+        no_rerun: bool,
+    }
 }
 
 impl JobFacts {
@@ -61,19 +84,29 @@ impl JobFacts {
     }
 }
 
-/// Many jobs in a row: `/v1/jobs/1-1000/wait`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct RangeFacts {
-    first: String,
-    last: String,
-    tasks: u64,
-    open: u64,
-    done: u64,
-    failed: u64,
-    lost: u64,
-    cancelled: u64,
-    /// Jobs that ended so long ago, or so many others since, that nothing is known of them.
-    forgotten: u64,
+described! {
+    /// Jobs in a row, counted together.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    pub(crate) struct RangeFacts {
+        /// The first job.
+        first: String as JobNumber,
+        /// The last job.
+        last: String as JobNumber,
+        /// How many tasks those have that are kept.
+        tasks: u64,
+        /// How many of them have not ended.
+        open: u64,
+        /// How many ended well.
+        done: u64,
+        /// How many failed.
+        failed: u64,
+        /// How many were lost.
+        lost: u64,
+        /// How many were cancelled.
+        cancelled: u64,
+        /// How many jobs ended so long ago, or so many others since, that they are not kept.
+        forgotten: u64,
+    }
 }
 
 impl RangeFacts {

@@ -16,7 +16,9 @@ use memchr::{memchr_iter, memrchr};
 use primus_core::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use primus_node::handle::Unable;
 use primus_server::register::Change;
+use primus_shapes::described;
 use primus_shapes::objects::{Object, complaint};
+use primus_shapes::schema::Text;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -30,20 +32,29 @@ use crate::room::Room;
 
 /// How many pieces of the body may wait to be acknowledged.
 const PIECES_MAX: usize = 32;
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line<'a> {
-    #[serde(borrow)]
-    key: Cow<'a, str>,
-    #[serde(borrow)]
-    value: Cow<'a, str>,
+described! {
+    /// A write, as a line of an import.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub(crate) struct ImportLine<'a> {
+        /// The key.
+        #[serde(borrow)]
+        key: Cow<'a, str> as Text<1, KEY_LEN_MAX>,
+        /// Its value.
+        #[serde(borrow)]
+        value: Cow<'a, str> as Text<0, VALUE_LEN_MAX>,
+    }
 }
 
-/// What was written.
-#[derive(Serialize)]
-struct Written {
-    written: u64,
-    index: u64,
+described! {
+    /// What an import has written.
+    #[derive(Serialize)]
+    pub(crate) struct ImportAnswer {
+        /// How many writes were acknowledged.
+        written: u64,
+        /// Where in the log the last of them is.
+        index: u64,
+    }
 }
 
 /// Changes under way: how many, and what comes of them.
@@ -59,7 +70,7 @@ struct Import {
     /// How many lines have been read.
     lines: u64,
     waiting: VecDeque<Entering>,
-    acknowledged: Written,
+    acknowledged: ImportAnswer,
 }
 
 pub(crate) async fn import(
@@ -76,7 +87,7 @@ pub(crate) async fn import(
     if let Some(api) = context.elsewhere(request.headers()).await {
         return Ok(context.pass_on_within(BULK_TIME, request, api).await);
     }
-    let acknowledged = Written { written: 0, index: 0 };
+    let acknowledged = ImportAnswer { written: 0, index: 0 };
     let (arrived, waiting) = (BytesMut::new(), VecDeque::new());
     let room = Room::of_lines();
     let mut import = Import { context, batch, room, arrived, lines: 0, waiting, acknowledged };
@@ -128,7 +139,7 @@ impl Import {
             self.hear().await?;
         }
         let (reply, answer) = oneshot::channel();
-        let lists = lines.chunks(self.batch).map(|lines| lines.iter().map(Line::change).collect());
+        let lists = lines.chunks(self.batch).map(|lines| lines.iter().map(ImportLine::change).collect());
         self.context.handle.change(lists, true, reply);
         let room = self.room.part(len);
         let entering = tokio::spawn(async move {
@@ -139,13 +150,13 @@ impl Import {
         Ok(())
     }
 
-    fn read<'a>(&mut self, text: &'a [u8]) -> Result<Vec<Line<'a>>, Problem> {
+    fn read<'a>(&mut self, text: &'a [u8]) -> Result<Vec<ImportLine<'a>>, Problem> {
         let mut found = Vec::new();
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             self.lines += 1;
             let wrong = |what: String| Problem::usage(format!("line {}: {what}", self.lines), LINE_HINT);
             let Object(line) =
-                serde_json::from_slice::<Object<Line<'a>>>(line).map_err(|error| wrong(complaint(&error)))?;
+                serde_json::from_slice::<Object<ImportLine<'a>>>(line).map_err(|error| wrong(complaint(&error)))?;
             if line.key.is_empty() || line.key.len() > KEY_LEN_MAX || line.value.len() > VALUE_LEN_MAX {
                 return Err(wrong(format!("a key has 1 to {KEY_LEN_MAX} bytes, a value {VALUE_LEN_MAX} at most")));
             }
@@ -158,14 +169,14 @@ impl Import {
     async fn hear(&mut self) -> Result<(), Problem> {
         let Some((count, entering)) = self.waiting.pop_front() else { return Ok(()) };
         let index = entering.await.map_err(|_| Unable::Unknown)??;
-        self.acknowledged = Written { written: self.acknowledged.written + count, index };
+        self.acknowledged = ImportAnswer { written: self.acknowledged.written + count, index };
         Ok(())
     }
 }
 
 const LINE_HINT: &str = "write lines like {\"key\":\"colour\",\"value\":\"blue\"}";
 
-impl Line<'_> {
+impl ImportLine<'_> {
     fn change(&self) -> Change<'_> {
         Change::Put(&self.key, self.value.as_bytes())
     }

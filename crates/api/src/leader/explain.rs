@@ -15,36 +15,52 @@ use primus_node::events::{Event, Kind};
 use primus_node::handle::{Request as Ask, View};
 use primus_server::Reason;
 use primus_server::control::{Outlook, Way};
+use primus_shapes::described;
 use primus_shapes::values::time;
 use serde::Serialize;
 
 use super::LeaderAnswer;
 use crate::context::Context;
+use crate::words::{AlgorithmName, RankName};
 
-/// The whole answer.
-#[derive(Serialize)]
-struct Explanation {
-    #[serde(flatten)]
-    leader: LeaderAnswer,
-    algorithm: &'static str,
-    rank: &'static str,
-    /// The best of those who would be better leaders.
-    best: Option<u64>,
-    /// By how many points it is less loaded, where loads count.
-    difference: Option<f64>,
-    margin: Option<f64>,
-    worse_for_ms: Option<u64>,
-    dwell_ms: Option<u64>,
-    not_before_ms: Option<u64>,
-    /// Servers that do not stand in elections, because they resigned or an operator moved leadership away from them.
-    gave_way: Vec<GaveWay>,
-    sentence: String,
+described! {
+    /// Which server leads and why, and what would change that.
+    #[derive(Serialize)]
+    pub(crate) struct LeaderExplanation {
+        #[serde(flatten)]
+        leader: LeaderAnswer,
+        /// How servers elect.
+        algorithm: &'static str as AlgorithmName,
+        /// What servers compare.
+        rank: &'static str as RankName,
+        /// The best of the servers that would be better leaders.
+        best: Option<u64>,
+        /// By how many points that server is less loaded, where loads count.
+        difference: Option<f64>,
+        /// By how many points it must be less loaded for a handover.
+        margin: Option<f64>,
+        /// For how long it has been less loaded by that much.
+        worse_for_ms: Option<u64>,
+        /// For how long it must have been.
+        dwell_ms: Option<u64>,
+        /// How long it takes at least until leadership can be handed over.
+        not_before_ms: Option<u64>,
+        /// Servers that do not stand in elections, because they resigned or an operator moved leadership away from them.
+        gave_way: Vec<GaveWay>,
+        /// All of it for people.
+        sentence: String,
+    }
 }
 
-#[derive(Serialize)]
-struct GaveWay {
-    server: u64,
-    to: u64,
+described! {
+    /// A server that does not stand in elections.
+    #[derive(Serialize)]
+    struct GaveWay {
+        /// The server that does not stand.
+        server: u64,
+        /// The leader that it gave way to.
+        to: u64,
+    }
 }
 
 /// The leader knows most: what it waits for. Whoever cannot ask it tells what it knows.
@@ -58,10 +74,10 @@ pub(crate) async fn explain(State(context): State<Context>, request: Request<Bod
     let outlook = context.ask(Ask::Outlook).await.ok();
     let view = context.handle.view.borrow().clone();
     let outlook = outlook.filter(|_| view.leader == Some(view.id));
-    Json(Explanation::new(&context, &view, outlook)).into_response()
+    Json(LeaderExplanation::new(&context, &view, outlook)).into_response()
 }
 
-impl Explanation {
+impl LeaderExplanation {
     fn new(context: &Context, view: &View, outlook: Option<Outlook>) -> Self {
         let standing = outlook.and_then(|outlook| match outlook.way {
             Way::Load(standing) => Some(standing),

@@ -9,28 +9,41 @@ use primus_core::ledger::loans::{home_of, name_here};
 use primus_core::ledger::{Borrowed, Ledger, Lent, LoanId, Why};
 use primus_core::loan::Office;
 use primus_core::loan::office::Neighbour;
+use primus_shapes::described;
+use primus_shapes::schema::Time;
 use primus_shapes::values::time;
 use serde::Serialize;
 
 use crate::values::time_text;
+use crate::words::{LoanDirection, LoanNumber, LoanReason, LoanState};
 
-/// A loan: `/v1/loans/3`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct LoanFacts {
-    pub(crate) id: String,
-    /// What its own farm calls it.
-    worker: String,
-    home: String,
-    /// Where it works.
-    farm: String,
-    direction: Direction,
-    since: String,
-    until: String,
-    for_ms: u64,
-    why: &'static str,
-    state: Stage,
-    #[serde(skip)]
-    since_ms: u64,
+described! {
+    /// A loan: a worker that works for another farm.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+    pub(crate) struct LoanFacts {
+        /// The lender's number of the loan; with @LENDER behind it if another farm lends.
+        pub(crate) id: String as LoanNumber,
+        /// What its own farm calls the worker.
+        worker: String,
+        /// The farm whose worker it is.
+        home: String,
+        /// The farm that it works for.
+        farm: String,
+        /// Which way it went, seen from the farm that is asked.
+        direction: Direction as LoanDirection,
+        /// When it was lent.
+        since: String as Time,
+        /// When it should be back at the latest.
+        until: String as Time,
+        /// For how long it was lent.
+        for_ms: u64,
+        /// Why it was lent.
+        why: &'static str as LoanReason,
+        /// How far the loan is, as far as the leader that is asked knows.
+        state: Stage as LoanState,
+        #[serde(skip)]
+        since_ms: u64,
+    }
 }
 
 /// Which way a worker went, seen from the farm that is asked.

@@ -6,20 +6,40 @@ use axum::Json;
 use axum::extract::{Path, State};
 use primus_core::farm::foreman::{Foreman, Standing};
 use primus_core::ledger::{Attempt, State as TaskState, TaskId};
+use primus_shapes::described;
+use primus_shapes::schema::Time;
 use primus_shapes::values::time;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::facts::reason;
 use super::{parse, unknown};
 use crate::context::Context;
 use crate::problem::Problem;
 use crate::values::text_of;
+use crate::words::{TaskCode, TaskNumber};
+
+described! {
+    /// Why a task is as it is.
+    #[derive(Serialize)]
+    pub(crate) struct TaskExplanation {
+        /// The task.
+        task: String as TaskNumber,
+        /// The reason in one word.
+        code: &'static str as TaskCode,
+        /// The reason in a sentence.
+        explanation: String,
+        /// Since when it has been so; null for a task that has ended.
+        since: Option<String> as Option<Time>,
+        /// For how long it has been so.
+        for_ms: Option<f64>,
+    }
+}
 
 /// Why a task is as it is.
 pub(crate) async fn explain(
     State(context): State<Context>,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<TaskExplanation>, Problem> {
     let id = parse(&id)?;
     let look = move |foreman: &Foreman| Explanation::new(foreman, id);
     let explanation = context.handle.farm.look(look).await?.ok_or_else(|| unknown(id))?;
@@ -27,13 +47,13 @@ pub(crate) async fn explain(
     let now_ms = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
     let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
     let length = explanation.length(now_ms, |attempt| context.handle.farm.age(attempt));
-    Ok(Json(json!({
-        "task": id.to_string(),
-        "code": explanation.code,
-        "explanation": explanation.sentence(length),
-        "since": length.and_then(|length| now.checked_sub(length)).map(text_of),
-        "for_ms": length.map(|length| length.as_secs_f64() * 1000.0),
-    })))
+    Ok(Json(TaskExplanation {
+        task: id.to_string(),
+        code: explanation.code,
+        explanation: explanation.sentence(length),
+        since: length.and_then(|length| now.checked_sub(length)).map(text_of),
+        for_ms: length.map(|length| length.as_secs_f64() * 1000.0),
+    }))
 }
 
 /// Why a task is as it is.

@@ -2,35 +2,87 @@
 
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::{Job, Outcome, State, Tail, TaskId, Verdict};
-use serde_json::{Map, Value, json};
+use primus_shapes::described;
+use primus_shapes::schema::Time;
+use serde::Serialize;
 
 use crate::values::time_text;
+use crate::words::{AttemptNumber, JobNumber, TaskNumber, TaskState, TaskVerdict};
+
+described! {
+    /// A task.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    pub(crate) struct TaskFacts {
+        /// The task: its job, and its place in that.
+        task: String as TaskNumber,
+        /// Its job.
+        job: String as JobNumber,
+        /// What its state is.
+        state: &'static str as TaskState,
+        /// Its number or its line, if its job has such; else empty.
+        argument: String,
+        /// How often it has failed and was tried again.
+        failures: u8,
+        /// The worker that has it, or had it last.
+        worker: Option<String>,
+        /// The attempt that runs, or was the last.
+        attempt: Option<String> as Option<AttemptNumber>,
+        /// Why it ended as it did, if it did not end well.
+        reason: Option<String>,
+        #[serde(flatten)]
+        result: Option<ResultFacts>,
+    }
+}
+
+described! {
+    /// What came of a task, as far as it is kept.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    struct ResultFacts {
+        /// How its last attempt ended.
+        verdict: &'static str as TaskVerdict,
+        /// Its exit code, if it ended by itself.
+        exit: Option<u8>,
+        /// The signal that ended it.
+        signal: Option<u8>,
+        /// When it started, by its worker's clock; null if it did not.
+        started: Option<String> as Option<Time>,
+        /// The same in microseconds since 1970; 0 if it did not start.
+        started_us: u64,
+        /// How long it took.
+        took_ms: f64,
+        /// The end of what it printed; all of it is at /v1/tasks/{id}/output.
+        stdout: String,
+        /// How many bytes it printed.
+        stdout_len: u64,
+        /// The end of what it printed to stderr.
+        stderr: String,
+        /// How many bytes it printed to stderr.
+        stderr_len: u64,
+    }
+}
 
 /// A task: `/v1/tasks/12.7`. `is_running`: does it run at the moment, as far as the leader can tell?
-pub(crate) fn task(foreman: &Foreman, id: TaskId, is_running: bool) -> Option<Map<String, Value>> {
+pub(crate) fn task(foreman: &Foreman, id: TaskId, is_running: bool) -> Option<TaskFacts> {
     let job = foreman.ledger().job(id.job)?;
     let state = job.state(id.index)?;
-    let mut facts = Map::new();
-    let mut say = |name: &str, value: Value| _ = facts.insert(name.to_owned(), value);
-    say("task", json!(id.to_string()));
-    say("job", json!(id.job.to_string()));
-    say("state", json!(if is_running && !state.is_final() { "running" } else { state.name() }));
-    say("argument", json!(job.spec.fan.argument(id.index)));
-    say("failures", json!(if let State::Waiting { failures } = state { failures } else { 0 }));
     let whereabouts = foreman.whereabouts(id).filter(|_| !state.is_final());
     let outcome = foreman.ledger().outcome(id);
     let worker = whereabouts.map(|(worker, _)| worker).or(outcome.as_ref().map(|outcome| outcome.worker.as_str()));
     let attempt = whereabouts.map(|(_, attempt)| attempt).or(outcome.as_ref().map(|outcome| outcome.attempt));
-    say("worker", json!(worker));
-    say("attempt", json!(attempt.map(|attempt| attempt.to_string())));
-    say("reason", json!(reason(state, outcome.as_ref(), job)));
-    if let Some(outcome) = outcome {
-        facts.extend(result(&outcome));
-    }
-    Some(facts)
+    Some(TaskFacts {
+        task: id.to_string(),
+        job: id.job.to_string(),
+        state: if is_running && !state.is_final() { "running" } else { state.name() },
+        argument: job.spec.fan.argument(id.index),
+        failures: if let State::Waiting { failures } = state { failures } else { 0 },
+        worker: worker.map(str::to_owned),
+        attempt: attempt.map(|attempt| attempt.to_string()),
+        reason: reason(state, outcome.as_ref(), job),
+        result: outcome.as_ref().map(result),
+    })
 }
 
-fn result(outcome: &Outcome) -> Map<String, Value> {
+fn result(outcome: &Outcome) -> ResultFacts {
     let (verdict, exit, signal) = match &outcome.verdict {
         Verdict::Exited(code) => ("exited", Some(*code), None),
         Verdict::Signalled(signal) => ("signalled", None, Some(*signal)),
@@ -39,19 +91,18 @@ fn result(outcome: &Outcome) -> Map<String, Value> {
         Verdict::Lost => ("lost", None, None),
     };
     let text = |tail: &Tail| String::from_utf8_lossy(&tail.bytes).into_owned();
-    let facts = json!({
-        "verdict": verdict,
-        "exit": exit,
-        "signal": signal,
-        "started": (outcome.started_us > 0).then(|| time_text(outcome.started_us / 1000)),
-        "started_us": outcome.started_us,
-        "took_ms": outcome.took_us as f64 / 1000.0,
-        "stdout": text(&outcome.stdout),
-        "stdout_len": outcome.stdout.total,
-        "stderr": text(&outcome.stderr),
-        "stderr_len": outcome.stderr.total,
-    });
-    if let Value::Object(facts) = facts { facts } else { Map::new() }
+    ResultFacts {
+        verdict,
+        exit,
+        signal,
+        started: (outcome.started_us > 0).then(|| time_text(outcome.started_us / 1000)),
+        started_us: outcome.started_us,
+        took_ms: outcome.took_us as f64 / 1000.0,
+        stdout: text(&outcome.stdout),
+        stdout_len: outcome.stdout.total,
+        stderr: text(&outcome.stderr),
+        stderr_len: outcome.stderr.total,
+    }
 }
 
 /// Why it ended as it did, if it did not end well.

@@ -3,16 +3,21 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use super::validator::{Asked, Document};
 
 /// How long a client waits for an answer.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// What each server asks for.
 static TOKENS: Mutex<BTreeMap<SocketAddr, String>> = Mutex::new(BTreeMap::new());
+
+/// What an API of this version may answer.
+static DOCUMENT: LazyLock<Document> = LazyLock::new(|| Document(primus_api::document()));
 
 /// From now on requests to this server show this.
 pub(crate) fn know(api: SocketAddr, token: &str) {
@@ -81,7 +86,11 @@ pub(crate) fn exchange_bare(api: SocketAddr, request: &[u8]) -> io::Result<Strin
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut buffer).map_err(heard)? {
-            0 => return String::from_utf8(answer).map_err(|error| heard(io::Error::other(error))),
+            0 => {
+                let answer = String::from_utf8(answer).map_err(|error| heard(io::Error::other(error)))?;
+                hold_to_the_document(request, &answer);
+                return Ok(answer);
+            }
             count => answer.extend_from_slice(&buffer[..count]),
         }
     }
@@ -92,4 +101,59 @@ pub(crate) fn events(api: SocketAddr) -> io::Result<Vec<Value>> {
     let text = exchange(api, b"GET /v1/events?follow=false HTTP/1.0\r\n\r\n")?;
     let events = text.lines().filter_map(|line| line.strip_prefix("data:"));
     events.map(|data| serde_json::from_str(data).map_err(io::Error::other)).collect()
+}
+
+/// Every answer is what the API's document says of its route: status, code, fields and their types.
+fn hold_to_the_document(request: &[u8], answer: &str) {
+    let Some((method, path)) = asked(request) else { return };
+    let Some((status, kind, body)) = told(answer) else { return };
+    let asked = Asked { method: &method, path: &path };
+    for body in bodies(&kind, body) {
+        let checked = DOCUMENT.check_answer(asked, status, &kind, &body);
+        assert!(
+            checked.is_ok(),
+            "{method} {path} {status} is not what the document says: {}",
+            checked.unwrap_err()
+        );
+    }
+}
+
+/// The method, and the path without the query.
+fn asked(request: &[u8]) -> Option<(String, String)> {
+    let end = request.iter().position(|byte| *byte == b'\n')?;
+    let mut words = std::str::from_utf8(&request[..end]).ok()?.split_whitespace();
+    let (method, target) = (words.next()?, words.next()?);
+    let path = target.split('?').next()?;
+    Some((method.to_owned(), path.to_owned()))
+}
+
+/// The status, the kind of the body, and the body of the first answer, if it is whole.
+fn told(answer: &str) -> Option<(u16, String, &str)> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let field = |name: &str| {
+        let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    };
+    let kind = field("content-type")?.to_owned();
+    let body = match field("content-length") {
+        Some(length) => body.get(..length.parse().ok()?)?,
+        None => body,
+    };
+    Some((status, kind, body))
+}
+
+/// What such a body holds: one value, or an event a line.
+fn bodies(kind: &str, body: &str) -> Vec<Value> {
+    match kind {
+        "application/json" => {
+            let value = serde_json::from_str(body);
+            vec![value.unwrap_or_else(|error| panic!("an answer of JSON is not JSON: {error}: {body}"))]
+        }
+        "text/event-stream" => {
+            let lines = body.lines().filter_map(|line| line.strip_prefix("data:"));
+            lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
+        }
+        _ => Vec::new(),
+    }
 }

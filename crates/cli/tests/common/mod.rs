@@ -14,6 +14,8 @@ pub(crate) mod network;
 pub(crate) mod place;
 pub(crate) mod stranger;
 pub(crate) mod submitters;
+#[path = "../../../api/tests/validator/mod.rs"]
+pub(crate) mod validator;
 
 use std::fs;
 use std::thread;
