@@ -460,3 +460,71 @@ fn a_full_disk_of_one_farm_does_not_keep_another_one_waiting() {
     stage.run(SOUTH, [2]);
     assert_eq!(stage.started(), [(SOUTH, held(2))]);
 }
+
+#[test]
+fn a_worker_that_drains_gives_back_what_waits_and_ends_when_its_results_are_recorded() {
+    let mut stage = Stage::welcome();
+    stage.run(HOME, [1, 2, 3]);
+    stage.turn();
+    stage.clear();
+    stage.command(Command::Drain);
+    stage.turn();
+    let word = |message| Message::Work(message);
+    let said = [word(farm::Message::Room(false)), word(farm::Message::GaveBack(vec![held(3)]))];
+    assert_eq!(stage.told(HOME, S1), said.iter().collect::<Vec<_>>(), "first that it takes no more");
+    for number in [1, 2] {
+        assert!(!stage.worker.is_drained(), "task {number} runs");
+        stage.command(Command::Ended(HOME, report(held(number))));
+    }
+    stage.sync();
+    stage.turn();
+    assert!(!stage.worker.is_drained(), "its results are not recorded");
+    stage.hear(HOME, S1, word(farm::Message::Forget(Term(1), vec![held(1), held(2)])));
+    stage.turn();
+    assert!(stage.worker.is_drained());
+    stage.clear();
+    stage.run(HOME, [4]);
+    stage.turn();
+    assert_eq!(stage.started(), []);
+    assert!(stage.has_told(HOME, S1, &word(farm::Message::GaveBack(vec![held(4)]))));
+}
+
+#[test]
+fn a_worker_that_drains_goes_to_no_other_farm() {
+    let mut stage = Stage::welcome();
+    stage.command(Command::Drain);
+    stage.redirect();
+    assert!(stage.writes.is_empty());
+    assert!(stage.has_told(HOME, S1, &Message::Placement(Word::CannotGo { loan: LOAN })));
+
+    // One that is about to go takes nothing there.
+    let mut stage = Stage::welcome();
+    stage.redirect();
+    stage.command(Command::Drain);
+    stage.sync();
+    stage.command(Command::Opened("south".to_owned(), Ok(Vec::new())));
+    stage.turn();
+    stage.link(SOUTH, S2, Term(9));
+    stage.run(SOUTH, [1]);
+    stage.turn();
+    assert_eq!(stage.started(), []);
+    assert!(stage.has_told(SOUTH, S2, &Message::Work(farm::Message::GaveBack(vec![held(1)]))));
+    assert!(stage.worker.is_drained());
+}
+
+#[test]
+fn a_worker_that_stops_ends_what_runs_and_gives_it_back_to_every_farm() {
+    let mut stage = Stage::welcome();
+    stage.go();
+    stage.run(SOUTH, [1]);
+    stage.turn();
+    stage.clear();
+    stage.command(Command::Abandon);
+    stage.turn();
+    assert_eq!(stage.notices, [Notice::Kill(SOUTH, held(1))]);
+    assert!(stage.has_told(SOUTH, S2, &Message::Work(farm::Message::GaveBack(vec![held(1)]))));
+    for (farm, server) in [(HOME, S1), (SOUTH, S2)] {
+        assert!(stage.has_told(farm, server, &Message::Work(farm::Message::Room(false))), "farm {farm}");
+    }
+    assert!(stage.worker.is_drained(), "nothing is left to record");
+}
