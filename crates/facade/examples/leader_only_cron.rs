@@ -50,7 +50,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn Error>> {
 
     let (servers_seen, terms): (Vec<u64>, Vec<u64>) =
         ticks.lock().expect("nobody panics while holding this").iter().copied().unzip();
-    assert!(terms.is_sorted(), "terms only grow, so whoever is written to can refuse older ones: {terms:?}");
+    assert!(terms.is_sorted(), "terms only grow, so what is written to can refuse older ones: {terms:?}");
     println!("ticked at {servers_seen:?}");
     for server in servers.into_values() {
         server.stop().await?;

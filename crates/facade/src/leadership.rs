@@ -26,24 +26,24 @@ impl Leadership {
     /// Who leads now.
     #[must_use]
     pub fn now(&self) -> Leader {
-        (*self.0.borrow()).into()
+        Leader::of(*self.0.borrow())
     }
 
     /// Waits for the next change. Nothing once the server has ended.
     pub async fn changed(&mut self) -> Option<Leader> {
         self.0.changed().await.ok()?;
-        Some((*self.0.borrow_and_update()).into())
+        Some(Leader::of(*self.0.borrow_and_update()))
     }
 
     /// Waits until this is true of who leads; it may be true already. Nothing once the server has ended.
     pub async fn wait_for(&mut self, mut is_wanted: impl FnMut(&Leader) -> bool) -> Option<Leader> {
-        let leader = self.0.wait_for(|now| is_wanted(&(*now).into())).await.ok()?;
-        Some((*leader).into())
+        let leader = self.0.wait_for(|now| is_wanted(&Leader::of(*now))).await.ok()?;
+        Some(Leader::of(*leader))
     }
 }
 
-impl From<handle::Leadership> for Leader {
-    fn from(now: handle::Leadership) -> Self {
+impl Leader {
+    const fn of(now: handle::Leadership) -> Self {
         let handle::Leadership { leader, term, reason, is_me } = now;
         Self { id: leader, term: term.0, reason: reason.name(), is_me }
     }

@@ -113,7 +113,7 @@ impl Server {
     /// # Errors
     /// Why it cannot go on.
     pub async fn ended(&mut self) -> Result<(), StopError> {
-        self.inner.ended().await.map_err(StopError::from)
+        self.inner.ended().await.map_err(StopError::of)
     }
 
     /// Ends the server in good order: what is guarded through it ends, and another server leads, if one can. That takes ten
@@ -122,7 +122,7 @@ impl Server {
     /// # Errors
     /// If it could not go on, and so had ended by itself.
     pub async fn stop(self) -> Result<(), StopError> {
-        self.inner.stop().await.map_err(StopError::from)
+        self.inner.stop().await.map_err(StopError::of)
     }
 }
 
@@ -135,7 +135,7 @@ impl ServerBuilder {
 
     /// Sets which server should lead. All servers must agree.
     pub fn rank(mut self, rank: Rank) -> Self {
-        self.settings.plan.rank = rank.into();
+        self.settings.plan.rank = rank.rank_by();
         self
     }
 
@@ -170,7 +170,7 @@ impl ServerBuilder {
 
     /// Sets what the load of this server is: by default the use of the whole host.
     pub fn load(mut self, source: LoadSource) -> Self {
-        self.settings.load = source.into();
+        self.settings.load = source.source();
         self
     }
 
@@ -217,7 +217,7 @@ impl ServerBuilder {
         self.check()?;
         let farm = self.settings.farm.clone();
         let servers = self.settings.plan.servers.iter().map(|(id, at)| (id.0, *at)).collect();
-        let inner = server::Server::start(self.settings).await?;
+        let inner = server::Server::start(self.settings).await.map_err(StartError::of)?;
         Ok(Server { inner, farm, servers })
     }
 
@@ -247,20 +247,20 @@ fn micros(length: Duration) -> u64 {
     u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl From<server::StartError> for StartError {
-    fn from(error: server::StartError) -> Self {
+impl StartError {
+    fn of(error: server::StartError) -> Self {
         match error {
             server::StartError::NotAmongServers(_) => Self::Settings(error.to_string()),
             server::StartError::Load(_) => Self::Load(error.to_string()),
             server::StartError::Store(error) => Self::Directory(error.to_string()),
             server::StartError::Listen(address, error) => Self::Address(address, error),
-            server::StartError::Ended(error) => Self::Ended(error.into()),
+            server::StartError::Ended(error) => Self::Ended(StopError::of(error)),
         }
     }
 }
 
-impl From<EndError> for StopError {
-    fn from(error: EndError) -> Self {
+impl StopError {
+    fn of(error: EndError) -> Self {
         if error.is_final() { Self::Final(error.to_string()) } else { Self::Disk(error.to_string()) }
     }
 }

@@ -66,23 +66,23 @@ impl Network {
     }
 }
 
-impl From<Rank> for rank::RankBy {
-    fn from(rank: Rank) -> Self {
-        match rank {
-            Rank::Load => Self::Load,
-            Rank::Id => Self::Id,
-            Rank::Address => Self::Address,
+impl Rank {
+    pub(crate) const fn rank_by(self) -> rank::RankBy {
+        match self {
+            Self::Load => rank::RankBy::Load,
+            Self::Id => rank::RankBy::Id,
+            Self::Address => rank::RankBy::Address,
         }
     }
 }
 
-impl From<LoadSource> for load::Source {
-    fn from(source: LoadSource) -> Self {
-        match source {
-            LoadSource::System => Self::System,
-            LoadSource::Cgroup => Self::Cgroup,
-            LoadSource::Process => Self::Process,
-            LoadSource::File(file) => Self::File(file),
+impl LoadSource {
+    pub(crate) fn source(self) -> load::Source {
+        match self {
+            Self::System => load::Source::System,
+            Self::Cgroup => load::Source::Cgroup,
+            Self::Process => load::Source::Process,
+            Self::File(file) => load::Source::File(file),
         }
     }
 }

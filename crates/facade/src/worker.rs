@@ -101,8 +101,8 @@ impl Worker {
         self.ended().await
     }
 
-    /// Ends at once what runs, gives it back to the farm, and ends the worker. A handler that blocks goes on to its end, and its
-    /// result is not used.
+    /// Ends at once what runs, gives it back to the farm, and ends the worker. An async handler is dropped where it awaits something
+    /// next; one that blocks goes on to its end, and its result is not used.
     ///
     /// # Errors
     /// If it could not go on, and so had ended by itself.
@@ -116,7 +116,7 @@ impl Worker {
     /// # Errors
     /// Why it cannot go on.
     pub async fn ended(&mut self) -> Result<(), WorkerError> {
-        self.inner.ended().await.map_err(WorkerError::from)
+        self.inner.ended().await.map_err(WorkerError::of)
     }
 }
 
@@ -229,7 +229,7 @@ impl WorkerBuilder {
         let runtime = runtime::Handle::current();
         self.kinds.iter().for_each(|register| register(&mut kinds, &runtime));
         let (tell, heard) = worker::happenings();
-        let inner = worker::start(self.into_config()?, kinds, tell).await?;
+        let inner = worker::start(self.into_config()?, kinds, tell).await.map_err(WorkerError::of)?;
         Ok(Worker { inner, heard })
     }
 
@@ -245,7 +245,7 @@ impl WorkerBuilder {
 
     fn into_config(self) -> Result<Config, WorkerError> {
         let dir = own_folder(&self.dir)?;
-        let load = self.load.map(|source| Meter::open(&source.into())).transpose();
+        let load = self.load.map(|source| Meter::open(&source.source())).transpose();
         let companion = if self.allow.is_empty() { None } else { Some(owner_of_commands(self.companion)?) };
         let executor = Settings {
             home: dir.join(HOME),
@@ -281,8 +281,8 @@ fn owner_of_commands(chosen: Option<(PathBuf, Vec<OsString>)>) -> Result<(PathBu
     chosen.or(own).ok_or_else(|| WorkerError::Settings(missing().to_owned()))
 }
 
-impl From<worker::WorkerError> for WorkerError {
-    fn from(error: worker::WorkerError) -> Self {
+impl WorkerError {
+    fn of(error: worker::WorkerError) -> Self {
         let words = error.to_string();
         match error {
             worker::WorkerError::Open(_)

@@ -210,7 +210,7 @@ async fn a_slow_handler_does_not_make_the_worker_look_dead() {
     let (seen, also_seen) = (Arc::clone(&attempts), Arc::clone(&attempts));
     let worker = server.worker("worker", farm.dir.join("worker")).slots(2);
     let worker = worker.blocking_kind("blocks", move |task| {
-        seen.lock().expect("nobody panics").insert(task.attempt);
+        seen.lock().expect("no handler panics").insert(task.attempt);
         thread::sleep(Duration::from_secs(3));
         Ok("blocked")
     });
@@ -218,7 +218,7 @@ async fn a_slow_handler_does_not_make_the_worker_look_dead() {
     let worker = worker.kind("is rude", move |task| {
         let seen = Arc::clone(&also_seen);
         async move {
-            seen.lock().expect("nobody panics").insert(task.attempt);
+            seen.lock().expect("no handler panics").insert(task.attempt);
             thread::sleep(Duration::from_secs(3));
             Ok("was rude")
         }
@@ -232,7 +232,7 @@ async fn a_slow_handler_does_not_make_the_worker_look_dead() {
         let report = timeout(PATIENCE, job.wait()).await.expect("it ends").expect("it is known");
         assert!(report.is_success(), "{report:?}");
     }
-    assert_eq!(attempts.lock().expect("nobody panics").len(), 2, "each began once");
+    assert_eq!(attempts.lock().expect("no handler panics").len(), 2, "each began once");
     worker.drain().await.expect("it ends well");
     let mut all = Vec::new();
     while let Some(event) = events.next().await {

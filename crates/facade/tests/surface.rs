@@ -43,6 +43,28 @@ fn the_library_has_few_names() {
     assert!((30..=ITEMS_MAX).contains(&names.len()), "{}: {names:?}", names.len());
 }
 
+/// A conversion from a type of another crate of primus would show that type to all who read the documentation.
+#[test]
+fn no_conversion_shows_a_type_of_the_crates_below() {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut count = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+                continue;
+            }
+            let text = fs::read_to_string(&entry).expect("a text");
+            for line in text.lines().filter(|line| line.starts_with("impl From<")) {
+                // What went wrong is a type of the crate's own that is not public.
+                assert!(line.contains("Trouble"), "{}: {line}", entry.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 0, "the test looks at nothing");
+}
+
 #[test]
 fn examples_need_no_other_crate_of_primus() {
     let examples =

@@ -333,7 +333,7 @@ impl Handle {
     /// Gives a key this value; when this returns, a majority has it on disk. Says where in the log it is.
     ///
     /// # Errors
-    /// If key or value is too long, or nobody leads for five seconds. [`Unable::Unknown`] means that it may have been written.
+    /// If key or value is too long, or no server leads for five seconds. [`Unable::Unknown`] means that it may have been written.
     pub async fn put(&self, key: &str, value: impl Into<Bytes>) -> Result<u64, Unable> {
         let value = value.into();
         if key.len() > KEY_LEN_MAX || value.len() > VALUE_LEN_MAX {
@@ -360,7 +360,7 @@ impl Handle {
     /// The value of a key: the last one that was acknowledged, whichever server is asked.
     ///
     /// # Errors
-    /// If nobody leads for five seconds.
+    /// If no server leads for five seconds.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, Unable> {
         match self.ask_patiently(Question::Get(key.to_owned())).await? {
             Given::Value(value) => Ok(value.map(|(value, _)| value)),
@@ -368,11 +368,11 @@ impl Handle {
         }
     }
 
-    /// Submits a job to the farm's workers. Under a key it is taken once, however often it is submitted: so whoever is told
-    /// [`Unable::Unknown`] can try again.
+    /// Submits a job to the farm's workers. Under a key it is taken once, however often it is submitted: after
+    /// [`Unable::Unknown`] it can be submitted again.
     ///
     /// # Errors
-    /// If the queue is full, the job is too long, or nobody leads for five seconds.
+    /// If the queue is full, the job is too long, or no server leads for five seconds.
     pub async fn submit(&self, job: Spec, key: Option<&str>) -> Result<JobId, SubmitError> {
         let question = Question::Submit(Box::new(job), key.map(str::to_owned));
         match self.ask_patiently(question).await? {

@@ -55,15 +55,15 @@ impl WorkerEvents {
     /// The next event. Nothing once the worker has ended.
     pub async fn next(&mut self) -> Option<WorkerEvent> {
         match self.0.recv().await {
-            Ok(happening) => Some(happening.into()),
+            Ok(happening) => Some(WorkerEvent::of(happening)),
             Err(RecvError::Lagged(count)) => Some(WorkerEvent::Missed(count)),
             Err(RecvError::Closed) => None,
         }
     }
 }
 
-impl From<Happening> for WorkerEvent {
-    fn from(happening: Happening) -> Self {
+impl WorkerEvent {
+    fn of(happening: Happening) -> Self {
         match happening {
             Happening::Serves(leader, term) => Self::Serves { leader, term: term.0 },
             Happening::LostLeader(leader) => Self::LostLeader(leader),

@@ -34,8 +34,8 @@ impl Task {
     }
 }
 
-impl From<Call> for Task {
-    fn from(call: Call) -> Self {
+impl Task {
+    fn of(call: Call) -> Self {
         let Call { held, argument, input } = call;
         Self { id: held.task, attempt: held.attempt.to_string(), argument, input }
     }
@@ -57,7 +57,7 @@ where
             async move {
                 // The set ends the handler with whatever waits for it.
                 let mut alone = JoinSet::new();
-                alone.spawn_on(async move { handler(call.into()).await }, &runtime);
+                alone.spawn_on(async move { handler(Task::of(call)).await }, &runtime);
                 answer(alone.join_next().await)
             }
         });
@@ -76,7 +76,7 @@ where
         let (handler, runtime) = (Arc::clone(&handler), runtime.clone());
         kinds.add(&name, move |call| {
             let (handler, runtime) = (Arc::clone(&handler), runtime.clone());
-            async move { answer(Some(runtime.spawn_blocking(move || handler(call.into())).await)) }
+            async move { answer(Some(runtime.spawn_blocking(move || handler(Task::of(call))).await)) }
         });
     })
 }
