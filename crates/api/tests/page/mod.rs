@@ -77,12 +77,8 @@ fn errors(document: &Value, page: &mut String) {
 }
 
 fn route(method: &str, path: &str, operation: &Value, page: &mut String) {
-    _ = writeln!(
-        page,
-        "### {method} {path}\n\n{}. {}\n",
-        text(&operation["summary"]),
-        text(&operation["description"])
-    );
+    let words = format!("{}. {}", text(&operation["summary"]), text(&operation["description"]));
+    _ = writeln!(page, "### {method} {path}\n\n{}\n", words.trim_end());
     let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
     if !parameters.is_empty() {
         page.push_str("| parameter | in | type | meaning |\n|---|---|---|---|\n");
