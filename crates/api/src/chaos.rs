@@ -9,8 +9,8 @@ use axum::extract::State;
 use axum::http::Request;
 use primus_core::ServerId;
 use primus_core::load::Score;
-use primus_node::cuts::{Cuts, DELAY_MAX};
-use primus_node::handle::Request as Ask;
+use primus_node::handle::Request as ControlRequest;
+use primus_node::link_faults::{DELAY_MAX, LinkFaults};
 use primus_shapes::described;
 use primus_shapes::schema::Percent;
 use serde::Serialize;
@@ -65,7 +65,7 @@ pub(crate) async fn cut(
     if let Some(stranger) = farms.difference(&context.neighbours).next() {
         return Err(no_neighbour(stranger));
     }
-    context.tell(Ask::Cut(Cuts { peers, held, closed, farms, ..Cuts::default() }))?;
+    context.tell(ControlRequest::Cut(LinkFaults { peers, held, closed, farms, ..LinkFaults::default() }))?;
     Ok(Json(CutAnswer { cut: true }))
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn delay(
     if let Some(stranger) = peers.iter().find(|peer| !context.servers.contains_key(peer)) {
         return Err(Problem::usage(format!("there is no server {stranger}"), "see /v1/status"));
     }
-    context.tell(Ask::Delay(peers.into_iter().map(|peer| (peer, delay)).collect()))?;
+    context.tell(ControlRequest::Delay(peers.into_iter().map(|peer| (peer, delay)).collect()))?;
     Ok(Json(DelayAnswer { delay: true }))
 }
 
@@ -94,7 +94,7 @@ pub(crate) async fn load(
     let mut order = chaos(&context, request, "send {\"score\":85}, or {\"score\":null} to measure again").await?;
     let score = order.within("score", 0.0, 100.0)?;
     order.done()?;
-    context.tell(Ask::OverrideLoad(score.map(Score::from_percent)))?;
+    context.tell(ControlRequest::OverrideLoad(score.map(Score::from_percent)))?;
     Ok(Json(LoadAnswer { score }))
 }
 

@@ -10,9 +10,9 @@ use axum::http::{HeaderMap, Method, Request};
 use axum::response::{IntoResponse, Response};
 use primus_core::ServerId;
 use primus_core::election::Algorithm;
-use primus_core::loan::office::Rules as Lending;
+use primus_core::loan::lending::Rules as LendingRules;
 use primus_core::rank::RankBy;
-use primus_node::handle::{Handle, Reply, Request as Ask, Unable};
+use primus_node::handle::{Handle, Reply, Request as ControlRequest, Unable};
 use primus_server::register::Change;
 use primus_shapes::HERE;
 use tokio::sync::oneshot;
@@ -45,7 +45,7 @@ pub(crate) struct Knowledge {
     /// How long a lease lasts that this server grants.
     pub(crate) lease_us: u64,
     /// When this farm borrows and lends, and with whom.
-    pub(crate) lending: Lending,
+    pub(crate) lending: LendingRules,
     pub(crate) neighbours: BTreeSet<String>,
     /// When this server started.
     pub(crate) started: SystemTime,
@@ -108,14 +108,14 @@ impl Knowledge {
         }
     }
 
-    pub(crate) async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Problem> {
+    pub(crate) async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> ControlRequest) -> Result<T, Problem> {
         let (reply, answer) = oneshot::channel();
         self.handle.ask(request(reply));
         heard(answer).await
     }
 
     /// Asks for what has no answer.
-    pub(crate) fn tell(&self, request: Ask) -> Result<(), Problem> {
+    pub(crate) fn tell(&self, request: ControlRequest) -> Result<(), Problem> {
         if self.handle.ask(request) { Ok(()) } else { Err(Unable::Busy.into()) }
     }
 

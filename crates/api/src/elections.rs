@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use primus_core::ServerId;
 use primus_core::load::Score;
 use primus_node::elections::Elected;
-use primus_node::handle::{Election, Outcome, Request as Ask};
+use primus_node::handle::{Election, Outcome, Request as ControlRequest};
 use primus_shapes::described;
 use primus_shapes::schema::Percent;
 use serde::Serialize;
@@ -82,7 +82,7 @@ pub(crate) async fn elect(State(context): State<Context>, mut query: Asked, requ
         return context.proxy.pass_on(request, api, ANSWER_TIME).await;
     }
     let asked = asked(&context, request.headers());
-    match timeout(RESULT_TIME, context.ask(|reply| Ask::Elect(asked, reply))).await {
+    match timeout(RESULT_TIME, context.ask(|reply| ControlRequest::Elect(asked, reply))).await {
         Ok(Ok(election)) => Json(ElectionAnswer::new(&election)).into_response(),
         Ok(Err(problem)) => problem.into_response(),
         Err(_) => no_result().into_response(),

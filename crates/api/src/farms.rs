@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::response::Response;
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::Ledger;
-use primus_core::loan::Office;
-use primus_core::loan::office::{Neighbour, Situation};
+use primus_core::loan::Lending;
+use primus_core::loan::lending::{Neighbour, Situation};
 use primus_shapes::described;
 use serde::Serialize;
 
@@ -47,8 +47,8 @@ pub(crate) async fn list(State(context): State<Context>, mut asked: Asked) -> Re
     let after = asked.text("after");
     asked.done()?;
     let farm = context.farm.clone();
-    let look = move |foreman: &Foreman, office: &Office| {
-        farms(&farm, foreman.ledger(), foreman.situation(now_ms()).as_ref(), office)
+    let look = move |foreman: &Foreman, lending: &Lending| {
+        farms(&farm, foreman.ledger(), foreman.situation(now_ms()).as_ref(), lending)
     };
     let farms = context.handle.farm.look_at_loans(look).await?;
     // The last farm of the page before: which ones there are is configured.
@@ -60,13 +60,13 @@ pub(crate) async fn list(State(context): State<Context>, mut asked: Asked) -> Re
 }
 
 /// The farm that is asked, and its neighbours.
-fn farms(farm: &str, ledger: &Ledger, situation: Option<&Situation>, office: &Office) -> Vec<FarmFacts> {
+fn farms(farm: &str, ledger: &Ledger, situation: Option<&Situation>, lending: &Lending) -> Vec<FarmFacts> {
     let loans = ledger.loans();
     let own = FarmFacts {
         farm: farm.to_owned(),
         own: true,
         heard: true,
-        saturated: Some(office.is_saturated()),
+        saturated: Some(lending.is_saturated()),
         idle: situation.map(|situation| situation.idle.iter().map(|(_, slots)| u64::from(*slots)).sum()),
         queued: situation.map(|situation| situation.queued),
         lent: loans.lent().len(),
@@ -82,7 +82,7 @@ fn farms(farm: &str, ledger: &Ledger, situation: Option<&Situation>, office: &Of
         lent: loans.lent().values().filter(|lent| lent.to == name).count(),
         borrowed: loans.borrowed().values().filter(|borrowed| borrowed.from == name).count(),
     };
-    std::iter::once(own).chain(office.neighbours().map(other)).collect()
+    std::iter::once(own).chain(lending.neighbours().map(other)).collect()
 }
 
 pub(crate) fn no_neighbour(name: &str) -> Problem {
@@ -94,12 +94,12 @@ mod tests {
     use primus_core::loan::Beat;
 
     use super::*;
-    use crate::loans::scene::{beat, ledger, office};
+    use crate::loans::scene::{beat, ledger, lending};
 
     #[test]
     fn farms_are_known_as_far_as_they_are_heard() {
         let ledger = ledger(Vec::new());
-        let found = |beats: &[Beat]| farms("north", &ledger, Some(&Situation::default()), &office(&ledger, beats));
+        let found = |beats: &[Beat]| farms("north", &ledger, Some(&Situation::default()), &lending(&ledger, beats));
         let unheard = &found(&[])[1];
         assert_eq!((unheard.heard, unheard.idle, unheard.lent, unheard.borrowed), (false, None, 1, 1));
         let heard = found(&[beat(&[1], false)]);

@@ -125,7 +125,7 @@ fn newest(foreman: &Foreman, mut page: Page, mut before: JobId) -> (Page, JobId,
         if !page.push(id, &JobFacts::new(foreman, id, job)) {
             break;
         }
-        left = left.saturating_sub(job.spec.fan.len());
+        left = left.saturating_sub(job.spec.expansion.len());
         before = id;
     }
     (page, before, true)

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use primus_core::ServerId;
-use primus_node::handle::{Request as Ask, Unable, View};
+use primus_node::handle::{Request as ControlRequest, Unable, View};
 use primus_server::Reason as Why;
 use primus_shapes::described;
 use primus_shapes::schema::Time;
@@ -94,7 +94,7 @@ async fn hand_over(context: &Context, to: Option<ServerId>, reason: Why) -> Resp
     if let Err(unable) = context.handle.farm.vacate().await {
         return Problem::from(unable).into_response();
     }
-    if let Err(problem) = context.ask(|reply| Ask::Transfer(to, reason, reply)).await {
+    if let Err(problem) = context.ask(|reply| ControlRequest::Transfer(to, reason, reply)).await {
         context.handle.farm.stay();
         return problem.into_response();
     }

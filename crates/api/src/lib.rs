@@ -52,7 +52,7 @@ pub use document::document;
 use doors::Doors;
 use primus_core::ServerId;
 use primus_core::election::Algorithm;
-use primus_core::loan::office::Rules as Lending;
+use primus_core::loan::lending::Rules as LendingRules;
 use primus_core::rank::RankBy;
 use primus_node::handle::Handle;
 use primus_shapes::token::Token;
@@ -83,7 +83,7 @@ pub struct Settings {
     /// How long a lease lasts that this server grants.
     pub lease_us: u64,
     /// When this farm borrows and lends.
-    pub lending: Lending,
+    pub lending: LendingRules,
     /// The farms with which this one may borrow and lend.
     pub neighbours: BTreeSet<String>,
     /// True if links may be cut and loads be overridden.

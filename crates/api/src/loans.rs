@@ -15,8 +15,8 @@ use axum::response::Response;
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::loans::LOANS_MAX;
 use primus_core::ledger::{Effect, Entry, LoanId, Loans};
-use primus_core::loan::Office;
-use primus_core::loan::office::{CannotLend, LendOrder};
+use primus_core::loan::Lending;
+use primus_core::loan::lending::{CannotLend, LendOrder};
 use primus_node::events::{Event, Guest, Kind, Loan, text_of};
 use primus_shapes::described;
 use serde::Serialize;
@@ -111,7 +111,7 @@ pub(crate) async fn explain(
 
 async fn all(context: &Context) -> Result<Vec<LoanFacts>, Problem> {
     let farm = context.farm.clone();
-    let look = move |foreman: &Foreman, office: &Office| loans(&farm, foreman.ledger(), office);
+    let look = move |foreman: &Foreman, lending: &Lending| loans(&farm, foreman.ledger(), lending);
     Ok(context.handle.farm.look_at_loans(look).await?)
 }
 
@@ -263,9 +263,9 @@ pub(crate) async fn recall_some(
 /// Whoever is called home twice comes home once. All are listed, also those that are home before this is answered.
 async fn recall(context: &Context, which: Recalled) -> Result<Json<RecallAnswer>, Problem> {
     let farm = context.farm.clone();
-    let look = move |foreman: &Foreman, office: &Office| {
-        let found = which.find(foreman.ledger().loans(), office)?;
-        Ok::<_, Problem>((found, loans(&farm, foreman.ledger(), office)))
+    let look = move |foreman: &Foreman, lending: &Lending| {
+        let found = which.find(foreman.ledger().loans(), lending)?;
+        Ok::<_, Problem>((found, loans(&farm, foreman.ledger(), lending)))
     };
     let (found, mut items) = context.handle.farm.look_at_loans(look).await??;
     let names: BTreeSet<String> = found.iter().map(ToString::to_string).collect();
@@ -296,7 +296,7 @@ impl Recalled {
         }
     }
 
-    fn find(&self, loans: &Loans, office: &Office) -> Result<Vec<LoanId>, Problem> {
+    fn find(&self, loans: &Loans, lending: &Lending) -> Result<Vec<LoanId>, Problem> {
         match self {
             Self::Loan(loan) if loans.lent().contains_key(&LoanId(*loan)) => Ok(vec![LoanId(*loan)]),
             Self::Loan(loan) => Err(Problem::not_found(format!("there is no loan {loan}"), SEE_LOANS)),
@@ -308,7 +308,11 @@ impl Recalled {
                 let lent: Vec<LoanId> =
                     loans.lent().iter().filter(|(_, lent)| lent.to == *farm).map(|(loan, _)| *loan).collect();
                 // One that is a neighbour no more may still have some.
-                if lent.is_empty() && office.number_of(farm).is_none() { Err(no_neighbour(farm)) } else { Ok(lent) }
+                if lent.is_empty() && lending.number_of(farm).is_none() {
+                    Err(no_neighbour(farm))
+                } else {
+                    Ok(lent)
+                }
             }
             Self::All(true) => Ok(loans.lent().keys().copied().collect()),
             Self::All(false) => Err(Problem::usage("this recalls nobody", "send {\"all\":true}")),

@@ -94,11 +94,11 @@ pub(crate) async fn drain(
 
 /// All workers that are here or registered, in the order of their names.
 pub(crate) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
-    let running: BTreeMap<&str, u64> = foreman.crews().collect();
+    let running: BTreeMap<&str, u64> = foreman.running_per_worker().collect();
     let mut all: BTreeMap<String, WorkerFacts> = BTreeMap::new();
     let loans = foreman.ledger().loans();
     let facts = |name: &str, slots: u32| {
-        let (home, farm) = allegiance(loans, name, farm);
+        let (home, farm) = home_and_farm(loans, name, farm);
         WorkerFacts { name: name.to_owned(), home, farm, slots, ..WorkerFacts::default() }
     };
     // One that is lent is still one of ours, also if nobody sees it at the moment.
@@ -110,7 +110,7 @@ pub(crate) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
         let known = WorkerFacts { registered: true, draining, ..facts(name, registration.slots.into()) };
         all.insert(name.clone(), known);
     }
-    for (name, slots, _, load) in foreman.present() {
+    for (name, slots, _, load) in foreman.connected() {
         let entry = all.entry(name.to_owned()).or_insert_with(|| facts(name, slots));
         entry.alive = running.contains_key(name);
         entry.running = running.get(name).copied();
@@ -121,7 +121,7 @@ pub(crate) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
 }
 
 /// Whose worker this is, and which farm it works for, as agreed on.
-fn allegiance(loans: &Loans, name: &str, farm: &str) -> (String, String) {
+fn home_and_farm(loans: &Loans, name: &str, farm: &str) -> (String, String) {
     let home = home_of(name).map_or(farm, |(_, home)| home);
     let lent = loans.loan_of(name).and_then(|loan| loans.lent().get(&loan));
     let is_ours = home == farm || loans.borrowed().contains_key(name);

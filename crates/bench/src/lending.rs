@@ -11,7 +11,7 @@ use std::{fs, thread};
 
 use primus_client::pages;
 use primus_core::ledger::loans::home_of;
-use primus_core::loan::office::Rules;
+use primus_core::loan::lending::Rules;
 use primus_terminal::failure::Failure;
 use primus_terminal::json::rounded;
 use primus_terminal::{Format, Verdict};

@@ -13,7 +13,7 @@ use primus_client::http::{self, Request};
 use primus_core::Term;
 use primus_core::ledger::job::Lines;
 use primus_core::ledger::{
-    Attempt, Batch, Entry, Fan, JobId, Ledger, Limits, Outcome, Report, Spec, Tail, Target, TaskId,
+    Attempt, Batch, Entry, Expansion, JobId, Ledger, Limits, Outcome, Report, Spec, Tail, Target, TaskId,
     Verdict as Ending, Work,
 };
 use primus_lab::chance::Chance;
@@ -272,15 +272,24 @@ fn all_at_once(n: u64, each_line: bool) -> (f64, f64) {
 
 fn spec(n: u64, each_line: bool) -> Spec {
     let mut lines = Lines::default();
-    let fan = match each_line {
+    let expansion = match each_line {
         true => {
             (1..=n).for_each(|number| _ = lines.push(&line(number)));
-            Fan::Lines(lines)
+            Expansion::Lines(lines)
         }
-        false => Fan::Array { first: 1, last: n },
+        false => Expansion::Array { first: 1, last: n },
     };
     let work = Work::Kind { name: "noop".to_owned(), input: Vec::new() };
-    Spec { name: String::new(), work, fan, retries: 0, timeout_ms: None, is_once: false, priority: 0, cpus: 1 }
+    Spec {
+        name: String::new(),
+        work,
+        expansion,
+        retries: 0,
+        timeout_ms: None,
+        is_once: false,
+        priority: 0,
+        cpus: 1,
+    }
 }
 
 fn finish(index: u64) -> Entry {

@@ -1,7 +1,7 @@
 //! The commands: each takes arguments, prints what it found and says whether what was asked for held.
 
-mod amend;
 mod bench;
+mod change_tasks;
 mod chaos;
 mod config;
 mod demo;
@@ -12,10 +12,10 @@ mod groups;
 mod kv;
 mod lead;
 mod leader;
+mod leadership;
 mod loans;
 mod logs;
 mod manual;
-mod operate;
 mod ring;
 mod run;
 pub(crate) mod server;
@@ -55,9 +55,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Explain(args)) => explain::run(args, cli.output),
         Some(Command::Logs(args)) => logs::run(args, cli.output),
         Some(Command::Wait(args)) => wait::run(args, cli.output),
-        Some(Command::Cancel(args)) => amend::cancel(args, cli.output),
-        Some(Command::Retry(args)) => amend::retry(args, cli.output),
-        Some(Command::Drain(args)) => amend::drain(args, cli.output),
+        Some(Command::Cancel(args)) => change_tasks::cancel(args, cli.output),
+        Some(Command::Retry(args)) => change_tasks::retry(args, cli.output),
+        Some(Command::Drain(args)) => change_tasks::drain(args, cli.output),
         Some(Command::Status(args)) => status::run(args, cli.output),
         Some(Command::Leader(place)) => leader::run(place, cli.output),
         Some(Command::Groups(place)) => groups::run(place, cli.output),
@@ -67,9 +67,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Recall(args)) => loans::recall(args, cli.output),
         Some(Command::Kv(args)) => kv::run(args, cli.output),
         Some(Command::Events(args)) => events::run(args, cli.output),
-        Some(Command::Elect(args)) => operate::elect(args, cli.output),
-        Some(Command::Resign(place)) => operate::resign(place, cli.output),
-        Some(Command::Transfer(args)) => operate::transfer(args, cli.output),
+        Some(Command::Elect(args)) => leadership::elect(args, cli.output),
+        Some(Command::Resign(place)) => leadership::resign(place, cli.output),
+        Some(Command::Transfer(args)) => leadership::transfer(args, cli.output),
         Some(Command::Chaos(args)) => chaos::run(args, cli.output),
         Some(Command::Server(args)) => server::run(args),
         Some(Command::Worker(args)) => worker::run(args),

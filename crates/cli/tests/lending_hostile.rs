@@ -23,7 +23,7 @@ use common::place::Place;
 use common::stranger::Stranger;
 use primus_core::farm;
 use primus_core::ledger::{LoanId, Why};
-use primus_core::loan::{Beat, Content, Lending, Message, Objection, Request};
+use primus_core::loan::{Beat, Content, LentWorker, Message, Objection, Request};
 use primus_core::{ServerId, Term};
 use primus_wire::native::{self, Answer, FarmHello, Greeting, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
@@ -64,7 +64,7 @@ enum Manner {
 impl Manner {
     fn beat(self) -> Content {
         let borrowed = if self == Self::Claims { vec![LOAN] } else { Vec::new() };
-        let lending = |number: u64| Lending {
+        let lending = |number: u64| LentWorker {
             loan: LoanId(number),
             worker: format!("w{number}"),
             for_ms: 60_000,

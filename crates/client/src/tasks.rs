@@ -30,7 +30,7 @@ const POLL_TIME: Duration = Duration::from_secs(5);
 
 /// Somebody who asks a farm.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub struct TaskClient {
     client: Client,
     /// Has a server ever answered? Until then a farm that cannot be reached is not there.
     is_met: bool,
@@ -66,7 +66,7 @@ pub struct Reading {
     pub offset: u64,
 }
 
-impl Caller {
+impl TaskClient {
     /// Asks the farm of this client.
     #[must_use]
     pub const fn new(client: Client) -> Self {
@@ -295,7 +295,7 @@ mod tests {
             (vec![ALIVE, FULL], "disk_full"),
         ] {
             let client = Client { addresses: vec![server(answers)] };
-            let refused = Caller { client, is_met: false }.post("/v1/jobs/1/cancel", &nothing());
+            let refused = TaskClient { client, is_met: false }.post("/v1/jobs/1/cancel", &nothing());
             assert_eq!(refused.expect_err("it is refused").code(), expected);
         }
     }
@@ -308,7 +308,7 @@ mod tests {
             (&["host:7461"][..], false),
         ] {
             let addresses = addresses.iter().map(ToString::to_string).collect();
-            let caller = Caller { client: Client { addresses }, is_met: false };
+            let caller = TaskClient { client: Client { addresses }, is_met: false };
             assert_eq!(caller.is_local(), expected, "{caller:?}");
         }
     }

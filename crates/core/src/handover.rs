@@ -33,7 +33,7 @@ pub struct Rules {
 
 /// How near a leader is to handing over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Standing {
+pub struct Progress {
     /// What it goes by.
     pub rules: Rules,
     /// For how long the best peer has been better by the margin, if it is.
@@ -74,8 +74,8 @@ impl Handover {
 
     /// How near it is to handing over, as of the last comparison.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        Standing {
+    pub fn progress(&self) -> Progress {
+        Progress {
             rules: self.rules,
             worse_for_us: self.worse_since_us.map(|since_us| self.now_us - since_us),
             rest_us: self.rest_until_us.saturating_sub(self.now_us),
@@ -137,7 +137,7 @@ mod tests {
         ] {
             handover.advance(Moment(second * SECOND_US));
             _ = handover.is_due(points(own), Some(points(50)));
-            let Standing { worse_for_us, rest_us, .. } = handover.standing();
+            let Progress { worse_for_us, rest_us, .. } = handover.progress();
             let seconds = (worse_for_us.map(|us| us / SECOND_US), rest_us / SECOND_US);
             assert_eq!(seconds, (worse_for_s, rest_s), "after {second} s");
         }

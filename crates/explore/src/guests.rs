@@ -9,7 +9,7 @@
 //!
 //! - The lender is only its calls. A lender that is out of reach for a while is the same as one that calls later, and the end of the
 //!   guest's time is the same as a call home.
-//! - The borrower's office only lets in the workers that are lent.
+//! - The borrower only lets in the workers that are lent.
 //! - The log is reduced to its effects ([`crate::servers`] visits logs): a proposal of a dying leader is agreed on or lost, another
 //!   server leads at once, and a deposed leader is not heard.
 //! - The borrower's own worker, if it has one, never fails and hears everything at once.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use primus_core::farm::{self, worker as work};
 use primus_core::ledger::{Held, LoanId};
 use primus_core::load::Weights;
-use primus_core::loan::Word;
-use primus_core::loan::allegiance::Place;
+use primus_core::loan::WorkerMessage;
+use primus_core::loan::placement::Place;
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::Planted;
 use primus_core::{FarmId, ServerId, Term};
@@ -247,7 +247,7 @@ pub(crate) const fn hears(from: Peer, message: Message) -> Input<Worker> {
 }
 
 /// What a leader says about a loan.
-pub(crate) fn call(word: Word) -> Message {
+pub(crate) fn call(word: WorkerMessage) -> Message {
     Message::Call(word, servers())
 }
 

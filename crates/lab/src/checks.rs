@@ -38,8 +38,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use primus_core::ledger::{Batch, Effect, Ending, GroupRules, Held, JobId, Ledger, Lent, LoanId, TaskId, Why};
-use primus_core::loan::Allegiance;
-use primus_core::loan::office::Happening;
+use primus_core::loan::Placement;
+use primus_core::loan::lending::Happening;
 use primus_core::{ServerId, SessionId, Term};
 use primus_replica::log::Log;
 use primus_replica::message::{Entry, Snapshot};
@@ -444,14 +444,14 @@ impl Checks {
         &mut self,
         (loan, lent): (LoanName, &Lent),
         ending: Ending,
-        allegiance: Option<&Allegiance>,
+        placement: Option<&Placement>,
         (there, now_us): ((FarmPlace, String), u64),
     ) {
-        let is_away = allegiance.is_some_and(|it| it.farm().is_some() && it.epoch() == loan.1);
+        let is_away = placement.is_some_and(|it| it.farm().is_some() && it.epoch() == loan.1);
         if ending == Ending::Home {
             self.saw("homecomings");
             self.saw_times("overdue_homecomings", self.overdue.contains(&loan).into());
-            return self.note(Property::Homecoming, homecoming::on_back(lent, loan.1, allegiance));
+            return self.note(Property::Homecoming, homecoming::on_back(lent, loan.1, placement));
         }
         self.dead.insert(loan);
         self.saw("deaths");

@@ -1,7 +1,7 @@
 //! Runs of one whole farm: servers, workers, and clients that submit, cancel and retry, with leaders and workers that crash, freeze,
 //! are cut off and come back, and links that break. When the faults have ended, every task must come to its end.
 
-use primus_core::ledger::{Entry, Fan, JobId, Spec, Target, TaskId, Work};
+use primus_core::ledger::{Entry, Expansion, JobId, Spec, Target, TaskId, Work};
 use primus_core::machine::Delay;
 use primus_core::planted::Planted;
 
@@ -125,15 +125,15 @@ fn wishes(workers: u64, chance: &mut Chance) -> Vec<(u64, Event)> {
 }
 
 fn spec(chance: &mut Chance) -> Spec {
-    let fan = if chance.happens(300_000) {
-        Fan::One
+    let expansion = if chance.happens(300_000) {
+        Expansion::One
     } else {
-        Fan::Array { first: 1, last: chance.between(1, ARRAY_MAX) }
+        Expansion::Array { first: 1, last: chance.between(1, ARRAY_MAX) }
     };
     Spec {
         name: String::new(),
         work: Work::Kind { name: "sleep".to_owned(), input: Vec::new() },
-        fan,
+        expansion,
         retries: chance.pick(&[0, 0, 1, 3]),
         timeout_ms: None,
         is_once: chance.happens(300_000),

@@ -8,7 +8,7 @@ mod books;
 mod gauge;
 mod load;
 
-use primus_core::loan::office::Rules;
+use primus_core::loan::lending::Rules;
 use primus_core::machine::Delay;
 
 pub(crate) use self::books::Books;

@@ -3,7 +3,7 @@
 //!
 //! When the faults have ended, every task and every loan must come to its end, and a farm that is flooded then must be helped.
 
-use primus_core::loan::office::{self, Order};
+use primus_core::loan::lending::{self, Order};
 use primus_core::planted::Planted;
 
 use crate::chance::Chance;
@@ -138,8 +138,8 @@ fn clock(chance: &mut Chance) -> Clock {
     Clock { slower_ppm: skewed(SKEW_PPM_MAX, chance), ahead_ms, ..Clock::default() }
 }
 
-fn rules(planted: Planted, chance: &mut Chance) -> office::Rules {
-    office::Rules {
+fn rules(planted: Planted, chance: &mut Chance) -> lending::Rules {
+    lending::Rules {
         loan_ms: chance.pick(&[1_000, 2_500, 60_000]),
         recall_ms: chance.pick(&[100, 1_000, 10_000]),
         // No longer than a loan: otherwise the end of its time would be too soon.
@@ -149,6 +149,6 @@ fn rules(planted: Planted, chance: &mut Chance) -> office::Rules {
         lent_max: chance.pick(&[1, 1024, 1024]),
         order: chance.pick(&[Order::Listed, Order::Idle]),
         planted,
-        ..office::Rules::default()
+        ..lending::Rules::default()
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use primus_client::farms::{self, Farm, Started};
-use primus_node::cuts::DELAY_MAX;
+use primus_node::link_faults::DELAY_MAX;
 use primus_terminal::amounts::{length, quoted};
 use primus_terminal::failure::Failure;
 use primus_terminal::values::listed;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use primus_client::farms::{self, Farm, Started};
 use primus_client::http::Request;
-use primus_client::tasks::Caller;
+use primus_client::tasks::TaskClient;
 use primus_client::{Client, Patience};
 use primus_terminal::failure::Failure;
 use rustix::process::{Signal, kill_process};
@@ -269,7 +269,8 @@ impl TemporaryFarm {
     /// # Errors
     /// If the farm takes no tasks.
     pub fn submit(&self, job: &Value) -> Result<String, Failure> {
-        let answer = Caller::of(&self.now()?).submit(job.to_string().as_bytes(), &Uuid::now_v7().to_string())?;
+        let answer =
+            TaskClient::of(&self.now()?).submit(job.to_string().as_bytes(), &Uuid::now_v7().to_string())?;
         let job = answer["job"].as_str().map(str::to_owned);
         job.ok_or_else(|| Failure::failed("refused", "the farm takes no tasks", "please report this"))
     }

@@ -236,7 +236,7 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
-    use crate::cuts::Cuts;
+    use crate::link_faults::LinkFaults;
     use crate::links::{Doors, Identity, Known};
 
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -251,7 +251,7 @@ mod tests {
         plan.groups = vec![GroupPlan { name: GROUP.to_owned(), algorithm, rank, asking: None, members }];
         let identity = Identity { cluster: "test".to_owned(), server: ME, store: [1; 16], incarnation: 1 };
         let doors = Doors { workers: mpsc::channel(1).0, envoys: mpsc::channel(1).0, neighbours: BTreeMap::new() };
-        let cuts = watch::channel(Cuts::default()).0;
+        let cuts = watch::channel(LinkFaults::default()).0;
         let (links, _) = Links::start(identity, listener, Known::default(), doors, cuts, Arc::default());
         let history = Arc::<History>::default();
         let told = (Arc::clone(&history), Arc::new(Steps::new(ME)), Arc::default());

@@ -5,7 +5,6 @@
 //! it, and here is how others talk to it.
 
 mod arrivals;
-mod callers;
 mod carry_out;
 mod news;
 mod outputs;
@@ -14,6 +13,7 @@ mod run;
 mod shares;
 mod start;
 mod starts;
+mod worker_links;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use primus_core::SessionId;
 use primus_core::farm::foreman::Foreman;
 use primus_core::lease::{Answer, Lessor, Poll};
 use primus_core::ledger::{Attempt, Effect, Entry, Groups, Held};
-use primus_core::loan::Office;
-use primus_core::loan::office::{CannotLend, LendOrder};
+use primus_core::loan::Lending;
+use primus_core::loan::lending::{CannotLend, LendOrder};
 use primus_core::{ServerId, Term};
 use primus_server::Reason;
 pub use primus_server::farm::Awaited;
@@ -38,9 +38,9 @@ use primus_wire::work::Part;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-pub use self::callers::Caller;
 pub(crate) use self::start::start;
 use self::starts::Starts;
+pub use self::worker_links::CallingWorker;
 use crate::budget::{Budget, Weight};
 use crate::handle::{Reply, Request, Unable};
 use crate::leases::{Arrived, Teller};
@@ -62,7 +62,7 @@ const OUTPUT_TIME: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct FarmHandle {
     requests: Requests,
-    asks: mpsc::UnboundedSender<(Ask, Weight)>,
+    asks: mpsc::UnboundedSender<(FarmRequest, Weight)>,
     leases: Teller,
     unasked: Budget,
     starts: Arc<Starts>,
@@ -72,7 +72,7 @@ type Look = Box<dyn FnOnce(Result<&Farm, Unable>) + Send>;
 type LookHere = Box<dyn FnOnce(&Farm) + Send>;
 
 /// What can be asked of a farm. A number says how far the log must be applied.
-enum Ask {
+enum FarmRequest {
     Enter(Draft, Reply<Vec<Effect>>),
     Look(u64, Look),
     LookHere(LookHere),
@@ -83,10 +83,10 @@ enum Ask {
 
 /// What the control thread tells the farm, in the order of the log.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum ToFarm {
     /// Records of the log that hold changes of the register, or a batch or a piece of one, each with its place in the log.
     Committed(Vec<(u64, Bytes)>, Weight),
-    /// This one leads, as far as this server knows. If it is this server itself, it has to wait for [`Told::Lead`].
+    /// This one leads, as far as this server knows. If it is this server itself, it has to wait for [`ToFarm::Lead`].
     Leader(Option<ServerId>),
     /// This server leads in this term, and has applied everything that was agreed on before.
     Lead(Term),
@@ -100,7 +100,7 @@ pub(crate) enum Told {
 
 /// What the farm wants of the control thread.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum ToControl {
     /// Append these records, if this server still leads in this term.
     Enter(Term, Vec<Bytes>),
     /// This is the whole state up to this index.
@@ -115,7 +115,7 @@ pub(crate) enum Wish {
     Unreadable(u64),
 }
 
-impl Wish {
+impl ToControl {
     /// For those who measure what takes how long.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
@@ -140,7 +140,7 @@ impl FarmHandle {
             return Err(Unable::TooLong);
         }
         let len = draft.len();
-        self.ask_long(len, |reply| Ask::Enter(draft, reply)).await
+        self.ask_long(len, |reply| FarmRequest::Enter(draft, reply)).await
     }
 
     /// Lends idle workers to a neighbour, as an operator wants it. Says what came of it, or why nobody can go.
@@ -148,7 +148,7 @@ impl FarmHandle {
     /// # Errors
     /// If this server does not lead, or leadership was lost meanwhile.
     pub async fn lend(&self, order: LendOrder) -> Result<Result<Vec<Effect>, CannotLend>, Unable> {
-        self.ask(|reply| Ask::Lend(order, reply)).await
+        self.ask(|reply| FarmRequest::Lend(order, reply)).await
     }
 
     /// Looks at the ledger and at what the leader has handed out, between two steps. It must be short: page what is long. All
@@ -187,7 +187,7 @@ impl FarmHandle {
         &self,
         look: impl FnOnce(&Foreman) -> T + Send + 'static,
     ) -> Result<T, Unable> {
-        self.ask(|reply| Ask::LookHere(Box::new(|farm| _ = reply.send(Ok(look(farm.foreman())))))).await
+        self.ask(|reply| FarmRequest::LookHere(Box::new(|farm| _ = reply.send(Ok(look(farm.foreman())))))).await
     }
 
     /// For how long a worker has had this attempt, at least: of what a former leader handed out, this one knows it only
@@ -203,7 +203,7 @@ impl FarmHandle {
     /// If this server does not lead, or does not any more: then the next leader can be asked.
     pub async fn ended(&self, awaited: Vec<Awaited>) -> Result<(), Unable> {
         let (index, weight) = self.confirm().await?;
-        self.ask_weighed(weight, |reply| Ask::Ended(index, awaited, reply)).await
+        self.ask_weighed(weight, |reply| FarmRequest::Ended(index, awaited, reply)).await
     }
 
     /// Waits until it is sure that this server leads. The answer says how far the farm must have applied the log to know of
@@ -232,7 +232,7 @@ impl FarmHandle {
     ) -> Result<Option<Bytes>, Unable> {
         let len_max = u32::try_from(len_max.min(OUTPUT_LEN_MAX)).expect("the limit fits");
         let part = Part { held, stream, offset, len_max };
-        let answer = self.ask(|reply| Ask::Output(worker.to_owned(), part, reply));
+        let answer = self.ask(|reply| FarmRequest::Output(worker.to_owned(), part, reply));
         timeout(OUTPUT_TIME, answer).await.unwrap_or(Err(Unable::NoWorker))
     }
 
@@ -267,9 +267,9 @@ impl FarmHandle {
     /// If this server does not lead.
     pub async fn look_at_loans<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Foreman, &Office) -> T + Send + 'static,
+        look: impl FnOnce(&Foreman, &Lending) -> T + Send + 'static,
     ) -> Result<T, Unable> {
-        self.look_at(|farm| look(farm.foreman(), farm.office())).await
+        self.look_at(|farm| look(farm.foreman(), farm.lending())).await
     }
 
     async fn look_at<T: Send + 'static>(
@@ -277,7 +277,8 @@ impl FarmHandle {
         look: impl FnOnce(&Farm) -> T + Send + 'static,
     ) -> Result<T, Unable> {
         let (index, weight) = self.confirm().await?;
-        self.ask_weighed(weight, |reply| Ask::Look(index, Box::new(|farm| _ = reply.send(farm.map(look))))).await
+        self.ask_weighed(weight, |reply| FarmRequest::Look(index, Box::new(|farm| _ = reply.send(farm.map(look)))))
+            .await
     }
 
     /// Before another server is made the leader: ends what is held beside this one, and waits until it has ended. Nobody gets
@@ -291,10 +292,10 @@ impl FarmHandle {
 
     /// No other server leads after all.
     pub fn stay(&self) {
-        _ = self.leases.send((Arrived::Told(leases::Command::Stay), None));
+        _ = self.leases.send((Arrived::ToFarm(leases::Command::Stay), None));
     }
 
-    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unable> {
+    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> FarmRequest) -> Result<T, Unable> {
         self.ask_long(0, ask).await
     }
 
@@ -306,12 +307,12 @@ impl FarmHandle {
         answer.await.unwrap_or(Err(Unable::Unknown))
     }
 
-    async fn ask_long<T>(&self, len: usize, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unable> {
+    async fn ask_long<T>(&self, len: usize, ask: impl FnOnce(Reply<T>) -> FarmRequest) -> Result<T, Unable> {
         let weight = self.unasked.take(ASK_LEN + len).ok_or(Unable::Busy)?;
         self.ask_weighed(weight, ask).await
     }
 
-    async fn ask_weighed<T>(&self, weight: Weight, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Unable> {
+    async fn ask_weighed<T>(&self, weight: Weight, ask: impl FnOnce(Reply<T>) -> FarmRequest) -> Result<T, Unable> {
         let (reply, answer) = oneshot::channel();
         // Whoever does not answer any more is about to end.
         _ = self.asks.send((ask(reply), weight));
@@ -319,7 +320,7 @@ impl FarmHandle {
     }
 }
 
-impl fmt::Debug for Ask {
+impl fmt::Debug for FarmRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Enter(..) => "enter",

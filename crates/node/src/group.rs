@@ -21,7 +21,7 @@ use primus_core::ledger::{GroupRank, GroupRules};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use self::keeper::{Keeper, Standing};
+use self::keeper::{Keeper, LeaseState};
 use crate::clock::now_us;
 use crate::handle::Handle;
 
@@ -62,7 +62,7 @@ pub enum Unguarded {
 pub struct Turn {
     term: u64,
     margin_us: u64,
-    standing: watch::Receiver<Standing>,
+    state: watch::Receiver<LeaseState>,
 }
 
 impl Handle {
@@ -116,11 +116,11 @@ impl Group {
     fn join(self) -> Result<Seat, Unguarded> {
         self.check()?;
         let (tell, ends) = mpsc::unbounded_channel();
-        let (standing, seen) = watch::channel(Standing::Waits { last_term: 0 });
+        let (state, seen) = watch::channel(LeaseState::Waits { last_term: 0 });
         let margin_us = self.handle.asker.lease_us / MARGIN_PARTS;
         let asker = Arc::clone(&self.handle.asker);
-        asker.run(Keeper::new(self.handle, self.candidacy, standing, ends).run());
-        Ok(Seat { tell, standing: seen, last_term: 0, margin_us })
+        asker.run(Keeper::new(self.handle, self.candidacy, state, ends).run());
+        Ok(Seat { tell, state: seen, last_term: 0, margin_us })
     }
 
     fn check(&self) -> Result<(), Unguarded> {
@@ -141,7 +141,7 @@ impl Group {
 struct Seat {
     /// Tells the keeper that what ran under this term has ended.
     tell: mpsc::UnboundedSender<u64>,
-    standing: watch::Receiver<Standing>,
+    state: watch::Receiver<LeaseState>,
     last_term: u64,
     margin_us: u64,
 }
@@ -149,29 +149,29 @@ struct Seat {
 impl Seat {
     async fn granted(&mut self) -> Result<Turn, Unguarded> {
         loop {
-            match self.next_standing().await? {
-                Standing::Holds { term, .. } => {
+            match self.next_state().await? {
+                LeaseState::Holds { term, .. } => {
                     self.last_term = term;
-                    return Ok(Turn { term, margin_us: self.margin_us, standing: self.standing.clone() });
+                    return Ok(Turn { term, margin_us: self.margin_us, state: self.state.clone() });
                 }
                 // It was over before anything ran. Only this seat can say so: the keeper does not know what has begun.
-                Standing::Waits { last_term } => {
+                LeaseState::Waits { last_term } => {
                     self.last_term = last_term;
                     self.end();
                 }
-                Standing::Refused(objection) => return Err(Unguarded::Refused(objection)),
+                LeaseState::Refused(objection) => return Err(Unguarded::Refused(objection)),
             }
         }
     }
 
     /// How it stands, once there is a turn that this seat has not heard of.
-    async fn next_standing(&mut self) -> Result<Standing, Unguarded> {
+    async fn next_state(&mut self) -> Result<LeaseState, Unguarded> {
         let known = self.last_term;
-        let is_news = |standing: &Standing| match standing {
-            Standing::Holds { term, .. } | Standing::Waits { last_term: term } => *term > known,
-            Standing::Refused(_) => true,
+        let is_news = |state: &LeaseState| match state {
+            LeaseState::Holds { term, .. } | LeaseState::Waits { last_term: term } => *term > known,
+            LeaseState::Refused(_) => true,
         };
-        self.standing.wait_for(is_news).await.map(|standing| standing.clone()).map_err(|_| Unguarded::Ended)
+        self.state.wait_for(is_news).await.map(|state| state.clone()).map_err(|_| Unguarded::Ended)
     }
 
     fn end(&self) {
@@ -190,8 +190,8 @@ impl Turn {
     /// How long the future may go on at least, as far as is known; nothing when it is about to be dropped.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        match *self.standing.borrow() {
-            Standing::Holds { term, until_us } if term == self.term => {
+        match *self.state.borrow() {
+            LeaseState::Holds { term, until_us } if term == self.term => {
                 Duration::from_micros(until_us.saturating_sub(now_us()).saturating_sub(self.margin_us))
             }
             _ => Duration::ZERO,
@@ -199,10 +199,10 @@ impl Turn {
     }
 
     async fn over(&self) {
-        let mut standing = self.standing.clone();
+        let mut state = self.state.clone();
         loop {
             let rest = self.remaining();
-            let news = timeout(rest.min(LOOK), standing.changed()).await;
+            let news = timeout(rest.min(LOOK), state.changed()).await;
             if self.remaining().is_zero() || matches!(news, Ok(Err(_))) {
                 return;
             }
@@ -231,16 +231,16 @@ mod tests {
     #[tokio::test]
     async fn a_turn_that_is_over_before_it_began_is_given_back() {
         let (tell, mut ends) = mpsc::unbounded_channel();
-        let (standing, seen) = watch::channel(Standing::Waits { last_term: 0 });
-        let mut seat = Seat { tell, standing: seen, last_term: 0, margin_us: 0 };
-        standing.send_replace(Standing::Holds { term: 5, until_us: u64::MAX });
-        standing.send_replace(Standing::Waits { last_term: 5 });
+        let (state, seen) = watch::channel(LeaseState::Waits { last_term: 0 });
+        let mut seat = Seat { tell, state: seen, last_term: 0, margin_us: 0 };
+        state.send_replace(LeaseState::Holds { term: 5, until_us: u64::MAX });
+        state.send_replace(LeaseState::Waits { last_term: 5 });
         tokio::select! {
             biased;
             _ = seat.granted() => panic!("there is no turn"),
             ended = ends.recv() => assert_eq!(ended, Some(5)),
         }
-        standing.send_replace(Standing::Holds { term: 7, until_us: u64::MAX });
+        state.send_replace(LeaseState::Holds { term: 7, until_us: u64::MAX });
         assert_eq!(seat.granted().await.map(|turn| turn.term()), Ok(7));
         assert!(ends.is_empty(), "each turn ends once");
     }

@@ -21,11 +21,11 @@ use primus_server::transfer::Obstacle;
 use tokio::sync::{oneshot, watch};
 
 use crate::budget::{Budget, Weight};
-use crate::cuts::Cuts;
 use crate::elections::{Elected, ElectedGroups, Elections};
 use crate::events::History;
 use crate::farm::FarmHandle;
 use crate::heard::Heard;
+use crate::link_faults::LinkFaults;
 use crate::meters::Meters;
 use crate::questions::Asker;
 use crate::reads::Read;
@@ -176,7 +176,7 @@ pub enum Request {
     /// Hold an election, for which that server was asked.
     Elect(ServerId, Reply<Election>),
     /// Cut these links, and no others.
-    Cut(Cuts),
+    Cut(LinkFaults),
     /// Delay what these peers say by this much; with nothing, not any more.
     Delay(BTreeMap<ServerId, Duration>),
     /// The load has been measured.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::farm::Awaited;
 use crate::handle::{Handle, Unable};
-use crate::questions::{Given, Question};
+use crate::questions::{LeaderReply, LeaderRequest};
 
 /// How long a leader keeps one question about a job that has not ended.
 const WAIT_TIME_MAX: Duration = Duration::from_secs(2);
@@ -63,8 +63,8 @@ impl Handle {
     /// # Errors
     /// If no server leads for five seconds.
     pub async fn job(&self, id: JobId) -> Result<Option<JobView>, Unable> {
-        match self.ask_patiently(Question::Job(id)).await? {
-            Given::JobView(view) => Ok(view),
+        match self.ask_patiently(LeaderRequest::Job(id)).await? {
+            LeaderReply::JobView(view) => Ok(view),
             _ => Err(Unable::Unknown),
         }
     }
@@ -78,7 +78,7 @@ impl Handle {
         loop {
             let left = by.map_or(WAIT_TIME_MAX, |by| by.saturating_duration_since(Instant::now()));
             let part_ms = u32::try_from(left.min(WAIT_TIME_MAX).as_millis()).unwrap_or(u32::MAX);
-            let Given::JobView(view) = self.ask_patiently(Question::Wait(id, part_ms)).await? else {
+            let LeaderReply::JobView(view) = self.ask_patiently(LeaderRequest::Wait(id, part_ms)).await? else {
                 return Err(Unable::Unknown);
             };
             let is_over = view.as_ref().is_none_or(|view| view.open == 0);
@@ -94,8 +94,8 @@ impl Handle {
     /// # Errors
     /// As [`Handle::job`].
     pub async fn tasks(&self, id: JobId, from: u64) -> Result<Option<Vec<TaskView>>, Unable> {
-        match self.ask_patiently(Question::Tasks(id, from)).await? {
-            Given::Tasks(tasks) => Ok(tasks),
+        match self.ask_patiently(LeaderRequest::Tasks(id, from)).await? {
+            LeaderReply::Tasks(tasks) => Ok(tasks),
             _ => Err(Unable::Unknown),
         }
     }
@@ -105,8 +105,8 @@ impl Handle {
     /// # Errors
     /// As [`Handle::job`].
     pub async fn cancel(&self, id: JobId) -> Result<Option<u64>, Unable> {
-        match self.ask_patiently(Question::Cancel(id)).await? {
-            Given::Cancelled(count) => Ok(count),
+        match self.ask_patiently(LeaderRequest::Cancel(id)).await? {
+            LeaderReply::Cancelled(count) => Ok(count),
             _ => Err(Unable::Unknown),
         }
     }

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::budget::Weight;
 use crate::clock::now;
-use crate::farm::Wish;
+use crate::farm::ToControl;
 use crate::handle::{Reply, Request, Unable};
 use crate::meters::Meters;
 use crate::reads::Read;
@@ -42,7 +42,7 @@ pub(crate) enum Arrived {
     /// The leader changed. Who leads is in a channel of its own, in which only the newest counts.
     Leader,
     /// What control or the farm says.
-    Told(Command),
+    ToFarm(Command),
     Poll(SessionId, Poll, Reply<Answer>),
     Vacate(Reply<()>),
     Look(Look),
@@ -57,7 +57,7 @@ pub(crate) type Hearer = mpsc::UnboundedReceiver<(Arrived, Option<Weight>)>;
 pub(crate) struct Ends {
     /// Control: what it is asked, and what is wished for.
     pub(crate) requests: Requests,
-    pub(crate) wishes: mpsc::UnboundedSender<Wish>,
+    pub(crate) wishes: mpsc::UnboundedSender<ToControl>,
     /// The farm.
     pub(crate) farm: mpsc::UnboundedSender<(Term, Vec<Entry>)>,
     pub(crate) failures: mpsc::UnboundedSender<Broken>,
@@ -143,7 +143,7 @@ impl Driver {
         self.look_for_leader();
         match arrived {
             Arrived::Leader => {}
-            Arrived::Told(command) => self.command(command),
+            Arrived::ToFarm(command) => self.command(command),
             Arrived::Poll(from, poll, reply) => {
                 self.polls.insert(from, (poll.number, reply));
                 self.step(Input::Message { from, message: Message::Poll(poll) });
@@ -209,8 +209,8 @@ impl Driver {
                 let poll = self.polls.remove(&session);
                 poll.into_iter().for_each(|(_, reply)| _ = reply.send(Err(refusal.into())));
             }
-            Notice::Guarded(is_guarded) => _ = self.ends.wishes.send(Wish::Guarded(is_guarded)),
-            Notice::Transfer(to, reason) => _ = self.ends.wishes.send(Wish::Transfer(to, reason)),
+            Notice::Guarded(is_guarded) => _ = self.ends.wishes.send(ToControl::Guarded(is_guarded)),
+            Notice::Transfer(to, reason) => _ = self.ends.wishes.send(ToControl::Transfer(to, reason)),
             Notice::OldToken => self.ends.meters.old_terms.add(1),
         }
     }
@@ -233,7 +233,7 @@ impl fmt::Debug for Arrived {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Leader => "leader",
-            Self::Told(_) => "told",
+            Self::ToFarm(_) => "told",
             Self::Poll(..) => "poll",
             Self::Vacate(_) => "vacate",
             Self::Look(_) => "look",

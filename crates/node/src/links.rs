@@ -27,14 +27,14 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::budget::{Budget, Weight};
-use crate::cuts::{Cuts, Line};
 use crate::dialling::{Dialler, HELLO_LEN_MAX, HELLO_TIME, Pace, REFUSED_TIME, UNHEARD_TIME, hear, say};
 use crate::events::History;
-use crate::farm::Caller;
+use crate::farm::CallingWorker;
 use crate::late::Late;
+use crate::link_faults::{LinkFaults, LinkGate};
 use crate::neighbours::Envoy;
 use crate::sockets::tend;
-use crate::strangers::Strangers;
+use crate::unidentified::Unidentified;
 
 /// How many messages may wait for one peer.
 const QUEUE_LEN_MAX: usize = 8192;
@@ -101,13 +101,13 @@ pub struct Peer {
 #[derive(Debug)]
 pub struct Links<T> {
     outgoing: BTreeMap<ServerId, mpsc::Sender<T>>,
-    cuts: watch::Sender<Cuts>,
+    cuts: watch::Sender<LinkFaults>,
 }
 
 /// Where those who call and are no peers are passed on to: the farm.
 #[derive(Debug)]
 pub struct Doors {
-    pub(crate) workers: mpsc::Sender<Caller>,
+    pub(crate) workers: mpsc::Sender<CallingWorker>,
     pub(crate) envoys: mpsc::Sender<Envoy>,
     /// The servers of the neighbours.
     pub(crate) neighbours: BTreeMap<String, BTreeSet<ServerId>>,
@@ -118,12 +118,12 @@ pub struct Doors {
 struct Shared<T> {
     identity: Identity,
     events: mpsc::Sender<LinkEvent<T>>,
-    cuts: watch::Receiver<Cuts>,
+    cuts: watch::Receiver<LinkFaults>,
     /// A peer that dials us is there: time to dial it.
     wake: BTreeMap<ServerId, Notify>,
     /// The disks of the peers, as far as they are known.
     stores: RwLock<BTreeMap<ServerId, [u8; 16]>>,
-    strangers: Strangers,
+    strangers: Unidentified,
     doors: Doors,
     /// The task that reads the link of each peer.
     accepted: Mutex<BTreeMap<ServerId, AbortHandle>>,
@@ -147,7 +147,7 @@ impl<T: Words> Links<T> {
         listener: TcpListener,
         Known { peers, stores }: Known,
         doors: Doors,
-        cuts: watch::Sender<Cuts>,
+        cuts: watch::Sender<LinkFaults>,
         history: Arc<History>,
     ) -> (Self, mpsc::Receiver<LinkEvent<T>>) {
         let (events, received) = mpsc::channel(EVENTS_MAX);
@@ -157,7 +157,7 @@ impl<T: Words> Links<T> {
             cuts: cuts.subscribe(),
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
             stores: RwLock::new(stores),
-            strangers: Strangers::new(STRANGERS_MAX),
+            strangers: Unidentified::new(STRANGERS_MAX),
             doors,
             accepted: Mutex::default(),
             history,
@@ -181,10 +181,10 @@ impl<T: Words> Links<T> {
     }
 
     /// From now on these links are cut, and no others. Those that are slow stay slow.
-    pub fn cut(&self, cuts: Cuts) {
+    pub fn cut(&self, cuts: LinkFaults) {
         self.cuts.send_modify(|now| {
             let delays = std::mem::take(&mut now.delays);
-            *now = Cuts { delays, ..cuts };
+            *now = LinkFaults { delays, ..cuts };
         });
     }
 
@@ -517,14 +517,14 @@ async fn pass_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: WorkerHello
     if let Some(reason) = hello.objection(&shared.identity.cluster, shared.identity.server) {
         return refuse(&mut stream, reason, shared).await;
     }
-    let mut line = Line::new(hello.name.clone(), shared.cuts.clone());
+    let mut line = LinkGate::new(hello.name.clone(), shared.cuts.clone());
     let flows = timeout(HELLO_TIME, line.flows()).await.is_ok();
     if !flows || line.must_close() {
         return;
     }
     if let Ok(stream) = stream.into_std() {
         // If too many call at once, this one will call again.
-        _ = shared.doors.workers.try_send(Caller { stream, arrived, hello, line });
+        _ = shared.doors.workers.try_send(CallingWorker { stream, arrived, hello, line });
     }
 }
 

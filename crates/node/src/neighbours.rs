@@ -1,7 +1,7 @@
-//! The other farms. The leader of a farm has a link to every server of each neighbour and says there what its office has to say;
+//! The other farms. The leader of a farm has a link to every server of each neighbour and says there what its lending has to say;
 //! only the server that leads over there listens. Answers come on links of their own, because over there it is the same.
 //!
-//! What is said while there is no link is not kept: offices say everything that matters again and again.
+//! What is said while there is no link is not kept: lending sides say everything that matters again and again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::cuts::Cuts;
 use crate::dialling::{Dialler, Pace, REFUSED_TIME, say};
+use crate::link_faults::LinkFaults;
 use crate::links::Identity;
 use crate::outgoing::{self, All, Outgoing, WRITE_TIME};
 
@@ -43,7 +43,7 @@ pub(crate) enum NeighbourEvent {
     /// It cannot any more.
     Down(Place),
     /// A neighbour said something.
-    Word(FarmId, Message),
+    WorkerMessage(FarmId, Message),
     /// A link was refused or closed, and this is why.
     Refused(String),
 }
@@ -64,7 +64,7 @@ pub(crate) struct Neighbours {
     /// From them.
     accepted: BTreeMap<Place, ([u8; 16], Task)>,
     events: mpsc::Sender<NeighbourEvent>,
-    cuts: watch::Receiver<Cuts>,
+    cuts: watch::Receiver<LinkFaults>,
 }
 
 /// Ends with whoever has it.
@@ -81,7 +81,7 @@ impl Neighbours {
     pub(crate) fn new(
         identity: Identity,
         known: Vec<Neighbour>,
-        cuts: watch::Receiver<Cuts>,
+        cuts: watch::Receiver<LinkFaults>,
     ) -> (Self, mpsc::Receiver<NeighbourEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
         let (dialled, up, beats, accepted) = <_>::default();
@@ -254,7 +254,7 @@ async fn listen(
                 _ = events.send(NeighbourEvent::Refused(reason)).await;
                 return;
             }
-            Ok(Some(message)) => _ = events.send(NeighbourEvent::Word(number, message)).await,
+            Ok(Some(message)) => _ = events.send(NeighbourEvent::WorkerMessage(number, message)).await,
             Ok(None) => match stream.read_buf(&mut arrived).await {
                 Ok(1..) => {}
                 Ok(0) | Err(_) => return,
@@ -298,7 +298,8 @@ mod tests {
         let identity =
             Identity { cluster: "north".to_owned(), server: ServerId(1), store: [1; 16], incarnation: 1 };
         let east = Neighbour { name: "east".to_owned(), servers: [(ServerId(1), address)].into() };
-        let (mut neighbours, events) = Neighbours::new(identity, vec![east], watch::channel(Cuts::default()).1);
+        let (mut neighbours, events) =
+            Neighbours::new(identity, vec![east], watch::channel(LinkFaults::default()).1);
         let hello = FarmHello::new("east".to_owned(), "north".to_owned(), ServerId(1), [7; 16]);
         let stream = here.into_std().expect("a socket");
         neighbours.meet(Envoy { stream, arrived: BytesMut::new(), hello }).expect("it is a neighbour");
@@ -324,7 +325,7 @@ mod tests {
         for number in 0..MANY {
             let event = timeout(PATIENCE, events.recv()).await.expect("it arrives in time");
             assert!(
-                matches!(&event, Some(NeighbourEvent::Word(FarmId(1), said)) if *said == word(number)),
+                matches!(&event, Some(NeighbourEvent::WorkerMessage(FarmId(1), said)) if *said == word(number)),
                 "{event:?}"
             );
         }

@@ -45,10 +45,10 @@ use self::start::serve;
 use self::turn::{Turn, Turns};
 use self::writes::Writes;
 use self::writing::Writing;
-use crate::entering::Entering;
-use crate::farm::Wish;
+use crate::farm::ToControl;
 use crate::handle::{Handle, Request};
 use crate::links::{LinkEvent, Links, Peer};
+use crate::proposal_queue::ProposalQueue;
 use crate::questions::Questions;
 use crate::reads::{Read, Reads};
 use crate::store::{Opened, StoreId};
@@ -100,7 +100,7 @@ struct Running {
     timers: Timers<Timer>,
     others: Others,
     /// What the farm wants to write.
-    entering: Entering,
+    proposals: ProposalQueue,
     relay: Relay,
     turns: Turns,
     writes: Writes,
@@ -118,14 +118,15 @@ impl Running {
             if let Some(end) = self.end.take() {
                 return Err(end);
             }
-            let due = [self.timers.next(), self.writes.parked.due(), self.entering.due(), self.others.due()];
+            let due =
+                [self.timers.next(), self.writes.pending_writes.due(), self.proposals.due(), self.others.due()];
             let due = due.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             let first = tokio::select! {
                 biased;
                 Some(broken) = inputs.failures.recv() => return Err(broken.into()),
                 done = self.writing.disk.done() => Some(Arrived::Synced(done?)),
                 Some(event) = inputs.links.recv() => Some(Arrived::Link(event)),
-                Some(wish) = inputs.wishes.recv() => Some(Arrived::Wish(wish)),
+                Some(wish) = inputs.wishes.recv() => Some(Arrived::ToControl(wish)),
                 request = inputs.requests.recv() => match request {
                     Some((request, _)) => Some(Arrived::Request(request)),
                     None => return Ok(()),
@@ -181,7 +182,7 @@ impl Running {
         match arrived {
             Arrived::Synced(token) => self.on_synced(token),
             Arrived::Link(event) => self.on_link(event),
-            Arrived::Wish(wish) => self.on_wish(wish),
+            Arrived::ToControl(wish) => self.on_wish(wish),
             Arrived::Request(request) => self.on_request(request),
         }
         turn.note(name)
@@ -189,7 +190,7 @@ impl Running {
 
     /// Was there something to propose?
     fn propose_entering(&mut self, now: Instant) -> bool {
-        let records = self.entering.take(now);
+        let records = self.proposals.take(now);
         let is_some = !records.is_empty();
         if is_some {
             self.step(Input::Command(Command::Propose(records)));
@@ -209,7 +210,7 @@ impl Running {
             }
         }
         let unable = self.unable();
-        self.writes.parked.take_due(now).into_iter().for_each(|write| _ = write.reply.send(Err(unable)));
+        self.writes.pending_writes.take_due(now).into_iter().for_each(|write| _ = write.reply.send(Err(unable)));
         has_fired
     }
 
@@ -305,19 +306,19 @@ impl Running {
         self.step(Input::Command(Command::Measure));
     }
 
-    fn on_wish(&mut self, wish: Wish) {
+    fn on_wish(&mut self, wish: ToControl) {
         match wish {
             // What a leader wanted that has been deposed meanwhile is void, and its farm knows or will know.
-            Wish::Enter(term, records) if self.leads_in(term) => self.entering.add(records),
-            Wish::Enter(..) => {}
-            Wish::Unreadable(index) => self.end = Some(EndError::Unreadable(index)),
-            Wish::Guarded(is_guarded) => self.step(Input::Command(Command::Guarded(is_guarded))),
-            Wish::Transfer(to, reason) => self.step(Input::Command(Command::Transfer(Some(to), reason))),
-            Wish::Tasks(tasks) => {
+            ToControl::Enter(term, records) if self.leads_in(term) => self.proposals.add(records),
+            ToControl::Enter(..) => {}
+            ToControl::Unreadable(index) => self.end = Some(EndError::Unreadable(index)),
+            ToControl::Guarded(is_guarded) => self.step(Input::Command(Command::Guarded(is_guarded))),
+            ToControl::Transfer(to, reason) => self.step(Input::Command(Command::Transfer(Some(to), reason))),
+            ToControl::Tasks(tasks) => {
                 self.own.tasks = tasks;
                 self.on_load();
             }
-            Wish::Compact(index, state) => {
+            ToControl::Compact(index, state) => {
                 self.step(Input::Command(Command::Compact(index, state)));
                 self.relay.on_cut(index);
             }

@@ -11,7 +11,7 @@ use tokio::net::tcp::WriteHalf;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::cuts::Line;
+use crate::link_faults::LinkGate;
 
 /// How long one write may take.
 pub(crate) const WRITE_TIME: Duration = Duration::from_secs(5);
@@ -87,7 +87,7 @@ impl Outgoing {
 impl Leaving {
     /// Writes until the link is lost or nobody says anything any more, as long as the line lets it pass, where there is one
     /// that may be cut.
-    pub(crate) async fn write_to(mut self, mut writing: WriteHalf<'_>, mut line: Option<Line>) {
+    pub(crate) async fn write_to(mut self, mut writing: WriteHalf<'_>, mut line: Option<LinkGate>) {
         while let Some(bytes) = self.queue.recv().await {
             if let Some(line) = &mut line {
                 line.flows().await;

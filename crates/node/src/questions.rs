@@ -49,7 +49,7 @@ const RETRY_MAX: Duration = Duration::from_millis(50);
 
 /// What can be asked of whoever leads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Question {
+pub(crate) enum LeaderRequest {
     /// Give a key this value; without one, forget it.
     Put(String, Option<Bytes>),
     /// What is the value of this key?
@@ -68,7 +68,7 @@ pub(crate) enum Question {
     Cancel(JobId),
 }
 
-impl Question {
+impl LeaderRequest {
     /// True if it can be asked again, although it may have been heard.
     const fn is_repeatable(&self) -> bool {
         match self {
@@ -80,7 +80,7 @@ impl Question {
 
 /// What it says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Given {
+pub(crate) enum LeaderReply {
     /// It is written, at this index.
     Written(u64),
     /// The value, and where it was set.
@@ -192,7 +192,7 @@ impl Asker {
     }
 
     /// Asks a peer, once. Dropping this gives the question up.
-    async fn ask(&self, peer: ServerId, body: Bytes) -> Result<Given, Unable> {
+    async fn ask(&self, peer: ServerId, body: Bytes) -> Result<LeaderReply, Unable> {
         let (reply, answer) = oneshot::channel();
         let open = self.open(peer, reply)?;
         let links = self.links.upgrade().ok_or(Unable::NoLeader)?;
@@ -227,8 +227,8 @@ impl Drop for Open<'_> {
 
 impl Handle {
     /// Asks whoever leads, again and again if nobody took the question, until somebody answers or it takes too long.
-    pub(crate) async fn ask_patiently(&self, question: Question) -> Result<Given, Unable> {
-        let is_wait = matches!(question, Question::Wait(..));
+    pub(crate) async fn ask_patiently(&self, question: LeaderRequest) -> Result<LeaderReply, Unable> {
+        let is_wait = matches!(question, LeaderRequest::Wait(..));
         let _room = if is_wait { self.asker.waiting.acquire().await.ok() } else { None };
         let by = Instant::now() + ANSWER_TIME;
         let mut pause = RETRY;
@@ -248,7 +248,7 @@ impl Handle {
     }
 
     /// Asks whoever leads, here or elsewhere.
-    pub(crate) async fn ask_once(&self, question: &Question) -> Result<Given, Unable> {
+    pub(crate) async fn ask_once(&self, question: &LeaderRequest) -> Result<LeaderReply, Unable> {
         let body = postcard::to_stdvec(question).map_err(|_| Unable::TooLong)?;
         if body.len() > BODY_LEN_MAX {
             return Err(Unable::TooLong);
@@ -277,8 +277,8 @@ async fn answer_all(mut questions: mpsc::Receiver<Arrived>, handle: Handle, link
     while let Some((from, number, body, weight)) = questions.recv().await {
         let (handle, links) = (handle.clone(), Arc::clone(&links));
         // Of another version, perhaps: nothing here can answer it.
-        let question: Option<Question> = postcard::from_bytes(&body).ok();
-        let is_wait = matches!(question, Some(Question::Wait(..)));
+        let question: Option<LeaderRequest> = postcard::from_bytes(&body).ok();
+        let is_wait = matches!(question, Some(LeaderRequest::Wait(..)));
         let room = Arc::clone(if is_wait { &rooms.long } else { &rooms.short }).try_acquire_owned();
         tokio::spawn(async move {
             let answer = match question.filter(|_| room.is_ok()) {
@@ -293,34 +293,34 @@ async fn answer_all(mut questions: mpsc::Receiver<Arrived>, handle: Handle, link
     }
 }
 
-fn written(answer: &Result<Given, Unable>) -> Option<Bytes> {
+fn written(answer: &Result<LeaderReply, Unable>) -> Option<Bytes> {
     let body = postcard::to_stdvec(answer).ok().filter(|body| body.len() <= BODY_LEN_MAX);
-    let too_long = || postcard::to_stdvec(&Err::<Given, Unable>(Unable::TooLong)).ok();
+    let too_long = || postcard::to_stdvec(&Err::<LeaderReply, Unable>(Unable::TooLong)).ok();
     body.or_else(too_long).map(Bytes::from)
 }
 
 /// Answers as the leader, if this server is that.
-async fn answer(handle: &Handle, question: Question) -> Result<Given, Unable> {
+async fn answer(handle: &Handle, question: LeaderRequest) -> Result<LeaderReply, Unable> {
     match question {
-        Question::Put(key, value) => {
+        LeaderRequest::Put(key, value) => {
             let (reply, answer) = oneshot::channel();
             let change = value.as_ref().map_or(Change::Delete(&key), |value| Change::Put(&key, value));
             handle.change([vec![change]], false, reply);
-            answer.await.unwrap_or(Err(Unable::Unknown)).map(Given::Written)
+            answer.await.unwrap_or(Err(Unable::Unknown)).map(LeaderReply::Written)
         }
-        Question::Get(key) => handle.farm.get(key).await.map(Given::Value),
-        Question::Submit(spec, key) => {
+        LeaderRequest::Get(key) => handle.farm.get(key).await.map(LeaderReply::Value),
+        LeaderRequest::Submit(spec, key) => {
             let effects = handle.farm.enter(vec![Entry::Submit { spec: *spec, key }]).await?;
             Ok(match effects.first() {
-                Some(Effect::Submitted { job, .. }) => Given::Job(Some(*job)),
-                Some(Effect::OtherJob(job)) => Given::OtherJob(*job),
-                _ => Given::Job(None),
+                Some(Effect::Submitted { job, .. }) => LeaderReply::Job(Some(*job)),
+                Some(Effect::OtherJob(job)) => LeaderReply::OtherJob(*job),
+                _ => LeaderReply::Job(None),
             })
         }
-        Question::Poll(session, poll) => handle.farm.poll(session, poll).await.map(Given::Holds),
-        Question::Job(id) => handle.job_here(id).await.map(Given::JobView),
-        Question::Wait(id, time_ms) => handle.wait_here(id, time_ms).await.map(Given::JobView),
-        Question::Tasks(id, from) => handle.tasks_here(id, from).await.map(Given::Tasks),
-        Question::Cancel(id) => handle.cancel_here(id).await.map(Given::Cancelled),
+        LeaderRequest::Poll(session, poll) => handle.farm.poll(session, poll).await.map(LeaderReply::Holds),
+        LeaderRequest::Job(id) => handle.job_here(id).await.map(LeaderReply::JobView),
+        LeaderRequest::Wait(id, time_ms) => handle.wait_here(id, time_ms).await.map(LeaderReply::JobView),
+        LeaderRequest::Tasks(id, from) => handle.tasks_here(id, from).await.map(LeaderReply::Tasks),
+        LeaderRequest::Cancel(id) => handle.cancel_here(id).await.map(LeaderReply::Cancelled),
     }
 }

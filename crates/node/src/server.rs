@@ -27,7 +27,7 @@ use crate::handle::{Handle, Leadership, Request, Unable, View};
 use crate::hooks::{self, Hook};
 use crate::load::{Meter, Source, Unmeasurable};
 use crate::node::{self, Config, EndError};
-use crate::questions::{Given, Question};
+use crate::questions::{LeaderReply, LeaderRequest};
 use crate::store::{Identity, OpenError, Opened, Store};
 
 /// How many may have called before they are accepted; a crowd must not make the system drop a peer's call.
@@ -351,8 +351,8 @@ impl Handle {
     }
 
     async fn write(&self, key: &str, value: Option<Bytes>) -> Result<u64, Unable> {
-        match self.ask_patiently(Question::Put(key.to_owned(), value)).await? {
-            Given::Written(index) => Ok(index),
+        match self.ask_patiently(LeaderRequest::Put(key.to_owned(), value)).await? {
+            LeaderReply::Written(index) => Ok(index),
             _ => Err(Unable::Unknown),
         }
     }
@@ -362,8 +362,8 @@ impl Handle {
     /// # Errors
     /// If no server leads for five seconds.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, Unable> {
-        match self.ask_patiently(Question::Get(key.to_owned())).await? {
-            Given::Value(value) => Ok(value.map(|(value, _)| value)),
+        match self.ask_patiently(LeaderRequest::Get(key.to_owned())).await? {
+            LeaderReply::Value(value) => Ok(value.map(|(value, _)| value)),
             _ => Err(Unable::Unknown),
         }
     }
@@ -374,10 +374,10 @@ impl Handle {
     /// # Errors
     /// If the queue is full, the job is too long, or no server leads for five seconds.
     pub async fn submit(&self, job: Spec, key: Option<&str>) -> Result<JobId, SubmitError> {
-        let question = Question::Submit(Box::new(job), key.map(str::to_owned));
+        let question = LeaderRequest::Submit(Box::new(job), key.map(str::to_owned));
         match self.ask_patiently(question).await? {
-            Given::Job(job) => job.ok_or(SubmitError::Full),
-            Given::OtherJob(job) => Err(SubmitError::OtherJob(job)),
+            LeaderReply::Job(job) => job.ok_or(SubmitError::Full),
+            LeaderReply::OtherJob(job) => Err(SubmitError::OtherJob(job)),
             _ => Err(Unable::Unknown.into()),
         }
     }

@@ -3,7 +3,7 @@
 //! What the worker does is decided by `primus_server::worker`; here is what arrives, and `driver.rs` carries out what the machine
 //! wants. The same loop tells the executors that the worker is well: if it hangs, what runs is killed.
 
-mod abroad;
+mod away_files;
 mod driver;
 mod files;
 mod handle;
@@ -145,8 +145,8 @@ fn begin(
     let (results, records) = Results::open(&directory)?;
     let unusable = |source| WorkerError::Directory { dir: directory.clone(), source };
     let store = identity::of(&directory).map_err(unusable)?;
-    let epoch = abroad::epoch(&directory).map_err(unusable)?;
-    let visited = abroad::visited(&directory).map_err(unusable)?;
+    let epoch = away_files::epoch(&directory).map_err(unusable)?;
+    let visited = away_files::visited(&directory).map_err(unusable)?;
     let (loads, measured) = watch::channel(Usage::Unknown);
     if let Some(meter) = config.load {
         meter.watch(move |usage| loads.send(usage).is_ok());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use primus_core::ledger::{Fan, GroupRank, JobId, Spec, Work};
+use primus_core::ledger::{Expansion, GroupRank, JobId, Spec, Work};
 use primus_node::group::Unguarded;
 use primus_node::handle::{Handle, Unable};
 use primus_node::server::{KEY_LEN_MAX, Server, Settings, StartError, VALUE_LEN_MAX};
@@ -99,7 +99,7 @@ async fn what_follows_passes_everything_on() {
     let spec = Spec {
         name: "nothing".to_owned(),
         work: Work::Kind { name: "noop".to_owned(), input: Vec::new() },
-        fan: Fan::One,
+        expansion: Expansion::One,
         retries: 0,
         timeout_ms: None,
         is_once: false,

@@ -1,6 +1,6 @@
 //! The farm of a server: what is agreed on about keys, tasks, leases and loans, and what the leader does with it.
 //!
-//! Three machines meet here and nowhere else: the foreman, which hands out tasks, the office, which lends and borrows
+//! Three machines meet here and nowhere else: the foreman, which hands out tasks, the lending side, which lends and borrows
 //! workers, and the log, which says what is agreed on. Leases ([`crate::leases`]) stand beside it. What one of them says to another takes its
 //! turn in a queue, so nothing is overtaken. The owner tells what arrives, and at the end of its turn ([`Command::Turn`]) gets
 //! one batch for the log.
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use primus_core::farm::foreman::{self, Foreman};
 use primus_core::ledger::loans::home_of;
 use primus_core::ledger::{Effect, Entry, Ledger, Limits, Timekeeper};
-use primus_core::loan::{Office, Word, office};
+use primus_core::loan::{Lending, WorkerMessage, lending};
 use primus_core::machine::{Input, Machine, Moment, Never, Outbox, Output};
 use primus_core::planted::{Bug, Planted};
 use primus_core::{ServerId, Term, WorkerId, farm};
@@ -36,7 +36,7 @@ pub struct Farm {
     id: ServerId,
     now: Moment,
     foreman: Foreman,
-    office: Office,
+    lending: Lending,
     /// What they have to say to each other, and to others: used again and again, so that stepping allocates nothing.
     inner: VecDeque<Inner>,
     outboxes: Outboxes,
@@ -64,7 +64,7 @@ pub struct Rules {
     /// How tasks are handed out.
     pub work: foreman::Rules,
     /// How workers are lent and borrowed.
-    pub lending: office::Rules,
+    pub lending: lending::Rules,
     /// The other farms.
     pub neighbours: Vec<String>,
     /// How much the ledger keeps.
@@ -81,13 +81,13 @@ pub struct Rules {
 #[derive(Debug)]
 enum Inner {
     Foreman(Input<Foreman>),
-    Office(Input<Office>),
+    Lending(Input<Lending>),
 }
 
 #[derive(Debug, Default)]
 struct Outboxes {
     foreman: Outbox<Foreman>,
-    office: Outbox<Office>,
+    lending: Outbox<Lending>,
 }
 
 /// What came from the log.
@@ -100,12 +100,12 @@ struct Applied {
     batch: Option<(u64, u64)>,
 }
 
-/// What the office needs of the others.
+/// What the lending side needs of the others.
 #[derive(Debug, Default)]
 struct Loans {
     is_on: bool,
     /// What it says to workers: they hear it at the end of the turn, after what they have to do.
-    words: Vec<(String, Word)>,
+    words: Vec<(String, WorkerMessage)>,
 }
 
 /// What time it is for the ledger, and how much it shall keep.
@@ -125,7 +125,7 @@ impl Farm {
             id,
             now: Moment::START,
             foreman: Foreman::new(rules.work, Ledger::new(Limits::default())),
-            office: Office::new(rules.lending, rules.neighbours),
+            lending: Lending::new(rules.lending, rules.neighbours),
             inner: VecDeque::new(),
             outboxes: Outboxes::default(),
             register: Register::default(),
@@ -182,8 +182,8 @@ impl Farm {
 
     /// The one that lends and borrows workers, to look at.
     #[must_use]
-    pub const fn office(&self) -> &Office {
-        &self.office
+    pub const fn lending(&self) -> &Lending {
+        &self.lending
     }
 
     /// The whole agreed state, up to this place in the log, came from elsewhere.
@@ -249,7 +249,7 @@ impl Farm {
             Message::Work(message) => self.step_inner(Inner::Foreman(Input::Message { from, message }), out),
             // A guest has nothing to tell but its own farm.
             Message::Placement(word) if self.loans.is_on && home_of(name).is_none() => {
-                self.tell_office(office::Command::Said(name.clone(), word), out);
+                self.tell_office(lending::Command::Said(name.clone(), word), out);
             }
             _ => out.ignore("what no worker says here"),
         }
@@ -302,8 +302,8 @@ impl Farm {
     fn stop_lending(&mut self, out: &mut Outbox<Self>) {
         self.loans.words.clear();
         if std::mem::take(&mut self.loans.is_on) {
-            self.tell_office(office::Command::Follow, out);
-            out.cancel(Timer::Loan(office::Timer::Look));
+            self.tell_office(lending::Command::Follow, out);
+            out.cancel(Timer::Loan(lending::Timer::Look));
             out.notify(Notice::Lending(false));
         }
     }
@@ -317,10 +317,10 @@ impl Farm {
         out.notify(Notice::Held(term, self.ledger().groups().clone()));
         // A farm that has no neighbours any more may still have lent to one, or borrowed.
         let loans = self.ledger().loans().clone();
-        self.loans.is_on = self.office.neighbours().next().is_some() || !loans.is_empty();
+        self.loans.is_on = self.lending.neighbours().next().is_some() || !loans.is_empty();
         if self.loans.is_on {
             out.notify(Notice::Lending(true));
-            self.tell_office(office::Command::Lead(term, loans), out);
+            self.tell_office(lending::Command::Lead(term, loans), out);
         }
         self.keep_limits();
         self.ask_again(out);
@@ -375,7 +375,7 @@ impl Farm {
         let has_changed = |effect: &Effect| matches!(effect, Effect::Left(_) | Effect::Workers);
         let loans = self.foreman.ledger().loans();
         if !told.is_empty() || !loans.is_empty() && effects.iter().any(has_changed) {
-            self.inner.push_back(Inner::Office(Input::Command(office::Command::Agreed(loans.clone()))));
+            self.inner.push_back(Inner::Lending(Input::Command(lending::Command::Agreed(loans.clone()))));
         }
         if !told.is_empty() {
             out.notify(Notice::Loans(told));
@@ -425,8 +425,8 @@ impl Farm {
         self.step_inner(Inner::Foreman(Input::Command(command)), out);
     }
 
-    fn tell_office(&mut self, command: office::Command, out: &mut Outbox<Self>) {
-        self.step_inner(Inner::Office(Input::Command(command)), out);
+    fn tell_office(&mut self, command: lending::Command, out: &mut Outbox<Self>) {
+        self.step_inner(Inner::Lending(Input::Command(command)), out);
     }
 
     /// Lets one of them take a step, and then those that it has something to say to.
@@ -440,11 +440,11 @@ impl Farm {
                     outbox.drain().for_each(|output| self.on_foreman(output, out));
                     self.outboxes.foreman = outbox;
                 }
-                Inner::Office(input) => {
-                    let mut outbox = std::mem::take(&mut self.outboxes.office);
-                    self.office.step(self.now, input, &mut outbox);
+                Inner::Lending(input) => {
+                    let mut outbox = std::mem::take(&mut self.outboxes.lending);
+                    self.lending.step(self.now, input, &mut outbox);
                     outbox.drain().for_each(|output| self.on_office(output, out));
-                    self.outboxes.office = outbox;
+                    self.outboxes.lending = outbox;
                 }
             }
         }
@@ -464,7 +464,7 @@ impl Farm {
             Output::Notify(foreman::Notice::Propose(entries)) => self.proposals.want(entries),
             Output::Notify(foreman::Notice::Applied(effects)) => self.on_applied(effects, out),
             Output::Notify(foreman::Notice::Arrived(worker, loan)) if self.loans.is_on => {
-                self.inner.push_back(Inner::Office(Input::Command(office::Command::Arrived(worker, loan))));
+                self.inner.push_back(Inner::Lending(Input::Command(lending::Command::Arrived(worker, loan))));
             }
             Output::Notify(foreman::Notice::Arrived(..)) => {
                 out.ignore("a worker of a farm that is not a neighbour");
@@ -474,20 +474,20 @@ impl Farm {
         }
     }
 
-    fn on_office(&mut self, output: Output<Office>, out: &mut Outbox<Self>) {
+    fn on_office(&mut self, output: Output<Lending>, out: &mut Outbox<Self>) {
         match output {
             Output::Send { to, message } => out.send(Peer::Neighbour(to), Message::Loan(message)),
             Output::Set { timer, delay } => out.set(Timer::Loan(timer), delay),
             Output::Cancel(timer) => out.cancel(Timer::Loan(timer)),
-            Output::Notify(office::Notice::Propose(entries)) => self.proposals.want_loans(entries),
+            Output::Notify(lending::Notice::Propose(entries)) => self.proposals.want_loans(entries),
             // As long as it is not settled how things are, it is not told.
-            Output::Notify(office::Notice::LookAround) => {
+            Output::Notify(lending::Notice::LookAround) => {
                 let situation = self.foreman.situation(self.time.keeper.time_ms(self.now_ms()));
-                let tell = |situation| Inner::Office(Input::Command(office::Command::Situation(situation)));
+                let tell = |situation| Inner::Lending(Input::Command(lending::Command::Situation(situation)));
                 self.inner.extend(situation.map(tell));
             }
-            Output::Notify(office::Notice::Tell(worker, word)) => self.loans.words.push((worker, word)),
-            Output::Notify(office::Notice::Happened(happening)) => out.notify(Notice::Happened(happening)),
+            Output::Notify(lending::Notice::Tell(worker, word)) => self.loans.words.push((worker, word)),
+            Output::Notify(lending::Notice::Happened(happening)) => out.notify(Notice::Happened(happening)),
             Output::Ignore(reason) => out.ignore(reason),
         }
     }
@@ -508,14 +508,14 @@ impl Machine for Farm {
         match input {
             Input::Message { from: Peer::Worker(from), message } => self.on_worker(from, message, out),
             Input::Message { from: Peer::Neighbour(from), message: Message::Loan(message) } => {
-                self.step_inner(Inner::Office(Input::Message { from, message }), out);
+                self.step_inner(Inner::Lending(Input::Message { from, message }), out);
             }
             Input::Message { .. } => out.ignore("what no neighbour says"),
             Input::Timer(Timer::Work(timer)) => {
                 self.timers.remove(&timer);
                 self.step_inner(Inner::Foreman(Input::Timer(timer)), out);
             }
-            Input::Timer(Timer::Loan(timer)) => self.step_inner(Inner::Office(Input::Timer(timer)), out),
+            Input::Timer(Timer::Loan(timer)) => self.step_inner(Inner::Lending(Input::Timer(timer)), out),
             Input::Command(command) => self.on_command(command, out),
             Input::LinkDown(Peer::Worker(worker)) => self.on_link_down(worker, out),
             Input::LinkUp(_) | Input::LinkDown(_) => out.ignore("a link that no farm watches"),

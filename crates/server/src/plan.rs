@@ -13,7 +13,7 @@ use primus_core::farm::assign::Rule;
 use primus_core::handover;
 use primus_core::ledger::Limits;
 use primus_core::load::Weights;
-use primus_core::loan::office;
+use primus_core::loan::lending;
 use primus_core::machine::Delay;
 use primus_core::planted::Planted;
 use primus_core::rank::{Address, RankBy};
@@ -74,7 +74,7 @@ pub struct Plan {
     /// Other farms that this one lends workers to and borrows from, in the order in which they are asked.
     pub neighbours: Vec<Neighbour>,
     /// When workers are lent, and for how long.
-    pub lending: office::Rules,
+    pub lending: lending::Rules,
     /// A known bug, to see whether tests find it.
     pub planted: Planted,
     /// An election of one's own, instead of the algorithm above. See [`Plan::elect_with`].
@@ -125,7 +125,7 @@ impl Plan {
             snapshot_every: 10_000,
             groups: Vec::new(),
             neighbours: Vec::new(),
-            lending: office::Rules::default(),
+            lending: lending::Rules::default(),
             own: None,
         }
     }

@@ -150,7 +150,7 @@ impl Draft {
 }
 
 fn tasks(entry: &Entry) -> u64 {
-    if let Entry::Submit { spec, .. } = entry { spec.fan.len() } else { 0 }
+    if let Entry::Submit { spec, .. } = entry { spec.expansion.len() } else { 0 }
 }
 
 impl Extend<u8> for Draft {
@@ -315,7 +315,7 @@ fn cut(bytes: &Bytes, length: u64) -> Option<(Bytes, Bytes)> {
 #[cfg(test)]
 mod tests {
     use primus_core::ledger::{
-        Attempt, Fan, JobId, Limits, Outcome, Report, Spec, Start, Tail, Target, TaskId, Verdict, Work,
+        Attempt, Expansion, JobId, Limits, Outcome, Report, Spec, Start, Tail, Target, TaskId, Verdict, Work,
     };
     use primus_core::{ServerId, Term};
 
@@ -403,10 +403,10 @@ mod tests {
 
     /// A ledger with something of everything that has to do with tasks.
     fn busy_ledger() -> Ledger {
-        let spec = |fan: Fan, is_once| Spec {
+        let spec = |expansion: Expansion, is_once| Spec {
             name: "name".to_owned(),
             work: Work::Kind { name: "noop".to_owned(), input: vec![1, 2] },
-            fan,
+            expansion,
             retries: 1,
             timeout_ms: None,
             is_once,
@@ -422,9 +422,11 @@ mod tests {
             let outcome = Outcome { attempt, worker, verdict, started_us: 7, took_us: 8, stdout, stderr };
             Entry::Finish(Report { task, outcome })
         };
-        let array =
-            Entry::Submit { spec: spec(Fan::Array { first: 1, last: 70 }, false), key: Some("key".to_owned()) };
-        let once = Entry::Submit { spec: spec(Fan::Array { first: 1, last: 2 }, true), key: None };
+        let array = Entry::Submit {
+            spec: spec(Expansion::Array { first: 1, last: 70 }, false),
+            key: Some("key".to_owned()),
+        };
+        let once = Entry::Submit { spec: spec(Expansion::Array { first: 1, last: 2 }, true), key: None };
         let start = Entry::Start(Start { task: task(2, 1), worker: "w1".to_owned(), attempt: attempt(5) });
         let mut ledger = Ledger::new(Limits { results: 90, ..Limits::default() });
         ledger.apply(Batch {

@@ -13,7 +13,7 @@ const GROWN_MAX: usize = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Relay {
     /// The term in which this server leads, until it has applied its own first entry of that term.
-    accession: Option<Term>,
+    pending_lead: Option<Term>,
     /// The term of the last entry, and whether that was in the middle of a batch.
     term: Term,
     is_within_batch: bool,
@@ -33,17 +33,26 @@ impl Relay {
     pub const fn new(applied: u64, snapshot_every: u64) -> Self {
         let snapshot_at = Some(applied + snapshot_every);
         let (term, told) = (Term(0), applied);
-        Self { accession: None, term, is_within_batch: false, applied, told, snapshot_every, snapshot_at, grown: 0 }
+        Self {
+            pending_lead: None,
+            term,
+            is_within_batch: false,
+            applied,
+            told,
+            snapshot_every,
+            snapshot_at,
+            grown: 0,
+        }
     }
 
     /// The leader changed. If this server leads from now on, it leads in this term.
     pub const fn on_leader(&mut self, leads_in: Option<Term>) {
-        self.accession = leads_in;
+        self.pending_lead = leads_in;
     }
 
     /// This server is ready to lead: it has applied an entry of its own term, and so everything that was agreed on before.
-    pub fn accede(&mut self) -> Option<Term> {
-        self.accession.take_if(|term| *term == self.term)
+    pub fn start_leading(&mut self) -> Option<Term> {
+        self.pending_lead.take_if(|term| *term == self.term)
     }
 
     /// An entry is agreed on. The farm is told of keys and of the ledger; the rest is control's own.
@@ -112,9 +121,9 @@ mod tests {
         let mut relay = Relay::new(4, 100);
         relay.on_leader(Some(Term(3)));
         relay.on_committed(&entry(5, 2, b"\x01"));
-        assert_eq!(relay.accede(), None);
+        assert_eq!(relay.start_leading(), None);
         relay.on_committed(&entry(6, 3, b""));
-        assert_eq!((relay.accede(), relay.accede()), (Some(Term(3)), None));
+        assert_eq!((relay.start_leading(), relay.start_leading()), (Some(Term(3)), None));
         assert_eq!((relay.applied(), relay.told()), (6, 5), "the farm hears nothing of an empty entry");
     }
 

@@ -13,11 +13,11 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use primus_core::farm::worker::{self, Allegiance as Standing, Worker as Work};
+use primus_core::farm::worker::{self, Relation, Worker as Work};
 use primus_core::ledger::LoanId;
 use primus_core::ledger::loans::name_here;
 use primus_core::load::{Usage, Weights};
-use primus_core::loan::Allegiance;
+use primus_core::loan::Placement;
 use primus_core::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use primus_core::planted::Planted;
 use primus_core::{FarmId, ServerId};
@@ -60,8 +60,8 @@ pub struct Worker {
     /// With its own farm, with another one that it works for, and with those that have not recorded all results yet.
     sessions: BTreeMap<FarmId, Session>,
     last_farm: FarmId,
-    placement: Allegiance,
-    outbox: Outbox<Allegiance>,
+    placement: Placement,
+    outbox: Outbox<Placement>,
     /// The other farm that it works for.
     away: Option<FarmId>,
     /// What its placement was told last.
@@ -87,7 +87,7 @@ impl Worker {
         let work = Work::new(rules.name.clone(), rules.slots, BEAT, records).beside(rules.beside);
         let home = Session::new(FarmId::OWN, rules.farm.clone(), work);
         Self {
-            placement: Allegiance::new(epoch, rules.planted),
+            placement: Placement::new(epoch, rules.planted),
             rules,
             now: Moment::START,
             awake: None,
@@ -108,7 +108,7 @@ impl Worker {
 
     /// Where it is, to look at.
     #[must_use]
-    pub const fn placement(&self) -> &Allegiance {
+    pub const fn placement(&self) -> &Placement {
         &self.placement
     }
 
@@ -174,7 +174,7 @@ impl Worker {
         for (address, records) in visited {
             if !records.is_empty() {
                 let farm = self.next_farm();
-                self.begin(farm, address, records, Standing::Over, out);
+                self.begin(farm, address, records, Relation::Over, out);
             }
         }
     }
@@ -197,12 +197,12 @@ impl Worker {
         farm: FarmId,
         address: FarmAddress,
         records: Vec<worker::Record>,
-        standing: Standing,
+        relation: Relation,
         out: &mut Outbox<Self>,
     ) {
         let name = name_here(&self.rules.name, &self.rules.farm);
         // Servers of other farms are elsewhere, whatever their numbers are: it stands beside none of them.
-        let work = Work::new(name.clone(), self.rules.slots, BEAT, records).standing(standing);
+        let work = Work::new(name.clone(), self.rules.slots, BEAT, records).with_relation(relation);
         self.sessions.insert(farm, Session::new(farm, address.name.clone(), work));
         out.notify(Notice::Begin { farm, address, name });
     }

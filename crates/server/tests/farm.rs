@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use primus_core::farm::{self, Hello, foreman};
 use primus_core::ledger::{
-    Effect, Entry, Fan, Held, JobId, Limits, Outcome, Report, Spec, Tail, Target, Verdict, Work,
+    Effect, Entry, Expansion, Held, JobId, Limits, Outcome, Report, Spec, Tail, Target, Verdict, Work,
 };
-use primus_core::loan::office;
+use primus_core::loan::lending;
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::{Bug, Planted};
 use primus_core::{ServerId, Term, WorkerId};
@@ -23,7 +23,7 @@ const WALL_MS: u64 = 1_794_800_000_000;
 fn rules() -> Rules {
     Rules {
         work: foreman::Rules::default(),
-        lending: office::Rules::default(),
+        lending: lending::Rules::default(),
         neighbours: Vec::new(),
         limits: Limits::default(),
         state_max: 1 << 30,
@@ -138,8 +138,8 @@ impl Stage {
 
 fn submit() -> Draft {
     let work = Work::Kind { name: "noop".to_owned(), input: Vec::new() };
-    let (fan, retries, timeout_ms, is_once, priority, cpus) = (Fan::One, 0, None, false, 0, 1);
-    let spec = Spec { name: String::new(), work, fan, retries, timeout_ms, is_once, priority, cpus };
+    let (expansion, retries, timeout_ms, is_once, priority, cpus) = (Expansion::One, 0, None, false, 0, 1);
+    let spec = Spec { name: String::new(), work, expansion, retries, timeout_ms, is_once, priority, cpus };
     Draft::new(&[Entry::Submit { spec, key: None }])
 }
 

@@ -7,7 +7,7 @@ use primus_core::farm::foreman;
 use primus_core::lease::{self, Answer, Candidacy, Claim, Poll, lessor};
 use primus_core::ledger::{Entry, GroupRank, GroupRules, Limits};
 use primus_core::load::Score;
-use primus_core::loan::office;
+use primus_core::loan::lending;
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::Planted;
 use primus_core::{ServerId, SessionId, Term};
@@ -37,7 +37,7 @@ impl Stage {
     fn new() -> Self {
         let rules = farm::Rules {
             work: foreman::Rules::default(),
-            lending: office::Rules::default(),
+            lending: lending::Rules::default(),
             neighbours: Vec::new(),
             limits: Limits::default(),
             state_max: 1 << 30,

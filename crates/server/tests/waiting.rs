@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use primus_core::farm::foreman;
-use primus_core::ledger::{CommandLine, Entry, Fan, JobId, Limits, Spec, Target, Work};
-use primus_core::loan::office::{self, LendOrder};
+use primus_core::ledger::{CommandLine, Entry, Expansion, JobId, Limits, Spec, Target, Work};
+use primus_core::loan::lending::{self, LendOrder};
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::Planted;
 use primus_core::{ServerId, Term};
@@ -34,7 +34,7 @@ impl Stage {
     fn new() -> Self {
         let rules = Rules {
             work: foreman::Rules::default(),
-            lending: office::Rules::default(),
+            lending: lending::Rules::default(),
             neighbours: Vec::new(),
             limits: Limits::default(),
             state_max: 1 << 30,
@@ -88,8 +88,8 @@ impl Stage {
 /// So many bytes, in one word: that is quickly written down.
 fn job(len: usize) -> Draft {
     let work = Work::Command(CommandLine { arguments: vec!["x".repeat(len)], ..CommandLine::default() });
-    let (fan, retries, timeout_ms, is_once, priority, cpus) = (Fan::One, 0, None, false, 0, 1);
-    let spec = Spec { name: String::new(), work, fan, retries, timeout_ms, is_once, priority, cpus };
+    let (expansion, retries, timeout_ms, is_once, priority, cpus) = (Expansion::One, 0, None, false, 0, 1);
+    let spec = Spec { name: String::new(), work, expansion, retries, timeout_ms, is_once, priority, cpus };
     Draft::new(&[Entry::Submit { spec, key: None }])
 }
 

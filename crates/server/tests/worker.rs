@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use primus_core::farm::{self, Assignment, worker};
 use primus_core::ledger::{Attempt, Held, JobId, LoanId, Outcome, Report, Tail, TaskId, Verdict, Work};
 use primus_core::load::Weights;
-use primus_core::loan::Word;
-use primus_core::loan::allegiance::{self, Place};
+use primus_core::loan::WorkerMessage;
+use primus_core::loan::placement::{self, Place};
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::{Bug, Planted};
 use primus_core::{FarmId, ServerId, Term};
@@ -125,7 +125,8 @@ impl Stage {
 
     /// The leader of its own farm lends it to the other one.
     fn redirect(&mut self) {
-        let redirect = Word::Redirect { loan: LOAN, farm: "south".to_owned(), for_ms: 60_000, within_ms: 1000 };
+        let redirect =
+            WorkerMessage::Redirect { loan: LOAN, farm: "south".to_owned(), for_ms: 60_000, within_ms: 1000 };
         self.hear(HOME, S1, Message::Call(redirect, south().servers));
         self.turn();
     }
@@ -200,7 +201,7 @@ fn report(held: Held) -> Report {
 }
 
 const fn at(is_away: bool) -> Message {
-    Message::Placement(Word::At { epoch: LOAN, is_away })
+    Message::Placement(WorkerMessage::At { epoch: LOAN, is_away })
 }
 
 /// What happens to a task that arrives while it is being written down that the worker goes.
@@ -241,7 +242,7 @@ fn a_room_that_is_closed_too_late_is_found() {
 #[test]
 fn a_worker_that_is_called_back_before_it_has_gone_stays_and_begins() {
     let (mut stage, _) = start_while_going(Planted::NONE);
-    stage.hear(HOME, S1, Message::Call(Word::Return { loan: LOAN, within_ms: 0 }, Servers::new()));
+    stage.hear(HOME, S1, Message::Call(WorkerMessage::Return { loan: LOAN, within_ms: 0 }, Servers::new()));
     stage.turn();
     assert_eq!(stage.started(), [(HOME, held(1))]);
     assert!(!stage.has_told(HOME, S1, &at(false)), "where it is has to be on disk first");
@@ -310,7 +311,7 @@ fn a_lent_worker_works_comes_home_and_parts_when_its_results_are_recorded() {
     stage.run(SOUTH, [1]);
     stage.turn();
     assert_eq!(stage.started(), [(SOUTH, held(1))]);
-    stage.hear(SOUTH, S2, Message::Call(Word::Return { loan: LOAN, within_ms: 500 }, Servers::new()));
+    stage.hear(SOUTH, S2, Message::Call(WorkerMessage::Return { loan: LOAN, within_ms: 500 }, Servers::new()));
     stage.turn();
     assert_eq!(stage.worker.away(), Some(SOUTH), "what runs may end first");
     stage.command(Command::Ended(SOUTH, report(held(1))));
@@ -336,10 +337,10 @@ fn a_deadline_ends_what_runs_for_another_farm() {
     stage.go();
     stage.run(SOUTH, [1]);
     stage.turn();
-    stage.hear(HOME, S1, Message::Call(Word::Return { loan: LOAN, within_ms: 500 }, Servers::new()));
+    stage.hear(HOME, S1, Message::Call(WorkerMessage::Return { loan: LOAN, within_ms: 500 }, Servers::new()));
     stage.turn();
     stage.clear();
-    stage.fire(Timer::Placement(allegiance::Timer::Deadline));
+    stage.fire(Timer::Placement(placement::Timer::Deadline));
     stage.turn();
     assert_eq!(stage.notices[0], Notice::Kill(SOUTH, held(1)));
     assert!(stage.has_told(SOUTH, S2, &Message::Work(farm::Message::GaveBack(vec![held(1)]))));
@@ -389,7 +390,7 @@ fn a_worker_whose_folder_for_a_farm_cannot_be_opened_comes_home_at_once() {
     assert_eq!(stage.notices[1..], all);
     let placements: Vec<&Message> = stage.told(HOME, S1);
     let placements = placements.into_iter().filter(|message| matches!(message, Message::Placement(_)));
-    let expected = [Message::Placement(Word::CannotGo { loan: LOAN }), at(true), at(false)];
+    let expected = [Message::Placement(WorkerMessage::CannotGo { loan: LOAN }), at(true), at(false)];
     assert_eq!(placements.cloned().collect::<Vec<_>>(), expected);
     assert_eq!((stage.worker.away(), stage.worker.placement().place()), (None, &Place::Home));
     stage.run(HOME, [1]);
@@ -404,7 +405,7 @@ fn a_worker_that_cannot_run_tasks_of_a_farm_comes_home_at_once() {
     stage.command(Command::Opened("south".to_owned(), Ok(Vec::new())));
     stage.command(Command::CannotBegin(SOUTH, "no companion".to_owned()));
     stage.turn();
-    assert!(stage.has_told(HOME, S1, &Message::Placement(Word::CannotGo { loan: LOAN })));
+    assert!(stage.has_told(HOME, S1, &Message::Placement(WorkerMessage::CannotGo { loan: LOAN })));
     assert!(stage.has_told(HOME, S1, &at(false)));
     assert_eq!(stage.worker.farms().collect::<Vec<_>>(), [(HOME, "north")]);
 }
@@ -412,11 +413,12 @@ fn a_worker_that_cannot_run_tasks_of_a_farm_comes_home_at_once() {
 #[test]
 fn a_call_to_a_farm_without_servers_is_declined() {
     let mut stage = Stage::welcome();
-    let redirect = Word::Redirect { loan: LOAN, farm: "south".to_owned(), for_ms: 60_000, within_ms: 1000 };
+    let redirect =
+        WorkerMessage::Redirect { loan: LOAN, farm: "south".to_owned(), for_ms: 60_000, within_ms: 1000 };
     stage.hear(HOME, S1, Message::Call(redirect, Servers::new()));
     stage.turn();
     assert!(stage.writes.is_empty());
-    assert!(stage.has_told(HOME, S1, &Message::Placement(Word::CannotGo { loan: LOAN })));
+    assert!(stage.has_told(HOME, S1, &Message::Placement(WorkerMessage::CannotGo { loan: LOAN })));
 }
 
 #[test]
@@ -495,7 +497,7 @@ fn a_worker_that_drains_goes_to_no_other_farm() {
     stage.command(Command::Drain);
     stage.redirect();
     assert!(stage.writes.is_empty());
-    assert!(stage.has_told(HOME, S1, &Message::Placement(Word::CannotGo { loan: LOAN })));
+    assert!(stage.has_told(HOME, S1, &Message::Placement(WorkerMessage::CannotGo { loan: LOAN })));
 
     // One that is about to go takes nothing there.
     let mut stage = Stage::welcome();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use primus_core::ledger::job::Lines;
-use primus_core::ledger::{CommandLine, Fan, Spec, Work};
+use primus_core::ledger::{CommandLine, Expansion, Spec, Work};
 use serde::{Deserialize, Serialize};
 
 use crate::described;
@@ -105,12 +105,12 @@ impl Submission {
     /// The job that this asks for, if it makes sense. `tasks_max`: how many tasks a job may have.
     pub fn spec(mut self, tasks_max: u64) -> Result<Spec, Mistake> {
         self.check()?;
-        let fan = self.fan(tasks_max)?;
+        let expansion = self.expansion(tasks_max)?;
         let name = self.name.take().unwrap_or_default();
         let Self { retries, timeout_ms, no_rerun, priority, cpus, .. } = self;
         let spec = Spec {
             name,
-            fan,
+            expansion,
             retries,
             timeout_ms,
             is_once: no_rerun,
@@ -158,19 +158,19 @@ impl Submission {
         within("the lines", lines, LINES_LEN_MAX)
     }
 
-    fn fan(&mut self, tasks_max: u64) -> Result<Fan, Mistake> {
-        let fan = match (&self.array, self.lines.take()) {
+    fn expansion(&mut self, tasks_max: u64) -> Result<Expansion, Mistake> {
+        let expansion = match (&self.array, self.lines.take()) {
             (Some(_), Some(_)) => return wrong("array and lines exclude each other", "leave one out"),
             (Some(array), None) => numbers(array)?,
-            (None, Some(lines)) => Fan::Lines(lines),
-            (None, None) => Fan::One,
+            (None, Some(lines)) => Expansion::Lines(lines),
+            (None, None) => Expansion::One,
         };
-        match fan.len() {
+        match expansion.len() {
             0 => wrong("there are no tasks", "give one line at least"),
             tasks if tasks > tasks_max => {
                 wrong(format!("the job has {tasks} tasks; {tasks_max} are allowed"), "submit several smaller jobs")
             }
-            _ => Ok(fan),
+            _ => Ok(expansion),
         }
     }
 
@@ -247,10 +247,10 @@ fn input(text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, Mistak
 }
 
 /// `1-1000`, or one number alone.
-fn numbers(text: &str) -> Result<Fan, Mistake> {
+fn numbers(text: &str) -> Result<Expansion, Mistake> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.trim().parse(), last.trim().parse()) {
-        (Ok(first), Ok(last)) if first <= last => Ok(Fan::Array { first, last }),
+        (Ok(first), Ok(last)) if first <= last => Ok(Expansion::Array { first, last }),
         _ => wrong(format!("array is '{text}'"), "write it like 1-1000, the lesser number first"),
     }
 }
@@ -269,7 +269,7 @@ mod tests {
         let spec = spec(r#"{"command":["echo","hello"]}"#).unwrap();
         let Work::Command(command) = &spec.work else { panic!("{spec:?}") };
         assert_eq!(command.arguments, ["echo", "hello"]);
-        assert_eq!((spec.fan, spec.cpus, spec.retries, spec.is_once), (Fan::One, 1, 0, false));
+        assert_eq!((spec.expansion, spec.cpus, spec.retries, spec.is_once), (Expansion::One, 1, 0, false));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Comparisons: rules of assignment, and a day with lending and without.
 
-use primus_core::loan::office::Rules;
+use primus_core::loan::lending::Rules;
 use primus_lab::assignment::RULES;
 use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;

@@ -14,7 +14,7 @@ pub mod survey;
 
 use std::path::Path;
 
-use primus_core::loan::office::Rules;
+use primus_core::loan::lending::Rules;
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict};
 

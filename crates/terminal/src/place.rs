@@ -2,7 +2,7 @@
 
 use clap::Args;
 use primus_client::Client;
-use primus_client::tasks::Caller;
+use primus_client::tasks::TaskClient;
 
 use crate::failure::Failure;
 
@@ -31,7 +31,7 @@ impl Place {
     ///
     /// # Errors
     /// As for [`Self::client`].
-    pub fn caller(&self) -> Result<Caller, Failure> {
-        Ok(Caller::new(self.client()?))
+    pub fn caller(&self) -> Result<TaskClient, Failure> {
+        Ok(TaskClient::new(self.client()?))
     }
 }

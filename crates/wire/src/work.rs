@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use bytes::{BufMut, Bytes, BytesMut};
 use primus_core::farm::Message;
 use primus_core::ledger::Held;
-use primus_core::loan::Word;
+use primus_core::loan::WorkerMessage;
 use primus_core::{ServerId, Term};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -38,8 +38,8 @@ pub enum ToWorker {
     Follows,
     /// Give me a part of an output; the answer carries this number.
     Output(u64, Part),
-    /// What its office says, and where the servers of the farm are that it speaks of.
-    Loan(Word, BTreeMap<ServerId, SocketAddr>),
+    /// What its lending says, and where the servers of the farm are that it speaks of.
+    Loan(WorkerMessage, BTreeMap<ServerId, SocketAddr>),
 }
 
 /// What a worker says.
@@ -50,7 +50,7 @@ pub enum FromWorker {
     /// The part of an output that was asked for under this number, if there is such a file.
     Output(u64, Option<Bytes>),
     /// Where it is.
-    Loan(Word),
+    Loan(WorkerMessage),
 }
 
 /// A part of an attempt's output.

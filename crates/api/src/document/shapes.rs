@@ -1,7 +1,7 @@
 //! Small objects that requests carry. They are read field by field ([`crate::orders`]), so they are described here.
 
 use primus_core::ledger::loans::LOANS_MAX;
-use primus_node::cuts::DELAY_MAX;
+use primus_node::link_faults::DELAY_MAX;
 use primus_shapes::schema::Schemas;
 use serde_json::{Value, json};
 

@@ -66,7 +66,7 @@ impl JobFacts {
             name: spec.name.clone(),
             command,
             kind,
-            tasks: spec.fan.len(),
+            tasks: spec.expansion.len(),
             open: job.open(),
             queued: (counts.waiting + counts.started).saturating_sub(running),
             running,

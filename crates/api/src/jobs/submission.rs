@@ -14,7 +14,7 @@ pub(crate) fn entry(context: &Context, submission: Submission, key: Option<Strin
 }
 
 pub(crate) fn tasks_of(entry: &Entry) -> u64 {
-    if let Entry::Submit { spec, .. } = entry { spec.fan.len() } else { 0 }
+    if let Entry::Submit { spec, .. } = entry { spec.expansion.len() } else { 0 }
 }
 
 pub(crate) fn strange(error: &serde_json::Error) -> Problem {

@@ -9,10 +9,10 @@ use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use primus_core::ServerId;
 use primus_core::election::Algorithm;
-use primus_core::handover::Standing;
+use primus_core::handover::Progress;
 use primus_core::rank::RankBy;
 use primus_node::events::{Event, Kind};
-use primus_node::handle::{Request as Ask, View};
+use primus_node::handle::{Request as ControlRequest, View};
 use primus_server::Reason;
 use primus_server::control::{Outlook, Way};
 use primus_shapes::described;
@@ -71,7 +71,7 @@ pub(crate) async fn explain(State(context): State<Context>, request: Request<Bod
             return answer;
         }
     }
-    let outlook = context.ask(Ask::Outlook).await.ok();
+    let outlook = context.ask(ControlRequest::Outlook).await.ok();
     let view = context.handle.view.borrow().clone();
     let outlook = outlook.filter(|_| view.leader == Some(view.id));
     Json(LeaderExplanation::new(&context, &view, outlook)).into_response()
@@ -79,8 +79,8 @@ pub(crate) async fn explain(State(context): State<Context>, request: Request<Bod
 
 impl LeaderExplanation {
     fn new(context: &Context, view: &View, outlook: Option<Outlook>) -> Self {
-        let standing = outlook.and_then(|outlook| match outlook.way {
-            Way::Load(standing) => Some(standing),
+        let progress = outlook.and_then(|outlook| match outlook.way {
+            Way::Load(progress) => Some(progress),
             Way::Rank { .. } | Way::Chosen | Way::Never => None,
         });
         let by_load = outlook.filter(|_| context.rank == RankBy::Load);
@@ -91,9 +91,9 @@ impl LeaderExplanation {
             rank: rank_name(context.rank),
             best: outlook.and_then(|outlook| outlook.best).map(|best| best.0),
             difference: by_load.and_then(|outlook| outlook.less_loaded_by).map(points),
-            margin: standing.map(|standing| points(standing.rules.margin.hundredths().into())),
-            worse_for_ms: standing.and_then(|standing| standing.worse_for_us).map(|us| us / 1000),
-            dwell_ms: standing.map(|standing| standing.rules.dwell_us / 1000),
+            margin: progress.map(|progress| points(progress.rules.margin.hundredths().into())),
+            worse_for_ms: progress.and_then(|progress| progress.worse_for_us).map(|us| us / 1000),
+            dwell_ms: progress.map(|progress| progress.rules.dwell_us / 1000),
             not_before_ms: outlook.and_then(|outlook| rest_us(outlook.way)).map(|us| us / 1000),
             gave_way: view.gave_way.iter().map(|(server, to)| GaveWay { server: server.0, to: to.0 }).collect(),
             sentence: format!(
@@ -131,7 +131,7 @@ fn previous(events: &[Event], now: u64) -> Option<u64> {
 
 const fn rest_us(way: Way) -> Option<u64> {
     match way {
-        Way::Rank { rest_us } | Way::Load(Standing { rest_us, .. }) => Some(rest_us),
+        Way::Rank { rest_us } | Way::Load(Progress { rest_us, .. }) => Some(rest_us),
         Way::Chosen | Way::Never => None,
     }
 }
@@ -216,16 +216,16 @@ fn change(Outlook { best, less_loaded_by, way, .. }: Outlook) -> String {
             format!("Server {best} ranks better, but election.preempt is false, so this one leads while it lives")
         }
         (Way::Chosen | Way::Never, None) => "No live server ranks better".to_owned(),
-        (Way::Load(standing), best) => {
+        (Way::Load(progress), best) => {
             let less_loaded = best.zip(less_loaded_by.filter(|hundredths| *hundredths > 0));
-            handover(standing, less_loaded.map(|(best, by)| (best.0, points(by))))
+            handover(progress, less_loaded.map(|(best, by)| (best.0, points(by))))
         }
     }
 }
 
 /// How near a handover by load is, to this server, which is less loaded by so many points.
-fn handover(standing: Standing, best: Option<(u64, f64)>) -> String {
-    let Standing { rules, worse_for_us, rest_us } = standing;
+fn handover(progress: Progress, best: Option<(u64, f64)>) -> String {
+    let Progress { rules, worse_for_us, rest_us } = progress;
     let (margin, dwell) = (points(rules.margin.hundredths().into()), length(rules.dwell_us));
     let left_us = rules.dwell_us.saturating_sub(worse_for_us.unwrap_or(0));
     match (best, worse_for_us) {
@@ -349,8 +349,8 @@ mod tests {
             ),
         ] {
             let worse_for_us = worse_for_s.map(|seconds: u64| seconds * 1_000_000);
-            let standing = Standing { rules: Rules::DEFAULT, worse_for_us, rest_us: rest_s * 1_000_000 };
-            assert_eq!(told(Way::Load(standing), best, less_loaded_by), expected);
+            let progress = Progress { rules: Rules::DEFAULT, worse_for_us, rest_us: rest_s * 1_000_000 };
+            assert_eq!(told(Way::Load(progress), best, less_loaded_by), expected);
         }
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use primus_core::ledger::loans::{home_of, name_here};
 use primus_core::ledger::{Borrowed, Ledger, Lent, LoanId, Why};
-use primus_core::loan::Office;
-use primus_core::loan::office::Neighbour;
+use primus_core::loan::Lending;
+use primus_core::loan::lending::Neighbour;
 use primus_shapes::described;
 use primus_shapes::schema::Time;
 use primus_shapes::values::time;
@@ -73,10 +73,10 @@ enum Stage {
 }
 
 /// All loans of a farm: those of its own workers, then those of others'.
-pub(crate) fn loans(farm: &str, ledger: &Ledger, office: &Office) -> Vec<LoanFacts> {
-    let lent = ledger.loans().lent().iter().map(|(loan, lent)| LoanFacts::of_lent(farm, *loan, lent, office));
+pub(crate) fn loans(farm: &str, ledger: &Ledger, lending: &Lending) -> Vec<LoanFacts> {
+    let lent = ledger.loans().lent().iter().map(|(loan, lent)| LoanFacts::of_lent(farm, *loan, lent, lending));
     let borrowed = ledger.loans().borrowed().iter();
-    let borrowed = borrowed.map(|(name, borrowed)| LoanFacts::of_borrowed(farm, name, borrowed, ledger, office));
+    let borrowed = borrowed.map(|(name, borrowed)| LoanFacts::of_borrowed(farm, name, borrowed, ledger, lending));
     lent.chain(borrowed).collect()
 }
 
@@ -99,7 +99,7 @@ impl LoanFacts {
         }
     }
 
-    fn of_lent(farm: &str, loan: LoanId, lent: &Lent, office: &Office) -> Self {
+    fn of_lent(farm: &str, loan: LoanId, lent: &Lent, lending: &Lending) -> Self {
         Self {
             id: loan.to_string(),
             worker: lent.worker.clone(),
@@ -110,12 +110,12 @@ impl LoanFacts {
             until: time_text(lent.since_ms.saturating_add(lent.for_ms)),
             for_ms: lent.for_ms,
             why: why_name(lent.why),
-            state: stage_of_lent(loan, lent, office),
+            state: stage_of_lent(loan, lent, lending),
             since_ms: lent.since_ms,
         }
     }
 
-    fn of_borrowed(farm: &str, name: &str, borrowed: &Borrowed, ledger: &Ledger, office: &Office) -> Self {
+    fn of_borrowed(farm: &str, name: &str, borrowed: &Borrowed, ledger: &Ledger, lending: &Lending) -> Self {
         let is_here = ledger.workers().contains_key(name);
         Self {
             id: format!("{}@{}", borrowed.loan, borrowed.from),
@@ -127,7 +127,7 @@ impl LoanFacts {
             until: time_text(borrowed.since_ms.saturating_add(borrowed.for_ms)),
             for_ms: borrowed.for_ms,
             why: why_name(borrowed.why),
-            state: stage_of_borrowed(borrowed, is_here, office),
+            state: stage_of_borrowed(borrowed, is_here, lending),
             since_ms: borrowed.since_ms,
         }
     }
@@ -190,11 +190,11 @@ impl LoanFacts {
 }
 
 /// How far the loan of an own worker is. What is amiss comes first.
-fn stage_of_lent(loan: LoanId, lent: &Lent, office: &Office) -> Stage {
-    let borrower = neighbour(office, &lent.to);
+fn stage_of_lent(loan: LoanId, lent: &Lent, lending: &Lending) -> Stage {
+    let borrower = neighbour(lending, &lent.to);
     match borrower {
         _ if lent.is_missing => Stage::Missing,
-        _ if office.overdue().any(|overdue| overdue == loan) => Stage::Overdue,
+        _ if lending.overdue().any(|overdue| overdue == loan) => Stage::Overdue,
         _ if lent.is_recalled => Stage::Recalled,
         Some(borrower) if borrower.beat.borrowed.contains(&loan) => Stage::Away,
         Some(borrower) if borrower.has_had(loan) => Stage::Returning,
@@ -204,12 +204,12 @@ fn stage_of_lent(loan: LoanId, lent: &Lent, office: &Office) -> Stage {
     }
 }
 
-fn stage_of_borrowed(borrowed: &Borrowed, is_here: bool, office: &Office) -> Stage {
+fn stage_of_borrowed(borrowed: &Borrowed, is_here: bool, lending: &Lending) -> Stage {
     let is_wanted_back = |lender: &Neighbour| {
         let lending = lender.beat.lent.iter().find(|lending| lending.loan == borrowed.loan);
         lending.is_none_or(|lending| lending.is_recalled)
     };
-    match neighbour(office, &borrowed.from) {
+    match neighbour(lending, &borrowed.from) {
         _ if !is_here => Stage::Missing,
         Some(lender) if is_wanted_back(lender) => Stage::Recalled,
         _ => Stage::Away,
@@ -217,8 +217,8 @@ fn stage_of_borrowed(borrowed: &Borrowed, is_here: bool, office: &Office) -> Sta
 }
 
 /// What is known of a neighbour, if it has been heard lately.
-fn neighbour<'a>(office: &'a Office, name: &str) -> Option<&'a Neighbour> {
-    office.neighbours().find(|(known, _)| *known == name).and_then(|(_, neighbour)| neighbour)
+fn neighbour<'a>(lending: &'a Lending, name: &str) -> Option<&'a Neighbour> {
+    lending.neighbours().find(|(known, _)| *known == name).and_then(|(_, neighbour)| neighbour)
 }
 
 const fn why_name(why: Why) -> &'static str {
@@ -238,12 +238,12 @@ mod tests {
     use primus_core::ledger::Entry;
     use primus_core::loan::Beat;
 
-    use super::super::scene::{beat, ledger, office};
+    use super::super::scene::{beat, ledger, lending};
     use super::*;
 
     fn states(entries: Vec<Entry>, beats: &[Beat]) -> Vec<(String, Stage)> {
         let ledger = ledger(entries);
-        let found = loans("north", &ledger, &office(&ledger, beats));
+        let found = loans("north", &ledger, &lending(&ledger, beats));
         found.into_iter().map(|facts| (facts.id, facts.state)).collect()
     }
 
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_loan_is_an_object_with_times_as_texts() {
         let ledger = ledger(Vec::new());
-        let found = loans("north", &ledger, &office(&ledger, &[]));
+        let found = loans("north", &ledger, &lending(&ledger, &[]));
         let expected = serde_json::json!({
             "id": "1@south", "worker": "s1", "home": "south", "farm": "north", "direction": "borrowed",
             "since": "1970-01-01T00:00:01.000Z", "until": "1970-01-01T00:00:06.000Z", "for_ms": 5000,
@@ -281,7 +281,7 @@ mod tests {
     fn a_loan_is_explained_with_what_happens_next() {
         let told = |entries: Vec<Entry>, place: usize, now_ms: u64| {
             let ledger = ledger(entries);
-            loans("north", &ledger, &office(&ledger, &[]))[place].explanation(now_ms, 10_000)
+            loans("north", &ledger, &lending(&ledger, &[]))[place].explanation(now_ms, 10_000)
         };
         let asked = "it was lent 2 s ago for 60 s, because south was saturated and asked.";
         assert_eq!(

@@ -2,8 +2,8 @@
 
 use primus_core::ledger::loans::name_here;
 use primus_core::ledger::{Batch, Borrow, Entry, Ledger, Lend, LoanId, Why};
-use primus_core::loan::office::{Command, Rules};
-use primus_core::loan::{Beat, Content, Lending, Message, Office};
+use primus_core::loan::lending::{Command, Rules};
+use primus_core::loan::{Beat, Content, Lending, LentWorker, Message};
 use primus_core::machine::{Input, Machine, Moment, Outbox};
 use primus_core::{FarmId, Term};
 
@@ -20,21 +20,21 @@ pub(crate) fn ledger(entries: Vec<Entry>) -> Ledger {
     ledger
 }
 
-/// The office of north's leader, which has heard this from south.
-pub(crate) fn office(ledger: &Ledger, beats: &[Beat]) -> Office {
-    let mut office = Office::new(Rules::default(), vec!["south".to_owned()]);
+/// The lending side of north's leader, which has heard this from south.
+pub(crate) fn lending(ledger: &Ledger, beats: &[Beat]) -> Lending {
+    let mut lending = Lending::new(Rules::default(), vec!["south".to_owned()]);
     let mut outbox = Outbox::new();
-    office.step(Moment::START, Input::Command(Command::Lead(Term(1), ledger.loans().clone())), &mut outbox);
+    lending.step(Moment::START, Input::Command(Command::Lead(Term(1), ledger.loans().clone())), &mut outbox);
     for beat in beats {
         let message = Message { term: Term(1), content: Content::Beat(beat.clone()) };
-        office.step(Moment::START, Input::Message { from: FarmId(1), message }, &mut outbox);
+        lending.step(Moment::START, Input::Message { from: FarmId(1), message }, &mut outbox);
     }
-    office
+    lending
 }
 
 pub(crate) fn beat(borrowed: &[u64], is_recalled: bool) -> Beat {
     let (worker, why) = ("s1".to_owned(), Why::Operator);
-    let lending = Lending { loan: LoanId(1), worker, for_ms: 5_000, why, is_recalled };
+    let lending = LentWorker { loan: LoanId(1), worker, for_ms: 5_000, why, is_recalled };
     let borrowed = borrowed.iter().copied().map(LoanId).collect();
     Beat { idle: 3, queued: 7, lent: vec![lending], borrowed }
 }

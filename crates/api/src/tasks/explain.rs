@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::extract::{Path, State};
-use primus_core::farm::foreman::{Foreman, Standing};
+use primus_core::farm::foreman::{Foreman, TaskStatus};
 use primus_core::ledger::{Attempt, State as TaskState, TaskId};
 use primus_shapes::described;
 use primus_shapes::schema::Time;
@@ -81,9 +81,9 @@ impl Explanation {
     fn new(foreman: &Foreman, id: TaskId) -> Option<Self> {
         let (code, why) = explanation(foreman, id)?;
         let job = foreman.ledger().job(id.job)?;
-        let since = match (foreman.standing(id), job.state(id.index)?) {
-            (Standing::Ended(_) | Standing::Reported(_), _) => Since::Ended,
-            (Standing::With { before: 0, .. }, _) => Since::Runs(foreman.whereabouts(id)?.1),
+        let since = match (foreman.status(id), job.state(id.index)?) {
+            (TaskStatus::Ended(_) | TaskStatus::Reported(_), _) => Since::Ended,
+            (TaskStatus::With { before: 0, .. }, _) => Since::Runs(foreman.assignment_of(id)?.1),
             (_, TaskState::Waiting { failures: 1.. }) => Since::WaitsAgain(job.submitted_ms),
             _ => Since::Waits(job.submitted_ms),
         };
@@ -116,45 +116,47 @@ impl Explanation {
 /// One word and the beginning of a sentence.
 fn explanation(foreman: &Foreman, id: TaskId) -> Option<(&'static str, String)> {
     let job = foreman.ledger().job(id.job)?;
-    Some(match foreman.standing(id) {
-        Standing::Unknown => return None,
-        Standing::Ended(TaskState::Done) => {
+    Some(match foreman.status(id) {
+        TaskStatus::Unknown => return None,
+        TaskStatus::Ended(TaskState::Done) => {
             let outcome = foreman.ledger().outcome(id);
             let by = outcome.map(|outcome| format!(" on {} in {} ms", outcome.worker, outcome.took_us / 1000));
             ("done", format!("{id} ended well{}", by.unwrap_or_default()))
         }
-        Standing::Ended(state) => {
+        TaskStatus::Ended(state) => {
             let why = reason(state, foreman.ledger().outcome(id).as_ref(), job).unwrap_or_default();
             (state.name(), format!("{id} is {}: {why}", state.name()))
         }
-        Standing::NotLeading => ("no_leader", format!("{id} waits for a server that leads")),
-        Standing::With { worker, before: 0 } => ("running", format!("{id} has been running on {worker}")),
-        Standing::With { worker, before } => {
+        TaskStatus::NotLeading => ("no_leader", format!("{id} waits for a server that leads")),
+        TaskStatus::With { worker, before: 0 } => ("running", format!("{id} has been running on {worker}")),
+        TaskStatus::With { worker, before } => {
             ("assigned", format!("{id} is next on {worker}, which has {before} before it"))
         }
-        Standing::Starting(worker) => {
+        TaskStatus::Starting(worker) => {
             ("starting", format!("{id} is about to start on {worker}; that it starts is being written down"))
         }
-        Standing::Reported(worker) => ("ending", format!("{id} has ended on {worker}; that is being written down")),
-        Standing::Settling(missing) => {
+        TaskStatus::Reported(worker) => {
+            ("ending", format!("{id} has ended on {worker}; that is being written down"))
+        }
+        TaskStatus::Settling(missing) => {
             let names = missing.join(", ");
             (
                 "settling",
                 format!("{id} waits until all workers have told the new leader what they run; missing: {names}"),
             )
         }
-        Standing::NoWorker => ("no_worker", format!("{id} waits for a worker: there is none")),
-        Standing::AllDraining => {
+        TaskStatus::NoWorker => ("no_worker", format!("{id} waits for a worker: there is none")),
+        TaskStatus::AllDraining => {
             ("draining", format!("{id} waits for a worker: all that could take it are drained"))
         }
-        Standing::DisksFull(workers) => {
+        TaskStatus::DisksFull(workers) => {
             let workers = workers.join(", ");
             ("disk_full", format!("{id} waits for a worker: there is no room on the disk of {workers}"))
         }
-        Standing::TooLarge { slots, most } => {
+        TaskStatus::TooLarge { slots, most } => {
             ("too_large", format!("{id} needs {slots} slots, and the largest worker has {most}"))
         }
-        Standing::Waits { before: 0 } => ("no_slot", format!("{id} waits for a free slot, and is next")),
-        Standing::Waits { before } => ("no_slot", format!("{id} waits for a free slot; {before} come before it")),
+        TaskStatus::Waits { before: 0 } => ("no_slot", format!("{id} waits for a free slot, and is next")),
+        TaskStatus::Waits { before } => ("no_slot", format!("{id} waits for a free slot; {before} come before it")),
     })
 }

@@ -65,7 +65,7 @@ described! {
 pub(crate) fn task(foreman: &Foreman, id: TaskId, is_running: bool) -> Option<TaskFacts> {
     let job = foreman.ledger().job(id.job)?;
     let state = job.state(id.index)?;
-    let whereabouts = foreman.whereabouts(id).filter(|_| !state.is_final());
+    let whereabouts = foreman.assignment_of(id).filter(|_| !state.is_final());
     let outcome = foreman.ledger().outcome(id);
     let worker = whereabouts.map(|(worker, _)| worker).or(outcome.as_ref().map(|outcome| outcome.worker.as_str()));
     let attempt = whereabouts.map(|(_, attempt)| attempt).or(outcome.as_ref().map(|outcome| outcome.attempt));
@@ -73,7 +73,7 @@ pub(crate) fn task(foreman: &Foreman, id: TaskId, is_running: bool) -> Option<Ta
         task: id.to_string(),
         job: id.job.to_string(),
         state: if is_running && !state.is_final() { "running" } else { state.name() },
-        argument: job.spec.fan.argument(id.index),
+        argument: job.spec.expansion.argument(id.index),
         failures: if let State::Waiting { failures } = state { failures } else { 0 },
         worker: worker.map(str::to_owned),
         attempt: attempt.map(|attempt| attempt.to_string()),

@@ -211,7 +211,7 @@ fn source(foreman: &Foreman, task: TaskId) -> Option<Source> {
     if state.is_final() {
         return Some(Source::Nothing);
     }
-    let with = foreman.whereabouts(task);
+    let with = foreman.assignment_of(task);
     Some(
         with.map_or(Source::Nowhere, |(worker, attempt)| Source::Worker(worker.to_owned(), Held { task, attempt })),
     )

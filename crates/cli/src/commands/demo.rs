@@ -5,19 +5,19 @@
 //! workers, and claims that are computed from their answers; at the end two farms, of which one borrows workers of the
 //! other. Nothing is claimed that was not checked.
 
-mod acts;
 mod guard;
 mod lending;
-mod scenes;
+mod real;
+mod simulated;
 mod work;
 
-use acts::{ACTS, Play};
 use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
 use primus_terminal::screen::{self, FAINT, STRONG, mark, styled};
 use primus_terminal::{Format, Verdict, json};
-use scenes::{SCENES, Shown};
+use real::{ACTS, RealTour};
 use serde::Serialize;
+use simulated::{SCENES, Shown};
 
 /// What to try next.
 const NEXT: &str = "\
@@ -60,8 +60,8 @@ fn run_text() -> Result<Verdict, Failure> {
     screen::print(&format!(
         "primus {version} demo: simulated elections, then {} real servers and {} workers, then two such farms, loopback \
          only, gone when it ends\n",
-        acts::SERVERS,
-        acts::WORKERS
+        real::SERVERS,
+        real::WORKERS
     ))?;
     let mut number = 0;
     // Said before it is done, so that nobody wonders what takes its time.
@@ -95,7 +95,7 @@ fn tour(
         close(&shown)?;
         all.push(Seen::new(scene.title, scene.command.to_string(), shown));
     }
-    let mut play = Play::default();
+    let mut play = RealTour::default();
     for act in ACTS {
         let command = (act.command)(&play);
         open(act.title, &command)?;

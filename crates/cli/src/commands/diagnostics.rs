@@ -52,7 +52,7 @@ impl Level {
 
 /// How what happens is written to stderr.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Diary {
+pub(super) struct Log {
     level: Level,
     format: LogFormat,
 }
@@ -69,7 +69,7 @@ pub(super) struct Note {
     pub(super) facts: Value,
 }
 
-impl Diary {
+impl Log {
     /// In this format, as much as the environment says.
     pub(super) fn new(format: LogFormat) -> Result<Self, Failure> {
         Ok(Self { level: Level::from_environment()?, format })
@@ -109,7 +109,7 @@ fn visible(json: &str) -> String {
 }
 
 /// Writes down what happens to a server, for as long as it runs, and the steps of its elections if somebody wants them.
-pub(super) async fn write_down(server: u64, (history, steps): (Arc<History>, Arc<Steps>), diary: Diary) {
+pub(super) async fn write_down(server: u64, (history, steps): (Arc<History>, Arc<Steps>), diary: Log) {
     let (mut newest, mut newest_step) = (history.newest(), steps.newest());
     let (mut last, mut last_step) = (0, 0);
     if diary.level == Level::Trace {
@@ -193,13 +193,13 @@ mod tests {
         let kind = Kind::LinkRefused { reason: reason.clone(), left_out: 7 };
         let event = Event { index: 1, time: SystemTime::UNIX_EPOCH, kind };
         for format in [LogFormat::Text, LogFormat::Json] {
-            let line = Diary { level: Level::Info, format }.line(note(1, &event));
+            let line = Log { level: Level::Info, format }.line(note(1, &event));
             assert!(!line.contains(is_hidden), "{line}");
         }
-        let line = Diary { level: Level::Info, format: LogFormat::Json }.line(note(1, &event));
+        let line = Log { level: Level::Info, format: LogFormat::Json }.line(note(1, &event));
         let json: Value = serde_json::from_str(&line).unwrap();
         assert_eq!((json["reason"].as_str(), &json["left_out"]), (Some(reason.as_str()), &7.into()));
-        let line = Diary { level: Level::Info, format: LogFormat::Text }.line(note(1, &event));
+        let line = Log { level: Level::Info, format: LogFormat::Text }.line(note(1, &event));
         assert!(line.ends_with("\\u{e0041} (7 more before it)"), "{line}");
     }
 
@@ -210,7 +210,7 @@ mod tests {
         let event = Event { index: 1, time: SystemTime::UNIX_EPOCH + Duration::from_millis(1500), kind };
         let text =
             "1970-01-01T00:00:01.500Z info 1: server 2 leads in term 8 (link_lost), after server 3, in 4.1 ms";
-        let line = |format| Diary { level: Level::Info, format }.line(note(1, &event));
+        let line = |format| Log { level: Level::Info, format }.line(note(1, &event));
         assert_eq!(line(LogFormat::Text), text);
         let json: Value = serde_json::from_str(&line(LogFormat::Json)).unwrap();
         assert_eq!(

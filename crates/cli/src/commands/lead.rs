@@ -3,8 +3,8 @@
 //! The guard asks the farm's leader again and again; a companion runs the command until a deadline that only answers move. So
 //! whatever freezes, dies or is cut off, the command has ended before another host may start it.
 
-mod asking;
-mod beside;
+mod embedded_server;
+mod lease_client;
 mod settings;
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep_until};
 use self::settings::LeadSettings;
 use crate::args::{LeadArgs, Restart};
 
-pub(super) use self::asking::Asker;
+pub(super) use self::lease_client::Asker;
 
 /// A session with a farm, over its API.
 pub(super) type Session = primus_node::session::Session<Asker>;
@@ -39,7 +39,7 @@ const RESTART_MAX: Duration = Duration::from_secs(10);
 pub(super) fn run(args: &LeadArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
     let settings = LeadSettings::new(args)?;
-    let server = args.config.clone().map(beside::start).transpose()?;
+    let server = args.config.clone().map(embedded_server::start).transpose()?;
     let asker = match &server {
         Some(server) => Asker::at(&server.api),
         None => Asker::find(&args.place)?,

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
-use primus_client::tasks::{Caller, Piece, Reading, path_of};
+use primus_client::tasks::{Piece, Reading, TaskClient, path_of};
 use primus_core::ledger::loans::home_of;
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict, json as lines, screen};
@@ -62,13 +62,13 @@ fn put(stream: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
 
 /// Reads one stream of one task.
 pub(super) struct Follower {
-    caller: Caller,
+    caller: TaskClient,
     reading: Reading,
     sink: Sink,
 }
 
 impl Follower {
-    pub(super) fn new(caller: Caller, task: &str, stream: &'static str, sink: Sink) -> Self {
+    pub(super) fn new(caller: TaskClient, task: &str, stream: &'static str, sink: Sink) -> Self {
         let reading = Reading { task: task.to_owned(), stream, attempt: None, offset: 0 };
         Self { caller, reading, sink }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use primus_client::tasks::{Caller, nothing};
+use primus_client::tasks::{TaskClient, nothing};
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::{Format, Verdict, json, screen};
 use serde_json::Value;
@@ -45,7 +45,7 @@ pub(super) fn run(args: &RunArgs, format: Format) -> Result<Verdict, Failure> {
 
 struct Call {
     task: String,
-    caller: Caller,
+    caller: TaskClient,
     format: Format,
 }
 

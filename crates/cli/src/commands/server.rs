@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 pub(super) use primus_terminal::parent::end_with;
 
-use super::diagnostics::{self, Diary, Level, Note};
+use super::diagnostics::{self, Level, Log, Note};
 use crate::args::{LogFormat, ServerArgs};
 use crate::settings::server::{ServerSettings, WorkerSettings};
 
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
 
 /// Starts a server on threads of its own, with its API and, if it has slots, a worker beside it.
 pub(super) async fn start(settings: ServerSettings, log_format: LogFormat) -> Result<Server, Failure> {
-    let diary = Diary::new(log_format)?;
+    let diary = Log::new(log_format)?;
     // What a part of it says when it fails is said once, at its end.
     watched::hush();
     let prepared = Server::prepare(of_library(&settings)).map_err(|error| not_started(error, &settings))?;
@@ -84,7 +84,7 @@ async fn serve(mut server: Server) -> Result<Verdict, Failure> {
 }
 
 /// The API has a thread of its own: however busy it is, the server's loop is not late.
-fn serve_api(settings: ServerSettings, web: std::net::TcpListener, handle: Handle, diary: Diary) {
+fn serve_api(settings: ServerSettings, web: std::net::TcpListener, handle: Handle, diary: Log) {
     let happenings = (Arc::clone(&handle.history), Arc::clone(&handle.steps));
     let id = settings.id;
     let api = api::Settings {
@@ -115,7 +115,7 @@ fn serve_api(settings: ServerSettings, web: std::net::TcpListener, handle: Handl
 }
 
 /// Without a secret a server listens on loopback only, and there everybody may ask: people should know.
-fn say_who_can_use(settings: &ServerSettings, diary: Diary) {
+fn say_who_can_use(settings: &ServerSettings, diary: Log) {
     if settings.token.is_some() {
         return;
     }
@@ -146,7 +146,7 @@ fn user_name() -> String {
 }
 
 /// A worker beside the server has a thread of its own, too. If it cannot work, the server still serves.
-fn work(worker: Option<WorkerSettings>, diary: Diary) {
+fn work(worker: Option<WorkerSettings>, diary: Log) {
     let Some(worker) = worker else { return };
     let working = move || {
         if let Err(failure) = single_threaded().block_on(super::worker::work(worker, diary)) {

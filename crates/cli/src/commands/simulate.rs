@@ -1,6 +1,6 @@
 //! `primus simulate`: what crates/simulate does, with the rules of lending of a server's configuration.
 
-use primus_core::loan::office::Rules;
+use primus_core::loan::lending::Rules;
 use primus_simulate::Lending;
 use primus_simulate::args::SimulateArgs;
 use primus_terminal::amounts::quoted;

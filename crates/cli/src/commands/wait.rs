@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use primus_client::tasks::{Caller, path_of};
+use primus_client::tasks::{TaskClient, path_of};
 use primus_terminal::amounts::length;
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::values::{number, plain};
@@ -34,7 +34,7 @@ pub(super) fn run(args: &WaitArgs, format: Format) -> Result<Verdict, Failure> {
 
 /// Jobs and tasks that somebody waits for.
 pub(super) struct Waiting {
-    caller: Caller,
+    caller: TaskClient,
     ids: Vec<String>,
     /// Their paths.
     paths: Vec<String>,
@@ -43,7 +43,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(caller: Caller, ids: Vec<String>, timeout: Option<Duration>) -> Result<Self, Failure> {
+    pub(super) fn new(caller: TaskClient, ids: Vec<String>, timeout: Option<Duration>) -> Result<Self, Failure> {
         let paths = ids.iter().map(|id| path_of(id)).collect::<Result<_, _>>()?;
         Ok(Self { caller, ids, paths, until: timeout.map(|time| Instant::now() + time), timeout })
     }

@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::diagnostics::{Diary, Level, Note};
+use super::diagnostics::{Level, Log, Note};
 use super::server::end_with;
 use crate::args::WorkerArgs;
 use crate::settings::server::WorkerSettings;
@@ -40,7 +40,7 @@ const PASSABLE: u32 = 0o711;
 pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
     let sources: Sources = super::config::sources(args.config.clone(), args.overrides.0.clone());
     let mut settings = WorkerSettings::read(&sources)?;
-    let diary = Diary::new(args.log_format)?;
+    let diary = Log::new(args.log_format)?;
     umask::restrict();
     if let Some(parent) = args.parent {
         end_with(parent, Signal::KILL)?;
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
 }
 
 /// Works until the process ends.
-pub(super) async fn work(settings: WorkerSettings, diary: Diary) -> Result<(), Failure> {
+pub(super) async fn work(settings: WorkerSettings, diary: Log) -> Result<(), Failure> {
     let (name, dir) = (settings.name.clone(), settings.dir.display().to_string());
     warn_of_tasks(&settings, diary);
     let config = config(settings)?;
@@ -74,7 +74,7 @@ pub(super) async fn work(settings: WorkerSettings, diary: Diary) -> Result<(), F
 }
 
 /// Tasks that run as the worker's own user can do whatever it can.
-fn warn_of_tasks(settings: &WorkerSettings, diary: Diary) {
+fn warn_of_tasks(settings: &WorkerSettings, diary: Log) {
     if settings.allow.is_empty() || settings.user.is_some() {
         return;
     }
@@ -179,7 +179,7 @@ fn ask_for_servers(args: &WorkerArgs) -> Result<(String, BTreeMap<ServerId, Sock
 }
 
 /// What happens to it, a line each on stderr.
-async fn write_down(worker: String, mut happenings: broadcast::Receiver<Happening>, diary: Diary) {
+async fn write_down(worker: String, mut happenings: broadcast::Receiver<Happening>, diary: Log) {
     loop {
         match happenings.recv().await {
             Ok(happening) => diary.add(note(&worker, &happening)),

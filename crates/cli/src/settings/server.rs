@@ -21,7 +21,7 @@ use keys::{Fallback, KEYS, Key};
 use layers::{Given, Layers, Origin, Sources};
 use primus_api::Places;
 use primus_core::ServerId;
-use primus_core::loan::office;
+use primus_core::loan::lending;
 use primus_node::hooks::Hook;
 use primus_node::load::Source;
 use primus_server::Plan;
@@ -105,7 +105,7 @@ impl Configuration {
     }
 
     /// By which rules workers are lent, if nothing that was said is wrong.
-    pub(crate) fn lending(&self) -> Result<office::Rules, Failure> {
+    pub(crate) fn lending(&self) -> Result<lending::Rules, Failure> {
         self.check()?;
         Ok(rules::lending(&self.layers).expect("without mistakes every key of lending has a value"))
     }

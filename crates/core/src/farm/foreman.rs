@@ -8,16 +8,16 @@
 //!
 //! Events change state and only *ask* for scheduling (hyperqueue): every step ends with one look at queue and workers.
 
-mod inquiry;
+mod queries;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-pub use self::inquiry::Standing;
+pub use self::queries::TaskStatus;
 use super::assign::Rule;
-use super::desk::{Desk, Phase, Worker};
+use super::leadership::{KnownWorker, Leadership, Phase};
 use super::{Assignment, Hello, Message, SLOTS_MAX};
 use crate::ledger::loans::home_of;
 use crate::ledger::{
@@ -34,7 +34,7 @@ use crate::{Term, WorkerId};
 pub struct Foreman {
     rules: Rules,
     ledger: Ledger,
-    desk: Option<Desk>,
+    leadership: Option<Leadership>,
     /// Who has a link to this server, and may be a worker.
     callers: BTreeSet<WorkerId>,
     /// How many tasks run on workers that stand beside this server, by link.
@@ -118,7 +118,7 @@ impl Foreman {
     /// The foreman of a server that follows.
     #[must_use]
     pub const fn new(rules: Rules, ledger: Ledger) -> Self {
-        Self { rules, ledger, desk: None, callers: BTreeSet::new(), beside: BTreeMap::new() }
+        Self { rules, ledger, leadership: None, callers: BTreeSet::new(), beside: BTreeMap::new() }
     }
 
     /// What is agreed on.
@@ -134,21 +134,21 @@ impl Foreman {
 
     /// Who has this task at the moment, and under which attempt, if this server leads.
     #[must_use]
-    pub fn whereabouts(&self, task: TaskId) -> Option<(&str, Attempt)> {
-        let desk = self.desk.as_ref()?;
-        let hand = desk.hands.get(&task)?;
-        desk.workers.get(&hand.worker).map(|worker| (worker.name.as_str(), hand.attempt))
+    pub fn assignment_of(&self, task: TaskId) -> Option<(&str, Attempt)> {
+        let leadership = self.leadership.as_ref()?;
+        let hand = leadership.assigned.get(&task)?;
+        leadership.workers.get(&hand.worker).map(|worker| (worker.name.as_str(), hand.attempt))
     }
 
     /// How many tasks are with workers.
     #[must_use]
     pub fn handed_out(&self) -> usize {
-        self.desk.as_ref().map_or(0, |desk| desk.hands.len())
+        self.leadership.as_ref().map_or(0, |leadership| leadership.assigned.len())
     }
 
     /// The workers that are here: name, slots, how many of them are taken, load.
-    pub fn present(&self) -> impl Iterator<Item = (&str, u32, u32, Load)> {
-        let workers = self.desk.iter().flat_map(|desk| desk.workers.values());
+    pub fn connected(&self) -> impl Iterator<Item = (&str, u32, u32, Load)> {
+        let workers = self.leadership.iter().flat_map(|leadership| leadership.workers.values());
         workers.map(|worker| (worker.name.as_str(), worker.slots, worker.busy, worker.load))
     }
 
@@ -161,21 +161,25 @@ impl Foreman {
                 out.notify(Notice::Applied(effects));
             }
             Command::Lead(term) => self.lead(term, out),
-            Command::Follow => self.desk = None,
+            Command::Follow => self.leadership = None,
         }
     }
 
     fn lead(&mut self, term: Term, out: &mut Outbox<Self>) {
-        let mut desk = Desk::new(term, &self.ledger, self.rules.planted);
+        let mut leadership = Leadership::new(term, &self.ledger, self.rules.planted);
         // Some said hello before this server knew that it leads.
-        self.callers.iter().for_each(|caller| desk.ask_who(*caller, out));
+        self.callers.iter().for_each(|caller| leadership.ask_who(*caller, out));
         out.set(Timer::Settle, self.rules.settle);
-        self.desk = Some(desk);
+        self.leadership = Some(leadership);
         self.settle_if_all_reported(out);
     }
 
     fn settle_if_all_reported(&mut self, out: &mut Outbox<Self>) {
-        if self.desk.as_ref().is_some_and(|desk| desk.older.is_some() && desk.unheard.is_empty()) {
+        if self
+            .leadership
+            .as_ref()
+            .is_some_and(|leadership| leadership.older.is_some() && leadership.unreported.is_empty())
+        {
             out.cancel(Timer::Settle);
             self.settle(out);
         }
@@ -183,28 +187,28 @@ impl Foreman {
 
     /// Whoever has an older task has said so by now, or is not there to say it.
     fn settle(&mut self, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        let Some(mut older) = desk.older.take() else { return };
-        older.append(core::mem::take(&mut desk.queue));
-        desk.queue = older;
-        let missing = self.ledger.starts().filter(|start| !desk.hands.contains_key(&start.task));
+        let Some(leadership) = &mut self.leadership else { return };
+        let Some(mut older) = leadership.older.take() else { return };
+        older.append(core::mem::take(&mut leadership.queue));
+        leadership.queue = older;
+        let missing = self.ledger.starts().filter(|start| !leadership.assigned.contains_key(&start.task));
         propose(missing.map(lost).collect(), out);
     }
 
     fn on_effect(&mut self, effect: &Effect, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
+        let Some(leadership) = &mut self.leadership else { return };
         match effect {
             Effect::Submitted { job, is_new: true } => {
                 if let Some(spec) = self.ledger.job(*job).map(|job| &job.spec) {
-                    desk.queue.push_job(spec.priority, *job, spec.fan.len());
+                    leadership.queue.push_job(spec.priority, *job, spec.expansion.len());
                 }
             }
-            Effect::Finished(held) | Effect::Refused(held) => desk.forget(*held, out),
+            Effect::Finished(held) | Effect::Refused(held) => leadership.forget(*held, out),
             Effect::Again(held) => {
-                desk.forget(*held, out);
-                desk.requeue(&self.ledger, held.task);
+                leadership.forget(*held, out);
+                leadership.requeue(&self.ledger, held.task);
             }
-            Effect::Wanted(tasks) => desk.requeue(&self.ledger, *tasks),
+            Effect::Wanted(tasks) => leadership.requeue(&self.ledger, *tasks),
             Effect::MayStart(start) => self.on_may_start(start, out),
             Effect::Workers => self.on_workers(out),
             Effect::Left(worker) => self.on_left(worker, out),
@@ -213,11 +217,11 @@ impl Foreman {
             Effect::Full | Effect::Nothing => {}
             // It may work here now, and was only heard until then; or the other way round.
             Effect::Borrowed(name) | Effect::GivenBack(name, _) => {
-                let guest = desk.worker_named(name);
-                guest.into_iter().for_each(|guest| desk.ask_who(guest, out));
+                let guest = leadership.worker_named(name);
+                guest.into_iter().for_each(|guest| leadership.ask_who(guest, out));
             }
             // Whoever is back has room.
-            Effect::LoanEnded { .. } => desk.refit(),
+            Effect::LoanEnded { .. } => leadership.refit(),
             Effect::Lent(_) | Effect::Recalled(_) => {}
             // Groups are nothing to workers.
             Effect::Granted { .. } | Effect::Released { .. } => {}
@@ -225,38 +229,38 @@ impl Foreman {
     }
 
     fn stop_cancelled(&mut self, effects: &[Effect], out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
+        let Some(leadership) = &mut self.leadership else { return };
         let cancelled = effects.iter().filter_map(|effect| match effect {
             Effect::Cancelled(tasks) => Some(*tasks),
             _ => None,
         });
-        desk.stop_all(&cancelled.collect::<Vec<Tasks>>(), &self.ledger, out);
+        leadership.stop_all(&cancelled.collect::<Vec<Tasks>>(), &self.ledger, out);
     }
 
     /// It is written down that this task starts, so it may. If its worker has gone meanwhile, it is lost: nobody can write
     /// down that it did not start after all.
     fn on_may_start(&mut self, start: &Start, out: &mut Outbox<Self>) {
         let held = Held { task: start.task, attempt: start.attempt };
-        let (Some(desk), Some(job)) = (&mut self.desk, self.ledger.job(start.task.job)) else { return };
+        let (Some(leadership), Some(job)) = (&mut self.leadership, self.ledger.job(start.task.job)) else { return };
         if !self.ledger.is_wanted(held) {
             return;
         }
-        desk.release(start.task);
+        leadership.release(start.task);
         // One without slots works for another farm by now.
-        let worker = desk.worker_named(&start.worker).filter(|id| desk.workers[id].slots > 0);
+        let worker = leadership.worker_named(&start.worker).filter(|id| leadership.workers[id].slots > 0);
         let Some(worker) = worker else { return propose(alloc::vec![lost(start)], out) };
-        desk.give(worker, held, u32::from(job.spec.slots()), Phase::Out);
-        out.send(worker, Message::Run(desk.term, alloc::vec![assignment(job, held)]));
+        leadership.give(worker, held, u32::from(job.spec.slots()), Phase::Out);
+        out.send(worker, Message::Run(leadership.term, alloc::vec![assignment(job, held)]));
     }
 
     /// The workers that are agreed on are others now.
     fn on_workers(&mut self, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        desk.refit();
-        desk.unheard.retain(|name| self.ledger.workers().contains_key(name));
+        let Some(leadership) = &mut self.leadership else { return };
+        leadership.refit();
+        leadership.unreported.retain(|name| self.ledger.workers().contains_key(name));
         // Whoever was given up and is back: that it left may have been on its way into the log when it said hello.
         let is_unknown = |name: &String| !self.ledger.workers().contains_key(name);
-        let here = desk.workers.values().filter(|worker| worker.slots > 0 && !worker.is_gone);
+        let here = leadership.workers.values().filter(|worker| worker.slots > 0 && !worker.is_gone);
         let back = here.filter(|worker| is_unknown(&worker.name));
         propose(back.map(|worker| join(&worker.name, worker.slots)).collect(), out);
         self.settle_if_all_reported(out);
@@ -264,10 +268,10 @@ impl Foreman {
 
     /// It is agreed that a worker is gone: unless it has come back meanwhile, what it had runs elsewhere.
     fn on_left(&mut self, name: &str, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        desk.leaving.remove(name);
-        desk.unheard.remove(name);
-        let gone = desk.worker_named(name).filter(|id| desk.workers[id].is_gone);
+        let Some(leadership) = &mut self.leadership else { return };
+        leadership.leaving.remove(name);
+        leadership.unreported.remove(name);
+        let gone = leadership.worker_named(name).filter(|id| leadership.workers[id].is_gone);
         gone.into_iter().for_each(|id| self.dismiss(id, &BTreeSet::new(), out));
         self.on_workers(out);
     }
@@ -277,14 +281,16 @@ impl Foreman {
         if let Message::Beside(tasks) = message {
             return self.on_beside(from, tasks, out);
         }
-        let Some(desk) = &mut self.desk else { return out.ignore("a worker's message to one that does not lead") };
-        let is_known = desk.workers.get(&from).is_some_and(|worker| !worker.is_gone);
+        let Some(leadership) = &mut self.leadership else {
+            return out.ignore("a worker's message to one that does not lead");
+        };
+        let is_known = leadership.workers.get(&from).is_some_and(|worker| !worker.is_gone);
         if !is_known && !matches!(message, Message::Hello(_)) {
             // It was given up, and may hold what others have by now.
-            return desk.ask_who(from, out);
+            return leadership.ask_who(from, out);
         }
         match message {
-            Message::Hello(hello) if hello.term > desk.term => out.ignore("a worker of a newer leader"),
+            Message::Hello(hello) if hello.term > leadership.term => out.ignore("a worker of a newer leader"),
             Message::Hello(hello) => self.on_hello(from, hello, out),
             Message::Ended(reports) => self.on_ended(from, reports, out),
             Message::GaveBack(held) => self.on_gave_back(from, &held, out),
@@ -302,12 +308,12 @@ impl Foreman {
         let mut kept: BTreeSet<Held> =
             hello.held.iter().copied().chain(hello.ended.iter().map(Report::held)).collect();
         kept.extend(self.on_its_way(from, &hello));
-        let before = self.desk.as_ref().and_then(|desk| desk.worker_named(&hello.name));
+        let before = self.leadership.as_ref().and_then(|leadership| leadership.worker_named(&hello.name));
         before.into_iter().for_each(|before| self.dismiss(before, &kept, out));
         // Another one of the same number, which cannot be there any more.
         self.dismiss(from, &BTreeSet::new(), out);
-        let Some(desk) = &mut self.desk else { return };
-        desk.welcome(from, &hello);
+        let Some(leadership) = &mut self.leadership else { return };
+        leadership.welcome(from, &hello);
         out.cancel(Timer::Grace(from));
         out.set(Timer::Silence(from), self.rules.silence);
         let registered = self.ledger.workers().get(&hello.name).map(|registration| registration.slots);
@@ -320,19 +326,20 @@ impl Foreman {
         self.adopt(from, kept, out);
         self.on_ended(from, hello.ended, out);
         // Last, because a worker that is welcome begins at once with what it has, and not all of it may be wanted.
-        out.send(from, Message::Welcome(self.desk.as_ref().map_or(Term(0), |desk| desk.term)));
+        out.send(from, Message::Welcome(self.leadership.as_ref().map_or(Term(0), |leadership| leadership.term)));
         self.settle_if_all_reported(out);
     }
 
     /// What this worker was given on this very link. If it says hello again, because it was asked for its name just when it had
     /// said it, it may not have got that yet; but a link loses nothing. One that leaves the farm will not begin with it.
     fn on_its_way(&self, from: WorkerId, hello: &Hello) -> Vec<Held> {
-        let Some(desk) = self.desk.as_ref().filter(|_| hello.slots > 0) else { return Vec::new() };
-        let is_there = |worker: &&Worker| worker.name == hello.name && worker.is_linked && !worker.is_gone;
-        let there = desk.workers.get(&from).filter(is_there);
+        let Some(leadership) = self.leadership.as_ref().filter(|_| hello.slots > 0) else { return Vec::new() };
+        let is_there = |worker: &&KnownWorker| worker.name == hello.name && worker.is_linked && !worker.is_gone;
+        let there = leadership.workers.get(&from).filter(is_there);
         let held = there.into_iter().flat_map(|worker| &worker.held);
         let held = held.map(|(attempt, task)| Held { task: *task, attempt: *attempt });
-        held.filter(|held| desk.hands.get(&held.task).is_some_and(|hand| hand.phase == Phase::Out)).collect()
+        held.filter(|held| leadership.assigned.get(&held.task).is_some_and(|hand| hand.phase == Phase::Out))
+            .collect()
     }
 
     /// A worker of another farm is only heard, and gets nothing, until the ledger says that it is borrowed.
@@ -351,60 +358,62 @@ impl Foreman {
     /// Takes over what a worker has, as far as it is still wanted and nobody else has it. The rest it need not keep.
     fn adopt(&mut self, from: WorkerId, kept: BTreeSet<Held>, out: &mut Outbox<Self>) {
         let (own, others): (Vec<Held>, Vec<Held>) = kept.into_iter().partition(|held| self.is_free(from, *held));
-        let Some(desk) = &mut self.desk else { return };
+        let Some(leadership) = &mut self.leadership else { return };
         for held in own {
             let slots = self.ledger.job(held.task.job).map_or(1, |job| job.spec.slots());
-            desk.give(from, held, u32::from(slots), Phase::Out);
+            leadership.give(from, held, u32::from(slots), Phase::Out);
         }
         if !others.is_empty() {
-            out.send(from, Message::Stop(desk.term, others.clone()));
-            out.send(from, Message::Forget(desk.term, others));
+            out.send(from, Message::Stop(leadership.term, others.clone()));
+            out.send(from, Message::Forget(leadership.term, others));
         }
     }
 
     /// Can this worker have this attempt? What it had on an older link has been taken from there by now, so whatever somebody
     /// has is somebody else's. What must not start twice is with the worker that the ledger names.
     fn is_free(&self, from: WorkerId, held: Held) -> bool {
-        let Some((desk, worker)) = self.desk.as_ref().and_then(|desk| Some((desk, desk.workers.get(&from)?)))
+        let Some((leadership, worker)) =
+            self.leadership.as_ref().and_then(|leadership| Some((leadership, leadership.workers.get(&from)?)))
         else {
             return false;
         };
         let is_start_elsewhere = self.ledger.start_of(held.task).is_some_and(|start| start.worker != worker.name);
-        let has_it = desk.hands.get(&held.task).is_none_or(|hand| hand.worker == from && desk.has(held));
-        has_it && desk.has_given(held.attempt) && !is_start_elsewhere && self.ledger.is_wanted(held)
+        let has_it =
+            leadership.assigned.get(&held.task).is_none_or(|hand| hand.worker == from && leadership.has(held));
+        has_it && leadership.has_given(held.attempt) && !is_start_elsewhere && self.ledger.is_wanted(held)
     }
 
     fn on_ended(&mut self, from: WorkerId, reports: Vec<Report>, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        let Some(worker) = desk.workers.get(&from).map(|worker| worker.name.clone()) else { return };
+        let Some(leadership) = &mut self.leadership else { return };
+        let Some(worker) = leadership.workers.get(&from).map(|worker| worker.name.clone()) else { return };
         let (mut entries, mut refused) = (Vec::new(), Vec::new());
         for mut report in reports {
-            if desk.take_report(from, &report) {
+            if leadership.take_report(from, &report) {
                 // Whatever it says, this is who ran it.
                 report.outcome.worker.clone_from(&worker);
                 report.outcome.shorten();
                 entries.push(Entry::Finish(report));
-            } else if !desk.has(report.held()) {
+            } else if !leadership.has(report.held()) {
                 refused.push(report.held());
             }
         }
         if !refused.is_empty() {
-            out.send(from, Message::Forget(desk.term, refused));
+            out.send(from, Message::Forget(leadership.term, refused));
         }
         propose(entries, out);
     }
 
     /// Others may have these. But what must not start twice had begun, or it would not have been given: it is lost.
     fn on_gave_back(&mut self, from: WorkerId, back: &[Held], out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        let Some(worker) = desk.workers.get_mut(&from) else { return };
-        worker.is_asked = back.is_empty();
+        let Some(leadership) = &mut self.leadership else { return };
+        let Some(worker) = leadership.workers.get_mut(&from) else { return };
+        worker.recall_pending = back.is_empty();
         let mut entries = Vec::new();
         for held in back {
-            let is_there = desk.hands.get(&held.task).is_some_and(|hand| hand.worker == from);
-            if is_there && desk.has(*held) {
-                desk.release(held.task);
-                desk.requeue(&self.ledger, held.task);
+            let is_there = leadership.assigned.get(&held.task).is_some_and(|hand| hand.worker == from);
+            if is_there && leadership.has(*held) {
+                leadership.release(held.task);
+                leadership.requeue(&self.ledger, held.task);
                 entries.extend(self.ledger.start_of(held.task).map(lost));
             }
         }
@@ -412,7 +421,9 @@ impl Foreman {
     }
 
     fn on_beat(&mut self, from: WorkerId, load: Load, out: &mut Outbox<Self>) {
-        let Some(worker) = self.desk.as_mut().and_then(|desk| desk.workers.get_mut(&from)) else { return };
+        let Some(worker) = self.leadership.as_mut().and_then(|leadership| leadership.workers.get_mut(&from)) else {
+            return;
+        };
         worker.load = load;
         out.set(Timer::Silence(from), self.rules.silence);
     }
@@ -449,16 +460,16 @@ impl Foreman {
 
     /// A worker without room on its disk begins with nothing, so others get what waits there.
     fn on_room(&mut self, from: WorkerId, has_room: bool, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        desk.set_room(from, has_room, &self.ledger, out);
+        let Some(leadership) = &mut self.leadership else { return };
+        leadership.set_room(from, has_room, &self.ledger, out);
     }
 
     fn on_link_down(&mut self, worker: WorkerId, out: &mut Outbox<Self>) {
         self.callers.remove(&worker);
         self.forget_beside(worker, out);
-        let Some(desk) = &mut self.desk else { return };
-        desk.asked.remove(&worker);
-        if let Some(lost) = desk.workers.get_mut(&worker) {
+        let Some(leadership) = &mut self.leadership else { return };
+        leadership.asked.remove(&worker);
+        if let Some(lost) = leadership.workers.get_mut(&worker) {
             lost.is_linked = false;
             out.set(Timer::Grace(worker), self.rules.grace);
         }
@@ -474,38 +485,42 @@ impl Foreman {
 
     /// Those that have not reported are gone, once the log says so: a leader that was frozen all the time must not believe it.
     fn give_up_unheard(&mut self, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        desk.leaving.extend(desk.unheard.iter().cloned());
-        propose(desk.unheard.iter().cloned().map(|worker| Entry::Leave { worker }).collect(), out);
+        let Some(leadership) = &mut self.leadership else { return };
+        leadership.leaving.extend(leadership.unreported.iter().cloned());
+        propose(leadership.unreported.iter().cloned().map(|worker| Entry::Leave { worker }).collect(), out);
     }
 
     /// A worker is dead or frozen. What it has runs elsewhere as soon as the log says that it is gone, and not before: a
     /// leader that is deposed, and whose workers therefore leave it, must not run everything again.
     fn give_up(&mut self, id: WorkerId, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        let Some(worker) = desk.workers.get_mut(&id).filter(|worker| !worker.is_gone) else { return };
+        let Some(leadership) = &mut self.leadership else { return };
+        let Some(worker) = leadership.workers.get_mut(&id).filter(|worker| !worker.is_gone) else { return };
         worker.is_gone = true;
         let worker = worker.name.clone();
-        desk.leaving.insert(worker.clone());
+        leadership.leaving.insert(worker.clone());
         propose(alloc::vec![Entry::Leave { worker }], out);
     }
 
     /// What a worker has runs elsewhere, except what it is known to keep; what must not start twice is lost.
     fn dismiss(&mut self, id: WorkerId, kept: &BTreeSet<Held>, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        let Some(worker) = desk.workers.remove(&id) else { return };
+        let Some(leadership) = &mut self.leadership else { return };
+        let Some(worker) = leadership.workers.remove(&id) else { return };
         out.cancel(Timer::Silence(id));
         out.cancel(Timer::Grace(id));
         let mut entries = Vec::new();
         for (attempt, task) in worker.held {
             // Whether something starts is decided when the log says that it may.
-            if desk.hands.get(&task).is_none_or(|hand| hand.attempt != attempt || hand.phase == Phase::Starting) {
+            if leadership
+                .assigned
+                .get(&task)
+                .is_none_or(|hand| hand.attempt != attempt || hand.phase == Phase::Starting)
+            {
                 continue;
             }
-            desk.hands.remove(&task);
+            leadership.assigned.remove(&task);
             match self.ledger.state(task) {
                 _ if kept.contains(&Held { task, attempt }) => {}
-                Some(State::Waiting { .. }) => desk.requeue(&self.ledger, task),
+                Some(State::Waiting { .. }) => leadership.requeue(&self.ledger, task),
                 Some(State::Started) => {
                     entries.extend(self.ledger.start_of(task).map(lost));
                 }
@@ -517,38 +532,38 @@ impl Foreman {
 
     /// Hands out what waits to whoever has room.
     fn schedule(&mut self, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
+        let Some(leadership) = &mut self.leadership else { return };
         let mut parcels: BTreeMap<WorkerId, Vec<Assignment>> = BTreeMap::new();
         let mut starts = Vec::new();
-        while let Some((task, job)) = desk.next_waiting(&self.ledger) {
-            let Some(worker) = desk.choose(&self.rules, &self.ledger, job) else {
-                if desk.fits_somewhere(&self.ledger, job) {
+        while let Some((task, job)) = leadership.next_waiting(&self.ledger) {
+            let Some(worker) = leadership.choose(&self.rules, &self.ledger, job) else {
+                if leadership.fits_somewhere(&self.ledger, job) {
                     break;
                 }
                 // It must not keep all others from running.
-                desk.set_aside();
+                leadership.set_aside();
                 continue;
             };
-            desk.queue.pop();
-            let held = Held { task, attempt: desk.next_attempt() };
+            leadership.queue.pop();
+            let held = Held { task, attempt: leadership.next_attempt() };
             let must_wait = job.spec.is_once && !self.rules.planted.is(Bug::OnceWithoutCommit);
-            desk.give(
+            leadership.give(
                 worker,
                 held,
                 u32::from(job.spec.slots()),
                 if must_wait { Phase::Starting } else { Phase::Out },
             );
             if must_wait {
-                let name = desk.workers[&worker].name.clone();
+                let name = leadership.workers[&worker].name.clone();
                 starts.push(Entry::Start(Start { task, worker: name, attempt: held.attempt }));
             } else {
                 parcels.entry(worker).or_default().push(assignment(job, held));
             }
         }
-        let term = desk.term;
+        let term = leadership.term;
         parcels.into_iter().for_each(|(worker, parcel)| out.send(worker, Message::Run(term, parcel)));
         if self.rules.assignment.takes_back() {
-            desk.take_back(&self.ledger, out);
+            leadership.recall_prefetch(&self.ledger, out);
         }
         propose(starts, out);
     }
@@ -587,12 +602,12 @@ fn join(worker: &str, slots: u32) -> Entry {
 }
 
 fn assignment(job: &Job, held: Held) -> Assignment {
-    let argument = job.spec.fan.argument(held.task.index);
+    let argument = job.spec.expansion.argument(held.task.index);
     Assignment {
         held,
         work: job.spec.work.clone(),
         argument,
-        number: job.spec.fan.number(held.task.index),
+        number: job.spec.expansion.number(held.task.index),
         timeout_ms: job.spec.timeout_ms,
         cpus: job.spec.slots(),
         is_once: job.spec.is_once,

@@ -7,7 +7,7 @@ pub mod assign;
 pub mod foreman;
 pub mod worker;
 
-mod desk;
+mod leadership;
 mod queue;
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,8 @@ use super::foreman::{self, Foreman, Rules, Timer};
 use super::worker::{self, Worker};
 use super::{Assignment, Hello, Message, SLOTS_MAX};
 use crate::ledger::{
-    Attempt, Batch, Entry, Fan, Held, JobId, Ledger, Outcome, Report, Spec, State, Tail, Target, TaskId, Verdict,
-    Work,
+    Attempt, Batch, Entry, Expansion, Held, JobId, Ledger, Outcome, Report, Spec, State, Tail, Target, TaskId,
+    Verdict, Work,
 };
 use crate::load::{Load, Score};
 use crate::{Delay, Input, Machine, Moment, Outbox, Output, ServerId, Term, Token, WorkerId};
@@ -60,7 +60,7 @@ impl Bench<Foreman> {
         let mut spec = Spec {
             name: String::new(),
             work: Work::Kind { name: "noop".into(), input: Vec::new() },
-            fan: Fan::One,
+            expansion: Expansion::One,
             retries: 0,
             timeout_ms: None,
             is_once: false,
@@ -210,7 +210,7 @@ fn whoever_called_too_early_is_asked_by_the_new_leader() {
 fn millions_that_are_cancelled_and_wanted_again_are_nobody_s_burden() {
     let mut foreman = Bench::leader(1, &["w1"]);
     foreman.hears(W1, hello("w1", &[]));
-    let given = foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 4_000_000 });
+    let given = foreman.submit(|spec| spec.expansion = Expansion::Array { first: 1, last: 4_000_000 });
     assert_eq!(given, ["send 101 run 1.1 (1-1) 1.2 (1-2)"]);
     let job = Target::Job(JobId(1));
     for round in 0..3 {
@@ -230,7 +230,7 @@ fn millions_that_are_cancelled_and_wanted_again_are_nobody_s_burden() {
 fn whoever_has_one_of_many_scattered_tasks_stops_when_they_are_cancelled() {
     let mut foreman = Bench::leader(1, &["w1"]);
     foreman.hears(W1, hello("w1", &[]));
-    let given = foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 5000 });
+    let given = foreman.submit(|spec| spec.expansion = Expansion::Array { first: 1, last: 5000 });
     assert_eq!(given, ["send 101 run 1.1 (1-1) 1.2 (1-2)"]);
     let task = |index| TaskId { job: JobId(1), index };
     let ended = |index| Entry::Finish(Report { task: task(index), ..report(held(1, 9, index)) });
@@ -248,7 +248,7 @@ fn whoever_has_one_of_many_scattered_tasks_stops_when_they_are_cancelled() {
 #[test]
 fn a_new_leader_passes_over_millions_that_have_ended() {
     let mut foreman = Bench::leader(1, &[]);
-    foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 4_000_000 });
+    foreman.submit(|spec| spec.expansion = Expansion::Array { first: 1, last: 4_000_000 });
     let task = |index| Target::Task(TaskId { job: JobId(1), index });
     let last = [Entry::Cancel(Target::Job(JobId(1))), Entry::Retry(task(3_999_999))];
     foreman.apply_all(last.into());
@@ -294,7 +294,7 @@ fn what_no_worker_has_room_for_lets_the_rest_pass() {
 fn what_waits_in_advance_goes_to_whoever_runs_dry() {
     let mut foreman = Bench::leader(1, &["w1", "w2"]);
     foreman.hears(W1, hello("w1", &[]));
-    foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 2 });
+    foreman.submit(|spec| spec.expansion = Expansion::Array { first: 1, last: 2 });
     let second = Held { task: TaskId { job: JobId(1), index: 2 }, attempt: Attempt { term: Term(1), sequence: 2 } };
     assert_eq!(
         foreman.hears(W2, hello("w2", &[])).last().map(String::as_str),
@@ -307,7 +307,7 @@ fn what_waits_in_advance_goes_to_whoever_runs_dry() {
 fn whoever_has_nothing_to_give_back_is_not_asked_again_and_again() {
     let mut foreman = Bench::leader(1, &["w1", "w2"]);
     foreman.hears(W1, hello("w1", &[]));
-    foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 2 });
+    foreman.submit(|spec| spec.expansion = Expansion::Array { first: 1, last: 2 });
     assert!(foreman.hears(W2, hello("w2", &[])).contains(&"send 101 give back 1.2 (1-2)".into()));
     assert_eq!(foreman.hears(W1, Message::GaveBack(Vec::new())), Vec::<String>::new(), "it has begun with both");
     assert_eq!(foreman.hears(W2, Message::Beat(Load::IDLE)), Vec::<String>::new());
@@ -322,8 +322,8 @@ fn what_waits_at_a_worker_without_room_goes_to_others() {
     assert_eq!(asked, ["send 101 give back 1.1 (1-1) 2.1 (1-2)"], "what it runs it keeps");
     let said = foreman.hears(W1, Message::GaveBack(alloc::vec![held(2, 1, 2)]));
     assert_eq!(said, Vec::<String>::new(), "nobody else is there");
-    let standing = foreman.0.standing(held(2, 1, 2).task);
-    assert_eq!(standing, foreman::Standing::DisksFull(alloc::vec!["w1".into()]));
+    let standing = foreman.0.status(held(2, 1, 2).task);
+    assert_eq!(standing, foreman::TaskStatus::DisksFull(alloc::vec!["w1".into()]));
     let said = foreman.hears(W1, Message::Room(true));
     assert_eq!(said, ["send 101 run 2.1 (1-3)"]);
 }
@@ -565,8 +565,8 @@ fn the_lowest_score_does_not_fill_one_worker_while_others_are_free() {
         let Message::Hello(hello) = hello(worker, &[]) else { unreachable!() };
         foreman.hears(id, Message::Hello(Hello { slots: 10, ..hello }));
     }
-    foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 24 });
-    let mut shares: Vec<u64> = foreman.0.crews().map(|(_, running)| running).collect();
+    foreman.submit(|spec| spec.expansion = Expansion::Array { first: 1, last: 24 });
+    let mut shares: Vec<u64> = foreman.0.running_per_worker().map(|(_, running)| running).collect();
     shares.sort_unstable();
     assert_eq!((foreman.0.running().len(), shares), (24, alloc::vec![8, 8, 8]));
     assert_eq!(foreman.0.waiting(), 0);
@@ -582,7 +582,7 @@ fn what_is_handed_out_in_advance_waits() {
         assert_eq!(situation, Some(foreman.0.waiting()));
         (foreman.0.running().len(), foreman.0.waiting())
     };
-    foreman.submit(|spec| spec.fan = Fan::Array { first: 1, last: 11 });
+    foreman.submit(|spec| spec.expansion = Expansion::Array { first: 1, last: 11 });
     assert_eq!(foreman.0.handed_out(), 2, "one runs, and one is there in advance");
     assert_eq!(waiting(&foreman), (1, 10));
     foreman.hears(W1, Message::Ended(alloc::vec![report(held(1, 1, 1))]));
@@ -598,7 +598,7 @@ fn what_one_worker_has_no_other_can_take_over() {
     foreman.hears(W1, hello("w1", &[]));
     foreman.submit(|_| ());
     let has = |foreman: &Bench<Foreman>| {
-        let place = foreman.0.whereabouts(held(1, 1, 1).task);
+        let place = foreman.0.assignment_of(held(1, 1, 1).task);
         place.map(|(worker, attempt)| (String::from(worker), attempt.sequence))
     };
     assert_eq!(has(&foreman), Some(("w1".into(), 1)));
@@ -625,7 +625,7 @@ fn nobody_has_what_was_never_given() {
     foreman.submit(|_| ());
     let said = foreman.hears(W2, hello("liar", &[held(1, 1, 9)]));
     assert!(said.contains(&"send 102 stop 1.1 (1-9)".into()), "{said:?}");
-    assert_eq!(foreman.0.whereabouts(held(1, 1, 1).task), None);
+    assert_eq!(foreman.0.assignment_of(held(1, 1, 1).task), None);
 }
 
 #[test]
@@ -664,5 +664,5 @@ fn nobody_has_more_slots_than_a_configuration_can_name() {
         ended: Vec::new(),
     };
     foreman.hears(W1, Message::Hello(greedy));
-    assert_eq!(foreman.0.present().map(|(_, slots, ..)| slots).collect::<Vec<_>>(), [u32::from(SLOTS_MAX)]);
+    assert_eq!(foreman.0.connected().map(|(_, slots, ..)| slots).collect::<Vec<_>>(), [u32::from(SLOTS_MAX)]);
 }

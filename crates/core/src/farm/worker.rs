@@ -20,7 +20,7 @@ use crate::{ServerId, Term};
 pub struct Worker {
     name: String,
     slots: u32,
-    allegiance: Allegiance,
+    relation: Relation,
     beat: Delay,
     load: Load,
     /// The server that it stands beside, on the same host.
@@ -58,7 +58,7 @@ pub struct Worker {
 
 /// How a worker stands to the farm whose leader it speaks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Allegiance {
+pub enum Relation {
     /// It is one of its own.
     Own,
     /// It is lent to it.
@@ -95,7 +95,7 @@ pub enum Command {
     /// so it is begun, too.
     Open(bool),
     /// It stands otherwise to this farm from now on.
-    Allegiance(Allegiance),
+    Relation(Relation),
 }
 
 /// What a worker tells its owner.
@@ -146,7 +146,7 @@ impl Worker {
         Self {
             name,
             slots: u32::from(slots),
-            allegiance: Allegiance::Own,
+            relation: Relation::Own,
             beat,
             load: Load::IDLE,
             beside: None,
@@ -171,8 +171,8 @@ impl Worker {
 
     /// The same worker as another farm sees it.
     #[must_use]
-    pub fn standing(self, allegiance: Allegiance) -> Self {
-        Self { allegiance, ..self }
+    pub fn with_relation(self, relation: Relation) -> Self {
+        Self { relation, ..self }
     }
 
     /// The same worker on the host of this server.
@@ -238,9 +238,9 @@ impl Worker {
             Command::Load(load) => self.on_load(load, out),
             Command::Room(has_room) => self.on_room(has_room, out),
             Command::Open(is_open) => self.on_open(is_open, out),
-            Command::Allegiance(allegiance) => {
-                self.allegiance = allegiance;
-                if allegiance == Allegiance::Over {
+            Command::Relation(relation) => {
+                self.relation = relation;
+                if relation == Relation::Over {
                     // Its leader will miss it in the hello.
                     self.waiting.clear();
                 }
@@ -286,10 +286,10 @@ impl Worker {
         // What does not fit into the hello is told right after it, and until then counts as what still runs.
         let more: Vec<Report> = reports.collect();
         let later = more.iter().map(Report::held);
-        let (slots, loan) = match self.allegiance {
-            Allegiance::Own => (self.slots, None),
-            Allegiance::Lent(loan) => (self.slots, Some(loan)),
-            Allegiance::Over => (0, None),
+        let (slots, loan) = match self.relation {
+            Relation::Own => (self.slots, None),
+            Relation::Lent(loan) => (self.slots, Some(loan)),
+            Relation::Over => (0, None),
         };
         let hello = Hello {
             name: self.name.clone(),
@@ -426,7 +426,7 @@ impl Worker {
     }
 
     fn accept(&mut self, assignment: Assignment, out: &mut Outbox<Self>) {
-        if self.allegiance == Allegiance::Over {
+        if self.relation == Relation::Over {
             return out.ignore("an assignment of a farm that it does not work for any more");
         }
         let held = assignment.held;
@@ -561,9 +561,9 @@ impl fmt::Display for Command {
             Self::Load(load) => write!(f, "load {}", load.score),
             Self::Room(has_room) => f.write_str(if *has_room { "room" } else { "no room" }),
             Self::Open(is_open) => f.write_str(if *is_open { "open" } else { "take nothing new" }),
-            Self::Allegiance(Allegiance::Own) => f.write_str("one of its own"),
-            Self::Allegiance(Allegiance::Lent(loan)) => write!(f, "lent under {loan}"),
-            Self::Allegiance(Allegiance::Over) => f.write_str("lent no more"),
+            Self::Relation(Relation::Own) => f.write_str("one of its own"),
+            Self::Relation(Relation::Lent(loan)) => write!(f, "lent under {loan}"),
+            Self::Relation(Relation::Over) => f.write_str("lent no more"),
         }
     }
 }

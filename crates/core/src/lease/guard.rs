@@ -38,7 +38,7 @@ pub struct Guard {
     score: Score,
     at: ServerId,
     wants: BTreeMap<String, Candidacy>,
-    standings: BTreeMap<String, Standing>,
+    states: BTreeMap<String, LeaseState>,
     /// Whatever it held under this token, or an older one, is over, whoever may say otherwise. Tokens grow whatever the group,
     /// so one is enough, also for groups that it has left and wants again.
     over: u64,
@@ -62,7 +62,7 @@ pub struct Rules {
 
 /// How it stands with a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Standing {
+enum LeaseState {
     /// It does not hold it.
     Waits,
     /// It holds it until then, if nothing newer is promised.
@@ -131,7 +131,7 @@ impl Guard {
             score: Score::from_hundredths(0),
             at: ServerId(0),
             wants: BTreeMap::new(),
-            standings: BTreeMap::new(),
+            states: BTreeMap::new(),
             over: 0,
             is_stranger: true,
             last_number: 0,
@@ -154,15 +154,15 @@ impl Guard {
     /// Does it still have to do with any group? If not, its session may end.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let is_over = |standing: &Standing| matches!(standing, Standing::Waits);
-        self.wants.is_empty() && self.standings.values().all(is_over)
+        let is_over = |state: &LeaseState| matches!(state, LeaseState::Waits);
+        self.wants.is_empty() && self.states.values().all(is_over)
     }
 
     /// Until when it holds this group.
     #[must_use]
     pub fn until_us(&self, group: &str) -> Option<u64> {
-        match self.standings.get(group)? {
-            Standing::Holds { until_us, .. } | Standing::Ends { until_us, .. } => Some(*until_us),
+        match self.states.get(group)? {
+            LeaseState::Holds { until_us, .. } | LeaseState::Ends { until_us, .. } => Some(*until_us),
             _ => None,
         }
     }
@@ -180,7 +180,7 @@ impl Guard {
 
     fn want(&mut self, candidacies: Vec<Candidacy>, out: &mut Outbox<Self>) {
         for candidacy in candidacies {
-            self.standings.entry(candidacy.group.clone()).or_insert(Standing::Waits);
+            self.states.entry(candidacy.group.clone()).or_insert(LeaseState::Waits);
             self.wants.insert(candidacy.group.clone(), candidacy);
         }
         self.is_stranger = true;
@@ -195,17 +195,19 @@ impl Guard {
     }
 
     fn recall(&mut self, group: &str, out: &mut Outbox<Self>) {
-        let Some(standing) = self.standings.get_mut(group) else { return };
-        if let Standing::Holds { token, until_us } = *standing {
-            *standing = Standing::Ends { token, until_us };
+        let Some(state) = self.states.get_mut(group) else { return };
+        if let LeaseState::Holds { token, until_us } = *state {
+            *state = LeaseState::Ends { token, until_us };
             out.notify(Notice::Recalled(group.into()));
         }
     }
 
     fn on_ended(&mut self, group: &str, out: &mut Outbox<Self>) {
-        let Some(standing) = self.standings.get_mut(group) else { return };
-        if let Standing::Holds { token, .. } | Standing::Ends { token, .. } | Standing::Lost { token } = *standing {
-            *standing = Standing::Ended { token };
+        let Some(state) = self.states.get_mut(group) else { return };
+        if let LeaseState::Holds { token, .. } | LeaseState::Ends { token, .. } | LeaseState::Lost { token } =
+            *state
+        {
+            *state = LeaseState::Ended { token };
             self.ask(out);
         }
     }
@@ -214,13 +216,13 @@ impl Guard {
     /// the last answer was late: the next one may be late, too. Others have more time.
     fn wait_us(&self) -> u64 {
         let lease_us = self.rules.lease_us;
-        let ends = self.standings.keys().filter_map(|group| self.until_us(group)).min();
+        let ends = self.states.keys().filter_map(|group| self.until_us(group)).min();
         match ends {
             Some(until_us) => {
                 let spare_us = until_us.saturating_sub(self.now_us).saturating_sub(KEPT_PERCENT * lease_us / 100);
                 spare_us.clamp(lease_us / WAITS_MAX, lease_us / 4)
             }
-            None if self.standings.values().all(|standing| *standing == Standing::Waits) => lease_us / 2,
+            None if self.states.values().all(|state| *state == LeaseState::Waits) => lease_us / 2,
             None => lease_us / 4,
         }
     }
@@ -229,7 +231,7 @@ impl Guard {
     fn ask(&mut self, out: &mut Outbox<Self>) {
         let wait_us = self.wait_us();
         self.last_number += 1;
-        let is_waiting = self.standings.values().any(|standing| *standing == Standing::Waits);
+        let is_waiting = self.states.values().any(|state| *state == LeaseState::Waits);
         let says_all = self.is_stranger || is_waiting && self.last_number.is_multiple_of(REPEATED_AFTER);
         let wants = says_all.then(|| self.wants.values().cloned().collect());
         let holds = if says_all { self.claims(false) } else { Vec::new() };
@@ -242,9 +244,9 @@ impl Guard {
     }
 
     fn claims(&self, are_ended: bool) -> Vec<Claim> {
-        let claims = self.standings.iter().filter_map(|(group, standing)| match standing {
-            Standing::Ended { token } if are_ended => Some((group, token)),
-            Standing::Holds { token, .. } | Standing::Ends { token, .. } if !are_ended => Some((group, token)),
+        let claims = self.states.iter().filter_map(|(group, state)| match state {
+            LeaseState::Ended { token } if are_ended => Some((group, token)),
+            LeaseState::Holds { token, .. } | LeaseState::Ends { token, .. } if !are_ended => Some((group, token)),
             _ => None,
         });
         claims.map(|(group, token)| Claim { group: group.clone(), token: *token }).collect()
@@ -272,10 +274,10 @@ impl Guard {
         let held: BTreeMap<&str, &Promise> =
             answer.promises.iter().map(|promise| (promise.group.as_str(), promise)).collect();
         // What it is said to hold and has long forgotten goes back, or nobody else would ever get it.
-        for group in held.keys().filter(|group| !self.standings.contains_key(**group)).collect::<Vec<_>>() {
-            self.standings.insert((*group).into(), Standing::Waits);
+        for group in held.keys().filter(|group| !self.states.contains_key(**group)).collect::<Vec<_>>() {
+            self.states.insert((*group).into(), LeaseState::Waits);
         }
-        let groups: Vec<String> = self.standings.keys().cloned().collect();
+        let groups: Vec<String> = self.states.keys().cloned().collect();
         for group in groups {
             self.on_promise(&group, held.get(group.as_str()).copied(), from_us, out);
         }
@@ -287,7 +289,7 @@ impl Guard {
             }
         }
         let wants = &self.wants;
-        self.standings.retain(|group, standing| !matches!(standing, Standing::Waits) || wants.contains_key(group));
+        self.states.retain(|group, state| !matches!(state, LeaseState::Waits) || wants.contains_key(group));
         self.watch_expiry(out);
         if self.is_idle() { out.cancel(Timer::Ask) } else { self.ask(out) }
     }
@@ -295,40 +297,40 @@ impl Guard {
     /// What the answer says about one group: a promise, or that it is not held.
     fn on_promise(&mut self, group: &str, promise: Option<&Promise>, from_us: u64, out: &mut Outbox<Self>) {
         let (now_us, over, is_wanted) = (self.now_us, self.over, self.wants.contains_key(group));
-        let Some(standing) = self.standings.get_mut(group) else { return };
+        let Some(state) = self.states.get_mut(group) else { return };
         let promise = promise.map(|promise| (promise.token, from_us + promise.rest_us));
-        *standing = match (*standing, promise) {
-            (Standing::Waits, Some((token, until_us))) if token > over && until_us > now_us && is_wanted => {
+        *state = match (*state, promise) {
+            (LeaseState::Waits, Some((token, until_us))) if token > over && until_us > now_us && is_wanted => {
                 out.notify(Notice::Granted(group.into(), token, until_us));
-                Standing::Holds { token, until_us }
+                LeaseState::Holds { token, until_us }
             }
             // It came when it was not wanted any more; or it was over, and a leader that was none said that the log knows.
-            (Standing::Waits, Some((token, _))) if token <= over || !is_wanted => Standing::Ended { token },
-            (Standing::Holds { token, until_us }, Some((newer, then_us))) if newer == token => {
+            (LeaseState::Waits, Some((token, _))) if token <= over || !is_wanted => LeaseState::Ended { token },
+            (LeaseState::Holds { token, until_us }, Some((newer, then_us))) if newer == token => {
                 let until_us = then_us.max(until_us);
                 out.notify(Notice::Renewed(group.into(), token, until_us));
-                Standing::Holds { token, until_us }
+                LeaseState::Holds { token, until_us }
             }
-            (Standing::Ends { token, until_us }, Some((newer, then_us))) if newer == token => {
+            (LeaseState::Ends { token, until_us }, Some((newer, then_us))) if newer == token => {
                 let until_us = then_us.max(until_us);
                 out.notify(Notice::Renewed(group.into(), token, until_us));
-                Standing::Ends { token, until_us }
+                LeaseState::Ends { token, until_us }
             }
-            (Standing::Holds { token, .. } | Standing::Ends { token, .. }, _) => {
+            (LeaseState::Holds { token, .. } | LeaseState::Ends { token, .. }, _) => {
                 out.notify(Notice::Lost(group.into()));
-                Standing::Lost { token }
+                LeaseState::Lost { token }
             }
             // The lessor has let go of it.
-            (Standing::Ended { token }, promise) if promise.is_none_or(|(newer, _)| newer != token) => {
+            (LeaseState::Ended { token }, promise) if promise.is_none_or(|(newer, _)| newer != token) => {
                 self.over = over.max(token);
-                Standing::Waits
+                LeaseState::Waits
             }
-            (standing, _) => standing,
+            (state, _) => state,
         };
     }
 
     fn watch_expiry(&self, out: &mut Outbox<Self>) {
-        let untils = self.standings.keys().filter_map(|group| self.until_us(group));
+        let untils = self.states.keys().filter_map(|group| self.until_us(group));
         match untils.min() {
             Some(until_us) => {
                 let rest_us = until_us.saturating_sub(self.now_us);
@@ -339,11 +341,11 @@ impl Guard {
     }
 
     fn on_expiry(&mut self, out: &mut Outbox<Self>) {
-        for (group, standing) in &mut self.standings {
-            if let Standing::Holds { token, until_us } | Standing::Ends { token, until_us } = *standing
+        for (group, state) in &mut self.states {
+            if let LeaseState::Holds { token, until_us } | LeaseState::Ends { token, until_us } = *state
                 && until_us <= self.now_us
             {
-                *standing = Standing::Lost { token };
+                *state = LeaseState::Lost { token };
                 out.notify(Notice::Lost(group.clone()));
             }
         }

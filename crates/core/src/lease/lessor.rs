@@ -42,7 +42,7 @@ pub struct Lessor {
     /// Names the last question to the other servers. An answer may come when this server leads again, in a later term, and
     /// must not be taken for one to a later question: so numbers are never used twice.
     last_question: u64,
-    office: Option<Office>,
+    leadership: Option<Leadership>,
 }
 
 /// What a lessor goes by.
@@ -88,7 +88,7 @@ pub struct Tick;
 
 /// What a leader knows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-struct Office {
+struct Leadership {
     /// When it began.
     since_us: u64,
     /// As the log says.
@@ -149,40 +149,40 @@ impl Lessor {
     /// The lessor of this server.
     #[must_use]
     pub const fn new(id: ServerId, rules: Rules) -> Self {
-        Self { id, rules, now_us: 0, last_question: 0, office: None }
+        Self { id, rules, now_us: 0, last_question: 0, leadership: None }
     }
 
     /// Does it lead?
     #[must_use]
     pub const fn is_leading(&self) -> bool {
-        self.office.is_some()
+        self.leadership.is_some()
     }
 
     /// Who wants this group, the best first, with whatever they are called.
     #[must_use]
     pub fn candidates(&self, group: &str) -> Vec<&str> {
-        let Some(office) = &self.office else { return Vec::new() };
-        let Some(wanted) = office.wanted.get(group) else { return Vec::new() };
+        let Some(leadership) = &self.leadership else { return Vec::new() };
+        let Some(wanted) = leadership.wanted.get(group) else { return Vec::new() };
         let sessions: Vec<SessionId> = wanted.candidates.keys().copied().collect();
-        let ranked = office.ranked(self.id, wanted, sessions);
+        let ranked = leadership.ranked(self.id, wanted, sessions);
         ranked.into_iter().map(|session| wanted.candidates[&session].name.as_str()).collect()
     }
 
     /// Is something held beside this server that follows leadership?
     #[must_use]
     pub fn holds_beside(&self) -> bool {
-        self.office.as_ref().is_some_and(|office| office.holds_beside(self.id))
+        self.leadership.as_ref().is_some_and(|leadership| leadership.holds_beside(self.id))
     }
 
     /// What those who want this group have agreed on.
     #[must_use]
     pub fn rules_of(&self, group: &str) -> Option<GroupRules> {
-        Some(self.office.as_ref()?.wanted.get(group)?.rules)
+        Some(self.leadership.as_ref()?.wanted.get(group)?.rules)
     }
 
     /// The groups that somebody wants.
     pub fn wanted(&self) -> impl Iterator<Item = (&str, GroupRules, usize)> {
-        let wanted = self.office.iter().flat_map(|office| &office.wanted);
+        let wanted = self.leadership.iter().flat_map(|leadership| &leadership.wanted);
         wanted.map(|(group, wanted)| (group.as_str(), wanted.rules, wanted.candidates.len()))
     }
 
@@ -194,7 +194,7 @@ impl Lessor {
         match command {
             Command::Lead(groups) => self.lead(&groups, out),
             Command::Follow => {
-                self.office = None;
+                self.leadership = None;
                 out.cancel(Tick);
             }
             Command::Applied(effects) => self.on_applied(effects, out),
@@ -205,17 +205,18 @@ impl Lessor {
 
     /// Whatever the last leader promised ends within one lease from now.
     fn lead(&mut self, groups: &Groups, out: &mut Outbox<Self>) {
-        let mut office = Office { since_us: self.now_us, held: groups.held().clone(), ..Office::default() };
-        for (name, group) in &office.held {
+        let mut leadership =
+            Leadership { since_us: self.now_us, held: groups.held().clone(), ..Leadership::default() };
+        for (name, group) in &leadership.held {
             for (session, holding) in &group.holders {
                 let wait_us = stretched(holding.lease_us);
                 let is_hasty = self.rules.planted.is(Bug::SuccessorDoesNotWait);
                 let until_us = if is_hasty { self.now_us } else { self.now_us + wait_us };
-                office.promised.insert((name.clone(), *session), until_us);
+                leadership.promised.insert((name.clone(), *session), until_us);
             }
         }
-        let is_needed = !office.held.is_empty();
-        self.office = Some(office);
+        let is_needed = !leadership.held.is_empty();
+        self.leadership = Some(leadership);
         if is_needed {
             self.start_ticking(out);
         }
@@ -223,8 +224,8 @@ impl Lessor {
 
     fn start_ticking(&mut self, out: &mut Outbox<Self>) {
         let tick_us = self.tick_us();
-        let Some(office) = &mut self.office else { return };
-        if !core::mem::replace(&mut office.is_ticking, true) {
+        let Some(leadership) = &mut self.leadership else { return };
+        if !core::mem::replace(&mut leadership.is_ticking, true) {
             out.set(Tick, Delay { min_us: tick_us, max_us: tick_us });
             self.ask(out);
         }
@@ -232,27 +233,27 @@ impl Lessor {
 
     /// Asks the other servers whether this one leads.
     fn ask(&mut self, out: &mut Outbox<Self>) {
-        let Some(office) = &mut self.office else { return };
+        let Some(leadership) = &mut self.leadership else { return };
         self.last_question += 1;
-        office.asked.push_back((self.last_question, self.now_us));
-        if office.asked.len() > ASKED_MAX {
-            office.asked.pop_front();
+        leadership.asked.push_back((self.last_question, self.now_us));
+        if leadership.asked.len() > ASKED_MAX {
+            leadership.asked.pop_front();
         }
         out.notify(Notice::Confirm(self.last_question));
     }
 
     fn on_tick(&mut self, out: &mut Outbox<Self>) {
         let (tick_us, lease_us) = (self.tick_us(), self.rules.lease_us);
-        let Some(office) = &mut self.office else { return };
-        office.forget_guests(self.now_us, FORGOTTEN_LEASES * lease_us);
-        office.is_ticking = !office.held.is_empty() || !office.guests.is_empty();
-        if !office.is_ticking {
+        let Some(leadership) = &mut self.leadership else { return };
+        leadership.forget_guests(self.now_us, FORGOTTEN_LEASES * lease_us);
+        leadership.is_ticking = !leadership.held.is_empty() || !leadership.guests.is_empty();
+        if !leadership.is_ticking {
             return;
         }
         out.set(Tick, Delay { min_us: tick_us, max_us: tick_us });
-        office.entering.retain(|_, since_us| self.now_us < *since_us + lease_us);
+        leadership.entering.retain(|_, since_us| self.now_us < *since_us + lease_us);
         // Every second tick: a promise is then worth nine tenths of a lease at least.
-        if office.asked.back().is_none_or(|(_, at_us)| self.now_us >= at_us + 2 * tick_us) {
+        if leadership.asked.back().is_none_or(|(_, at_us)| self.now_us >= at_us + 2 * tick_us) {
             self.ask(out);
         }
         self.end_expired(out);
@@ -262,36 +263,37 @@ impl Lessor {
 
     /// Those who were promised nothing for long enough hold their groups no more.
     fn end_expired(&mut self, out: &mut Outbox<Self>) {
-        let Some(office) = &mut self.office else { return };
-        let expired: Vec<_> = office.promised.iter().filter(|(_, until_us)| **until_us <= self.now_us).collect();
+        let Some(leadership) = &mut self.leadership else { return };
+        let expired: Vec<_> =
+            leadership.promised.iter().filter(|(_, until_us)| **until_us <= self.now_us).collect();
         let expired: Vec<(String, SessionId)> = expired.into_iter().map(|(key, _)| key.clone()).collect();
-        let entries = expired.into_iter().filter_map(|key| office.release(key)).collect();
+        let entries = expired.into_iter().filter_map(|key| leadership.release(key)).collect();
         propose(entries, out);
     }
 
     fn look_at_all(&mut self, out: &mut Outbox<Self>) {
-        let Some(office) = &self.office else { return };
-        let groups: Vec<String> = office.wanted.keys().cloned().collect();
+        let Some(leadership) = &self.leadership else { return };
+        let groups: Vec<String> = leadership.wanted.keys().cloned().collect();
         groups.iter().for_each(|group| self.look_at(group, out));
     }
 
     /// Gives a group to the best who want it, if there is room; and, where it follows leadership, asks for it back.
     fn look_at(&mut self, group: &str, out: &mut Outbox<Self>) {
         let (id, now_us, lease_us) = (self.id, self.now_us, self.rules.lease_us);
-        let Some(office) = &mut self.office else { return };
-        let Some(wanted) = office.wanted.get(group) else { return };
+        let Some(leadership) = &mut self.leadership else { return };
+        let Some(wanted) = leadership.wanted.get(group) else { return };
         let rules = wanted.rules;
         let grant = |session: SessionId| {
             let name = wanted.candidates[&session].name.clone();
             Grant { group: group.into(), rules, session, name, lease_us }
         };
         let grants: Vec<Grant> =
-            office.choose(group, wanted, (id, now_us, lease_us)).into_iter().map(grant).collect();
+            leadership.choose(group, wanted, (id, now_us, lease_us)).into_iter().map(grant).collect();
         for grant in &grants {
-            office.entering.insert((group.into(), grant.session), now_us);
+            leadership.entering.insert((group.into(), grant.session), now_us);
         }
         if rules.rank == GroupRank::Leader {
-            office.recall(group, id, now_us, lease_us);
+            leadership.recall(group, id, now_us, lease_us);
         }
         propose(grants.into_iter().map(Entry::Grant).collect(), out);
         self.answer_due(out);
@@ -311,33 +313,34 @@ impl Lessor {
 
     fn on_granted(&mut self, grant: Grant, token: u64, since_ms: u64) {
         let now_us = self.now_us;
-        let Some(office) = &mut self.office else { return };
+        let Some(leadership) = &mut self.leadership else { return };
         let Grant { group, rules, session, name, lease_us } = grant;
-        let place = office.held.entry(group.clone()).or_insert_with(|| Group { rules, holders: BTreeMap::new() });
+        let place =
+            leadership.held.entry(group.clone()).or_insert_with(|| Group { rules, holders: BTreeMap::new() });
         place.holders.insert(session, crate::ledger::Holding { token, name, since_ms, lease_us });
-        office.entering.remove(&(group.clone(), session));
+        leadership.entering.remove(&(group.clone(), session));
         // It has been told nothing yet, and gets time to ask.
-        office.promised.insert((group.clone(), session), now_us + stretched(lease_us));
-        if let Some(guest) = office.guests.get_mut(&session) {
+        leadership.promised.insert((group.clone(), session), now_us + stretched(lease_us));
+        if let Some(guest) = leadership.guests.get_mut(&session) {
             guest.holds.insert(group, token);
             guest.has_news = true;
         }
     }
 
     fn on_released(&mut self, group: &str, session: SessionId, token: u64, out: &mut Outbox<Self>) {
-        let Some(office) = &mut self.office else { return };
+        let Some(leadership) = &mut self.leadership else { return };
         let key = (group.into(), session);
-        office.leaving.remove(&key);
-        if let Some(place) = office.held.get_mut(group)
+        leadership.leaving.remove(&key);
+        if let Some(place) = leadership.held.get_mut(group)
             && place.holders.get(&session).is_some_and(|holding| holding.token == token)
         {
             place.holders.remove(&session);
-            office.promised.remove(&key);
+            leadership.promised.remove(&key);
             if place.holders.is_empty() {
-                office.held.remove(group);
+                leadership.held.remove(group);
             }
         }
-        if let Some(guest) = office.guests.get_mut(&session) {
+        if let Some(guest) = leadership.guests.get_mut(&session) {
             guest.holds.remove(group);
             guest.recalled.remove(group);
             guest.has_news = true;
@@ -346,24 +349,24 @@ impl Lessor {
     }
 
     fn on_confirmed(&mut self, question: u64, out: &mut Outbox<Self>) {
-        let Some(office) = &mut self.office else { return };
-        let Some(place) = office.asked.iter().position(|(number, _)| *number == question) else { return };
-        let asked_us = office.asked[place].1;
-        office.asked.drain(..=place);
-        office.confirmed_us = office.confirmed_us.max(Some(asked_us));
+        let Some(leadership) = &mut self.leadership else { return };
+        let Some(place) = leadership.asked.iter().position(|(number, _)| *number == question) else { return };
+        let asked_us = leadership.asked[place].1;
+        leadership.asked.drain(..=place);
+        leadership.confirmed_us = leadership.confirmed_us.max(Some(asked_us));
         self.answer_due(out);
     }
 
     fn on_vacate(&mut self, is_vacating: bool, out: &mut Outbox<Self>) {
         let id = self.id;
-        let Some(office) = &mut self.office else { return };
-        office.is_vacating = is_vacating;
-        let leading = office.held.iter().filter(|(_, group)| group.rules.rank == GroupRank::Leader);
+        let Some(leadership) = &mut self.leadership else { return };
+        leadership.is_vacating = is_vacating;
+        let leading = leadership.held.iter().filter(|(_, group)| group.rules.rank == GroupRank::Leader);
         let keys =
             leading.flat_map(|(name, group)| group.holders.keys().map(move |session| (name.clone(), *session)));
         let keys: Vec<(String, SessionId)> = keys.collect();
         for (group, session) in keys {
-            let Some(guest) = office.guests.get_mut(&session) else { continue };
+            let Some(guest) = leadership.guests.get_mut(&session) else { continue };
             let is_news = match is_vacating && guest.at == id {
                 true => guest.recalled.insert(group),
                 false => guest.recalled.remove(&group),
@@ -378,35 +381,37 @@ impl Lessor {
     }
 
     fn tell_if_vacant(&self, out: &mut Outbox<Self>) {
-        let Some(office) = &self.office else { return };
-        if office.is_vacating && !office.holds_beside(self.id) {
+        let Some(leadership) = &self.leadership else { return };
+        if leadership.is_vacating && !leadership.holds_beside(self.id) {
             out.notify(Notice::Vacant);
         }
     }
 
     fn on_poll(&mut self, from: SessionId, poll: Poll, out: &mut Outbox<Self>) {
         let (now_us, lease_us) = (self.now_us, self.rules.lease_us);
-        let Some(office) = &mut self.office else { return out.ignore("a question to one that does not lead") };
+        let Some(leadership) = &mut self.leadership else {
+            return out.ignore("a question to one that does not lead");
+        };
         // It would say what the candidate wanted once, not what it wants now.
-        if office.guests.get(&from).is_some_and(|guest| poll.number < guest.last_number) {
+        if leadership.guests.get(&from).is_some_and(|guest| poll.number < guest.last_number) {
             return out.ignore("a question that a newer one has overtaken");
         }
-        let is_known = office.guests.contains_key(&from);
-        if !is_known && (poll.wants.is_none() || office.guests.len() >= SESSIONS_MAX) {
+        let is_known = leadership.guests.contains_key(&from);
+        if !is_known && (poll.wants.is_none() || leadership.guests.len() >= SESSIONS_MAX) {
             return send(from, unknown(poll.number), out);
         }
-        office.meet(from, &poll, now_us);
-        let mut groups = office.candidacies_of(from, poll.wants);
-        let old = office.old_claims(from, poll.holds.iter().chain(&poll.ended));
+        leadership.meet(from, &poll, now_us);
+        let mut groups = leadership.candidacies_of(from, poll.wants);
+        let old = leadership.old_claims(from, poll.holds.iter().chain(&poll.ended));
         old.iter().for_each(|_| out.notify(Notice::OldToken));
-        let ended: Vec<Claim> = poll.ended.into_iter().filter(|claim| office.is_held(from, claim)).collect();
+        let ended: Vec<Claim> = poll.ended.into_iter().filter(|claim| leadership.is_held(from, claim)).collect();
         let entries: Vec<Entry> =
-            ended.into_iter().filter_map(|claim| office.release((claim.group, from))).collect();
+            ended.into_iter().filter_map(|claim| leadership.release((claim.group, from))).collect();
         groups.extend(entries.iter().filter_map(|entry| match entry {
             Entry::Release(release) => Some(release.group.clone()),
             _ => None,
         }));
-        if let Some(guest) = office.guests.get_mut(&from) {
+        if let Some(guest) = leadership.guests.get_mut(&from) {
             guest.has_news |= !old.is_empty();
             guest.refused.extend(old.into_iter().map(|group| (group, Objection::OldToken)));
             let due_us = now_us + poll.wait_us.min(lease_us);
@@ -421,12 +426,12 @@ impl Lessor {
     /// Answers whoever has news, or has waited long enough, as soon as there is something to promise.
     fn answer_due(&mut self, out: &mut Outbox<Self>) {
         let now_us = self.now_us;
-        let Some(office) = &mut self.office else { return };
+        let Some(leadership) = &mut self.leadership else { return };
         let is_due = |guest: &Guest| guest.question.is_some_and(|asked| guest.has_news || asked.due_us <= now_us);
         let due: Vec<SessionId> =
-            office.guests.iter().filter(|(_, guest)| is_due(guest)).map(|(session, _)| *session).collect();
+            leadership.guests.iter().filter(|(_, guest)| is_due(guest)).map(|(session, _)| *session).collect();
         for session in due {
-            if let Some(answer) = office.answer(session) {
+            if let Some(answer) = leadership.answer(session) {
                 send(session, answer, out);
             }
         }

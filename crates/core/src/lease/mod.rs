@@ -164,15 +164,15 @@ impl fmt::Display for Objection {
 }
 
 /// What is compared between candidates.
-struct Standing<'a> {
+struct Contender<'a> {
     candidacy: &'a Candidacy,
     score: Score,
     at: ServerId,
 }
 
 /// The least is the best; names make sure that two are never equal for long.
-fn preference<'a>(rank: GroupRank, leader: ServerId, standing: &Standing<'a>) -> (bool, u64, &'a str) {
-    let Standing { candidacy, score, at } = standing;
+fn preference<'a>(rank: GroupRank, leader: ServerId, standing: &Contender<'a>) -> (bool, u64, &'a str) {
+    let Contender { candidacy, score, at } = standing;
     let score = u64::from(score.hundredths());
     let (is_elsewhere, number) = match rank {
         GroupRank::Leader => (*at != leader, score),

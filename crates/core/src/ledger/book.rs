@@ -11,8 +11,8 @@ use super::effect::Effect;
 use super::entry::{Batch, Entry, Report, Start, Target};
 use super::groups::Groups;
 use super::job::{Job, JobId, Spec};
-use super::kept::Results;
 use super::loans::{Lend, LoanId, Loans, home_of};
+use super::results::Results;
 use super::task::{Attempt, Counts, Held, Outcome, State, TaskId, Verdict};
 use super::weighed::Weighed;
 
@@ -119,7 +119,7 @@ impl Ledger {
             let is_same = self.jobs.get(&job).is_none_or(|known| *known.spec == spec);
             return if is_same { Effect::Submitted { job, is_new: false } } else { Effect::OtherJob(job) };
         }
-        let tasks = spec.fan.len();
+        let tasks = spec.expansion.len();
         if tasks == 0 || self.counts.waiting.saturating_add(tasks) > self.limits.waiting {
             return Effect::Full;
         }

@@ -22,7 +22,7 @@ pub struct Spec {
     /// What to do.
     pub work: Work,
     /// How many tasks it makes.
-    pub fan: Fan,
+    pub expansion: Expansion,
     /// How often a task that failed is tried again.
     pub retries: u8,
     /// How long a task may run.
@@ -69,7 +69,7 @@ pub struct CommandLine {
 /// How many tasks a job has, and what tells them apart.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Fan {
+pub enum Expansion {
     /// One.
     One,
     /// One for each number, both ends included.
@@ -148,7 +148,7 @@ impl Spec {
     }
 }
 
-impl Fan {
+impl Expansion {
     /// How many tasks there are.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -238,7 +238,7 @@ impl Job {
     /// A job none of whose tasks has begun.
     #[must_use]
     pub fn new(spec: Spec, submitted_ms: u64, key: Option<String>) -> Self {
-        let open = spec.fan.len();
+        let open = spec.expansion.len();
         let states = alloc::vec![State::Waiting { failures: 0 }; usize::try_from(open).unwrap_or(0)];
         let counts = Counts { waiting: open, ..Counts::default() };
         Self { spec: Arc::new(spec), submitted_ms, key, states, open, counts }
@@ -340,14 +340,14 @@ mod tests {
         for line in ["a", "", "long line", "ü"] {
             assert!(lines.push(line));
         }
-        let fan = Fan::Lines(lines);
-        assert_eq!(fan.len(), 4);
-        let all: Vec<String> = (1..=5).map(|index| fan.argument(index)).collect();
+        let expansion = Expansion::Lines(lines);
+        assert_eq!(expansion.len(), 4);
+        let all: Vec<String> = (1..=5).map(|index| expansion.argument(index)).collect();
         assert_eq!(all, ["a", "", "long line", "ü", ""]);
-        assert_eq!(Fan::Array { first: 5, last: 9 }.argument(2), "6");
-        assert_eq!(Fan::Array { first: 5, last: 9 }.len(), 5);
-        assert_eq!(Fan::Array { first: 0, last: u64::MAX }.len(), u64::MAX);
-        assert_eq!(Fan::Array { first: 9, last: 5 }.len(), 0);
+        assert_eq!(Expansion::Array { first: 5, last: 9 }.argument(2), "6");
+        assert_eq!(Expansion::Array { first: 5, last: 9 }.len(), 5);
+        assert_eq!(Expansion::Array { first: 0, last: u64::MAX }.len(), u64::MAX);
+        assert_eq!(Expansion::Array { first: 9, last: 5 }.len(), 0);
     }
 
     #[test]

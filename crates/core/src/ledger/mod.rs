@@ -15,9 +15,9 @@ pub mod timekeeper;
 
 mod book;
 mod effect;
-mod kept;
 mod numbers;
 mod order;
+mod results;
 #[cfg(feature = "serde")]
 mod shared;
 mod weighed;
@@ -26,7 +26,7 @@ pub use book::{Ledger, Limits, Registration};
 pub use effect::Effect;
 pub use entry::{Batch, Entry, Report, Start, Target};
 pub use groups::{Grant, Group, GroupRank, GroupRules, Groups, Holding, Release};
-pub use job::{CommandLine, Fan, Job, JobId, Spec, Work};
+pub use job::{CommandLine, Expansion, Job, JobId, Spec, Work};
 pub use loans::{Borrow, Borrowed, Ending, Lend, Lent, LoanId, Loans, Why};
 pub use task::{Attempt, Counts, Held, Outcome, State, Tail, TaskId, Tasks, Verdict};
 pub use timekeeper::Timekeeper;

@@ -12,7 +12,7 @@ use core::ops::{Deref, RangeBounds};
 
 use super::book::Registration;
 use super::entry::Start;
-use super::job::{CommandLine, Fan, Job, JobId, Spec, Work};
+use super::job::{CommandLine, Expansion, Job, JobId, Spec, Work};
 use super::task::{Attempt, TaskId};
 
 /// What a text or a list takes beside its content.
@@ -197,9 +197,9 @@ impl Weigh for Spec {
             Work::Command(command) => command.bytes(),
             Work::Kind { name, input } => name.bytes() + input.bytes(),
         };
-        let lines = match &self.fan {
-            Fan::One | Fan::Array { .. } => 0,
-            Fan::Lines(lines) => lines.text_len() as u64 + 4 * lines.len() as u64,
+        let lines = match &self.expansion {
+            Expansion::One | Expansion::Array { .. } => 0,
+            Expansion::Lines(lines) => lines.text_len() as u64 + 4 * lines.len() as u64,
         };
         self.name.bytes() + work + lines
     }

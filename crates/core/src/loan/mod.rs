@@ -1,6 +1,6 @@
 //! Loans: how a farm that has too much to do gets workers from one that has too little, and gives them back.
 //!
-//! [`office`] is the leader's side, for what is lent and what is borrowed; [`allegiance`] is the worker's. Who is lent is in the
+//! [`lending`] is the leader's side, for what is lent and what is borrowed; [`placement`] is the worker's. Who is lent is in the
 //! [ledgers](crate::ledger::loans) of both farms, so whoever leads next carries every loan on. Three rules keep it safe, whatever
 //! is lost, late or dead:
 //!
@@ -11,8 +11,8 @@
 //! - The borrower gives work to a worker only while the lender says that it is lent. What leaders of two farms say is told again
 //!   and again as a whole ([`Beat`]), so nothing depends on a message that was lost. Terms of two farms are never compared.
 
-pub mod allegiance;
-pub mod office;
+pub mod lending;
+pub mod placement;
 
 #[cfg(test)]
 mod tests;
@@ -22,8 +22,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-pub use allegiance::Allegiance;
-pub use office::Office;
+pub use lending::Lending;
+pub use placement::Placement;
 
 use crate::ledger::{LoanId, Why};
 
@@ -71,7 +71,7 @@ pub struct Beat {
     /// How many tasks wait.
     pub queued: u64,
     /// What it has lent to whoever hears this.
-    pub lent: Vec<Lending>,
+    pub lent: Vec<LentWorker>,
     /// What it has borrowed from whoever hears this.
     pub borrowed: Vec<LoanId>,
 }
@@ -79,7 +79,7 @@ pub struct Beat {
 /// A worker that is lent, as the borrower needs to know it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Lending {
+pub struct LentWorker {
     /// The loan.
     pub loan: LoanId,
     /// Who, as its own farm calls it.
@@ -120,7 +120,7 @@ pub enum Objection {
 /// it works for can send it home.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum Word {
+pub enum WorkerMessage {
     /// Leader at home: work for that farm.
     Redirect {
         /// The loan, which is the worker's epoch from then on.
@@ -192,7 +192,7 @@ impl fmt::Display for Message {
     }
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for WorkerMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Redirect { loan, farm, .. } => write!(f, "redirect {loan} to {farm}"),

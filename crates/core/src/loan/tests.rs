@@ -1,4 +1,4 @@
-//! What offices and workers do to each other, step by step, where runs of whole farms would only show that something went wrong.
+//! What lending sides and workers do to each other, step by step, where runs of whole farms would only show that something went wrong.
 
 mod borrower;
 mod guests;
@@ -10,8 +10,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::ledger::{Batch, Entry, Ledger, LoanId, Why};
-use crate::loan::office::{self, CannotLend, LOOK_MS, LendOrder, Office, Rules, Situation};
-use crate::loan::{Beat, Content, Lending, Message, Request, Word};
+use crate::loan::lending::{self, CannotLend, LOOK_MS, LendOrder, Lending, Rules, Situation};
+use crate::loan::{Beat, Content, LentWorker, Message, Request, WorkerMessage};
 use crate::{FarmId, Input, Machine, Moment, Outbox, Output, Term};
 
 const SOUTH: FarmId = FarmId(1);
@@ -19,9 +19,9 @@ const EAST: FarmId = FarmId(2);
 /// When everything begins, in milliseconds since 1970.
 const BEGINNING_MS: u64 = 1_000_000;
 
-/// The office of the leader of `north`, and the ledger that is agreed on there.
+/// The lending side of the leader of `north`, and the ledger that is agreed on there.
 struct Farm {
-    office: Office,
+    lending: Lending,
     ledger: Ledger,
     now_ms: u64,
     term: u64,
@@ -34,9 +34,9 @@ impl Farm {
     fn new(change: impl Fn(&mut Rules)) -> Self {
         let mut rules = Rules::default();
         change(&mut rules);
-        let office = Office::new(rules, alloc::vec!["south".into(), "east".into()]);
+        let lending = Lending::new(rules, alloc::vec!["south".into(), "east".into()]);
         let (ledger, idle, proposed) = (Ledger::default(), Vec::new(), Vec::new());
-        let mut farm = Self { office, ledger, now_ms: BEGINNING_MS, term: 7, queued: 0, idle, proposed };
+        let mut farm = Self { lending, ledger, now_ms: BEGINNING_MS, term: 7, queued: 0, idle, proposed };
         farm.lead(7);
         farm.hears_beats();
         farm.wait_ms(Rules::default().stay_ms + 2 * LOOK_MS);
@@ -63,16 +63,16 @@ impl Farm {
 
     fn lead(&mut self, term: u64) {
         self.term = term;
-        self.step(Input::Command(office::Command::Follow));
-        self.step(Input::Command(office::Command::Lead(Term(term), self.ledger.loans().clone())));
+        self.step(Input::Command(lending::Command::Follow));
+        self.step(Input::Command(lending::Command::Lead(Term(term), self.ledger.loans().clone())));
     }
 
-    fn step(&mut self, input: Input<Office>) -> Vec<String> {
+    fn step(&mut self, input: Input<Lending>) -> Vec<String> {
         let mut out = Outbox::new();
-        self.office.step(Moment::START, input, &mut out);
+        self.lending.step(Moment::START, input, &mut out);
         let mut words = Vec::new();
         for output in out.drain() {
-            if let Output::Notify(office::Notice::Propose(entries)) = &output {
+            if let Output::Notify(lending::Notice::Propose(entries)) = &output {
                 self.proposed.extend(entries.iter().cloned());
             }
             words.push(output.to_string());
@@ -90,7 +90,7 @@ impl Farm {
             let idle = self.idle.iter().map(|worker| (worker.to_string(), 1)).collect();
             let free = u32::try_from(self.idle.len()).unwrap();
             let situation = Situation { now_ms: self.now_ms, queued: self.queued, free, idle, guests };
-            for words in self.step(Input::Command(office::Command::Situation(situation))) {
+            for words in self.step(Input::Command(lending::Command::Situation(situation))) {
                 if !said.contains(&words) {
                     said.push(words);
                 }
@@ -103,7 +103,7 @@ impl Farm {
     fn operator_lends(&mut self, to: &str, count: u32) -> Result<Vec<String>, CannotLend> {
         let idle = self.idle.iter().map(|worker| (worker.to_string(), 1)).collect();
         let situation = Situation { idle, ..Situation::default() };
-        let entries = self.office.lend(&LendOrder { to: to.into(), count, for_ms: 60_000 }, &situation)?;
+        let entries = self.lending.lend(&LendOrder { to: to.into(), count, for_ms: 60_000 }, &situation)?;
         let worker = |entry: &Entry| match entry {
             Entry::Lend(lend) => lend.worker.clone(),
             other => alloc::format!("{other:?}"),
@@ -115,7 +115,7 @@ impl Farm {
 
     fn apply(&mut self, entry: Entry) -> Vec<String> {
         self.ledger.apply(Batch { time_ms: self.now_ms, entries: alloc::vec![entry] });
-        self.step(Input::Command(office::Command::Agreed(self.ledger.loans().clone())))
+        self.step(Input::Command(lending::Command::Agreed(self.ledger.loans().clone())))
     }
 
     /// What was proposed is agreed on.
@@ -132,7 +132,7 @@ impl Farm {
         self.step(Input::Message { from, message: Message { term: Term(term), content } })
     }
 
-    fn hears_beat(&mut self, from: FarmId, lent: &[Lending], borrowed: &[u64]) -> Vec<String> {
+    fn hears_beat(&mut self, from: FarmId, lent: &[LentWorker], borrowed: &[u64]) -> Vec<String> {
         let borrowed = borrowed.iter().copied().map(LoanId).collect();
         self.hears(from, Content::Beat(Beat { lent: lent.to_vec(), borrowed, ..Beat::default() }))
     }
@@ -152,12 +152,12 @@ impl Farm {
     }
 
     fn said(&mut self, worker: &str, epoch: u64, is_away: bool) -> Vec<String> {
-        let word = Word::At { epoch: LoanId(epoch), is_away };
-        self.step(Input::Command(office::Command::Said(worker.into(), word)))
+        let word = WorkerMessage::At { epoch: LoanId(epoch), is_away };
+        self.step(Input::Command(lending::Command::Said(worker.into(), word)))
     }
 
     fn arrives(&mut self, worker: &str, loan: u64) -> Vec<String> {
-        self.step(Input::Command(office::Command::Arrived(worker.into(), LoanId(loan))))
+        self.step(Input::Command(lending::Command::Arrived(worker.into(), LoanId(loan))))
     }
 
     /// Lends `w1` to south under loan 1, and it has gone there.
@@ -173,7 +173,7 @@ impl Farm {
     /// Has `w1` of south under loan 5.
     fn borrows(why: Why) -> Self {
         let mut farm = Self::new(|_| ());
-        farm.hears_beat(SOUTH, &[Lending { why, ..lending(5, "w1") }], &[]);
+        farm.hears_beat(SOUTH, &[LentWorker { why, ..lent_worker(5, "w1") }], &[]);
         farm.arrives("w1@south", 5);
         farm.commit();
         farm.apply(Entry::Join { worker: "w1@south".into(), slots: 1 });
@@ -185,6 +185,6 @@ impl Farm {
     }
 }
 
-fn lending(loan: u64, worker: &str) -> Lending {
-    Lending { loan: LoanId(loan), worker: worker.into(), for_ms: 60_000, why: Why::Asked, is_recalled: false }
+fn lent_worker(loan: u64, worker: &str) -> LentWorker {
+    LentWorker { loan: LoanId(loan), worker: worker.into(), for_ms: 60_000, why: Why::Asked, is_recalled: false }
 }

@@ -3,7 +3,7 @@
 use primus_core::farm::{self, worker as work};
 use primus_core::ledger::loans::name_here;
 use primus_core::ledger::{Held, LoanId, Outcome, Report, Tail, Verdict};
-use primus_core::loan::{Word, allegiance};
+use primus_core::loan::{WorkerMessage, placement};
 use primus_core::machine::{Input, Output};
 use primus_core::planted::Planted;
 use primus_core::{FarmId, ServerId, Term};
@@ -65,19 +65,19 @@ impl Scene {
     pub(super) fn call_abroad(&mut self) {
         self.loan = LoanId(self.loan.0 + 1);
         let (loan, farm) = (self.loan, ABROAD.to_owned());
-        self.hear_home(Word::Redirect { loan, farm, for_ms: ANY_MS, within_ms: ANY_MS });
+        self.hear_home(WorkerMessage::Redirect { loan, farm, for_ms: ANY_MS, within_ms: ANY_MS });
     }
 
     pub(super) fn call_home(&mut self) {
-        self.hear_home(Word::Return { loan: self.loan, within_ms: ANY_MS });
+        self.hear_home(WorkerMessage::Return { loan: self.loan, within_ms: ANY_MS });
     }
 
-    fn hear_home(&mut self, word: Word) {
+    fn hear_home(&mut self, word: WorkerMessage) {
         self.guest_turns([hears(Host::home(HOME_LEADER), call(word))]);
     }
 
     pub(super) fn release_guest(&mut self) {
-        self.guest.link.tell_guest(call(Word::Return { loan: self.loan, within_ms: ANY_MS }));
+        self.guest.link.tell_guest(call(WorkerMessage::Return { loan: self.loan, within_ms: ANY_MS }));
     }
 
     pub(super) fn on_told(&mut self) {
@@ -115,7 +115,7 @@ impl Scene {
     pub(super) fn pass_deadline(&mut self) {
         let unfinished = self.guest.host.work(true).into_iter().flat_map(work::Worker::unfinished);
         self.stopped.extend(unfinished.map(|held| held.task));
-        self.fire_guests(Timer::Placement(allegiance::Timer::Deadline));
+        self.fire_guests(Timer::Placement(placement::Timer::Deadline));
     }
 
     pub(super) fn end_guests_task(&mut self) {

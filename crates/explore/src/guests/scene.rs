@@ -7,9 +7,10 @@ use primus_core::farm::foreman::{self, Foreman};
 use primus_core::farm::worker::{self, Worker};
 use primus_core::farm::{Message, assign};
 use primus_core::ledger::{
-    Batch, Borrow, CommandLine, Effect, Entry, Fan, Held, JobId, Ledger, LoanId, Spec, State, TaskId, Why, Work,
+    Batch, Borrow, CommandLine, Effect, Entry, Expansion, Held, JobId, Ledger, LoanId, Spec, State, TaskId, Why,
+    Work,
 };
-use primus_core::loan::allegiance;
+use primus_core::loan::placement;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
 use primus_core::{ServerId, Term, WorkerId};
 use primus_server::worker::Timer;
@@ -182,7 +183,7 @@ impl Scene {
         actions.extend(self.timers.contains(&foreman::Timer::Settle).then_some(Action::Settle));
         let gathering = self.guest.timer(worker::Timer::Gather).filter(|timer| self.guest.host.has_timer(*timer));
         actions.extend(gathering.map(|_| Action::Gather));
-        let is_returning = self.guest.host.has_timer(Timer::Placement(allegiance::Timer::Deadline));
+        let is_returning = self.guest.host.has_timer(Timer::Placement(placement::Timer::Deadline));
         actions.extend(is_returning.then_some(Action::Deadline));
     }
 
@@ -451,7 +452,7 @@ fn spec(model: &Guests) -> Spec {
     Spec {
         name: String::new(),
         work: Work::Command(CommandLine::default()),
-        fan: Fan::Array { first: 1, last: model.tasks },
+        expansion: Expansion::Array { first: 1, last: model.tasks },
         retries: 0,
         timeout_ms: None,
         is_once: model.is_once,

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use primus_core::farm::{self, Assignment};
 use primus_core::ledger::{Attempt, CommandLine, Held, JobId, LoanId, TaskId, Work};
-use primus_core::loan::Word;
-use primus_core::loan::allegiance::Place;
+use primus_core::loan::WorkerMessage;
+use primus_core::loan::placement::Place;
 use primus_core::machine::{Input, Output};
 use primus_core::planted::Planted;
 use primus_core::{ServerId, Term};
@@ -23,11 +23,11 @@ pub(super) struct Member {
     /// Does it reach its own farm, and the other one?
     pub(super) links: [bool; 2],
     /// What its own leader has said,
-    pub(super) down: VecDeque<Word>,
+    pub(super) down: VecDeque<WorkerMessage>,
     /// what it has said itself,
-    pub(super) up: VecDeque<Word>,
+    pub(super) up: VecDeque<WorkerMessage>,
     /// and what the other leader has.
-    pub(super) abroad: VecDeque<Word>,
+    pub(super) abroad: VecDeque<WorkerMessage>,
     /// It is about to introduce itself abroad, under this loan.
     pub(super) greeting: Option<LoanId>,
 }
@@ -60,19 +60,19 @@ impl Member {
 
     pub(super) fn deliveries(&self, worker: usize, actions: &mut Vec<Action>) {
         actions.extend((!self.down.is_empty()).then_some(Action::Call(worker)));
-        actions.extend((!self.up.is_empty()).then_some(Action::Word(worker)));
+        actions.extend((!self.up.is_empty()).then_some(Action::WorkerMessage(worker)));
         actions.extend((!self.abroad.is_empty()).then_some(Action::Abroad(worker)));
         actions.extend(self.greeting.map(|_| Action::Greeting(worker)));
         actions.extend(self.host.writes(true).then_some(Action::Synced(worker)));
     }
 
-    pub(super) fn call(&mut self, word: Word) {
+    pub(super) fn call(&mut self, word: WorkerMessage) {
         if self.host.is_alive() && self.links[LENDER] && self.down.back() != Some(&word) {
             self.down.push_back(word);
         }
     }
 
-    pub(super) fn call_from_abroad(&mut self, word: Word) {
+    pub(super) fn call_from_abroad(&mut self, word: WorkerMessage) {
         if self.host.is_away() && self.links[BORROWER] && self.abroad.back() != Some(&word) {
             self.abroad.push_back(word);
         }
@@ -113,7 +113,7 @@ impl Scene {
     pub(super) fn on_call(&mut self, worker: usize) {
         let Some(word) = self.members[worker].down.pop_front() else { return };
         let knows = |loan: &LoanId| self.members[worker].host.knows(*loan);
-        if matches!(&word, Word::Redirect { loan, .. } if knows(loan)) {
+        if matches!(&word, WorkerMessage::Redirect { loan, .. } if knows(loan)) {
             self.course.pass(LATE_CALL);
         }
         self.worker_turns(worker, LENDER, |leader| [hears(leader, call(word))]);

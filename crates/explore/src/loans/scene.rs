@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use primus_core::ledger::loans::{home_of, name_here};
 use primus_core::ledger::{Batch, Effect, Ending, Entry, Ledger, Lend, LoanId, Loans, Why};
-use primus_core::loan::allegiance::Place;
-use primus_core::loan::office::{self, LOOK_MS, Office, Rules, Situation};
-use primus_core::loan::{Content, Message, Word};
+use primus_core::loan::lending::{self, LOOK_MS, Lending, Rules, Situation};
+use primus_core::loan::placement::Place;
+use primus_core::loan::{Content, Message, WorkerMessage};
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::{FarmId, ServerId, Term};
 
@@ -20,7 +20,7 @@ use super::{
 use crate::frame::{Budget, Course};
 use crate::host;
 
-/// So many looks of an office are a tick: it says once how things are.
+/// So many looks of a lending side are a tick: it says once how things are.
 const LOOKS: u64 = 10;
 pub(super) const TICK_MS: u64 = LOOKS * LOOK_MS;
 /// Loans last for so many ticks, and what runs may take one more.
@@ -50,7 +50,7 @@ pub struct Scene {
 /// A farm: whoever leads it, what is agreed on, and whether there is anything to do.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Host {
-    office: Arc<Office>,
+    lending: Arc<Lending>,
     ledger: Arc<Ledger>,
     term: u64,
     is_flooded: bool,
@@ -276,7 +276,7 @@ impl Scene {
             Action::Agree(farm) => self.agree_on_next(farm),
             Action::Call(worker) => self.on_call(worker),
             Action::Abroad(worker) => self.on_abroad(worker),
-            Action::Word(worker) => self.on_word(worker),
+            Action::WorkerMessage(worker) => self.on_word(worker),
             Action::Greeting(worker) => self.on_greeting(worker),
             Action::Synced(worker) => self.on_synced(worker),
             Action::Missed(farm, worker) => self.leave(farm, worker),
@@ -334,13 +334,13 @@ impl Scene {
         self.now += 1;
         (0..self.members.len()).for_each(|worker| self.pass_time_of(worker));
         for farm in [LENDER, BORROWER] {
-            (0..LOOKS).for_each(|_| self.step_office(farm, Input::Timer(office::Timer::Look)));
+            (0..LOOKS).for_each(|_| self.step_office(farm, Input::Timer(lending::Timer::Look)));
         }
     }
 
     fn lead(&mut self, farm: Farm) {
         let (term, loans) = (self.farms[farm].term, self.loans(farm).clone());
-        self.step_office(farm, Input::Command(office::Command::Lead(Term(term), loans)));
+        self.step_office(farm, Input::Command(lending::Command::Lead(Term(term), loans)));
     }
 
     /// What is under way from and to the dead leader is lost, and everybody who has a link to its successor says so. What it had
@@ -354,7 +354,7 @@ impl Scene {
         self.farms.iter_mut().for_each(|host| host.said.clear());
         (0..self.members.len()).for_each(|worker| self.part(farm, worker));
         self.farms[farm].term += 1;
-        self.step_office(farm, Input::Command(office::Command::Follow));
+        self.step_office(farm, Input::Command(lending::Command::Follow));
         proposed.into_iter().filter(|_| is_heard).for_each(|entries| self.apply(farm, entries));
         self.lead(farm);
         for worker in 0..self.members.len() {
@@ -403,7 +403,7 @@ impl Scene {
         ServerId(self.farms[farm].term)
     }
 
-    /// A worker introduces itself abroad: it may work there, or it is only heard and the office decides.
+    /// A worker introduces itself abroad: it may work there, or it is only heard and the lending side decides.
     fn on_greeting(&mut self, worker: usize) {
         let Some(loan) = self.members[worker].greeting.take() else { return };
         self.meet(BORROWER, worker);
@@ -415,7 +415,7 @@ impl Scene {
         if self.is_registered(BORROWER, worker) {
             self.leave(BORROWER, worker);
         }
-        self.step_office(BORROWER, Input::Command(office::Command::Arrived(name, loan)));
+        self.step_office(BORROWER, Input::Command(lending::Command::Arrived(name, loan)));
     }
 
     fn join_abroad(&mut self, worker: usize) {
@@ -434,7 +434,7 @@ impl Scene {
     fn on_word(&mut self, worker: usize) {
         let Some(word) = self.members[worker].up.pop_front() else { return };
         let name = self.members[worker].name().to_owned();
-        self.step_office(LENDER, Input::Command(office::Command::Said(name, word)));
+        self.step_office(LENDER, Input::Command(lending::Command::Said(name, word)));
     }
 
     fn hear(&mut self, from: Farm) {
@@ -443,9 +443,9 @@ impl Scene {
         self.step_office(1 - from, Input::Message { from: FarmId(NEIGHBOUR.0), message });
     }
 
-    fn step_office(&mut self, farm: Farm, input: Input<Office>) {
+    fn step_office(&mut self, farm: Farm, input: Input<Lending>) {
         let mut out = Outbox::new();
-        Arc::make_mut(&mut self.farms[farm].office).step(Moment::START, input, &mut out);
+        Arc::make_mut(&mut self.farms[farm].lending).step(Moment::START, input, &mut out);
         for output in out.drain() {
             match output {
                 Output::Send { message, .. } => self.farms[farm].say(message),
@@ -455,15 +455,15 @@ impl Scene {
         }
     }
 
-    fn on_notice(&mut self, farm: Farm, notice: office::Notice) {
+    fn on_notice(&mut self, farm: Farm, notice: lending::Notice) {
         match notice {
-            office::Notice::Propose(entries) => self.farms[farm].propose(entries),
-            office::Notice::LookAround => {
+            lending::Notice::Propose(entries) => self.farms[farm].propose(entries),
+            lending::Notice::LookAround => {
                 let situation = self.situation(farm);
-                self.step_office(farm, Input::Command(office::Command::Situation(situation)));
+                self.step_office(farm, Input::Command(lending::Command::Situation(situation)));
             }
-            office::Notice::Tell(name, word) => self.tell(farm, &name, word),
-            office::Notice::Happened(_) => {}
+            lending::Notice::Tell(name, word) => self.tell(farm, &name, word),
+            lending::Notice::Happened(_) => {}
         }
     }
 
@@ -472,17 +472,17 @@ impl Scene {
         next.into_iter().for_each(|entries| self.agree(farm, entries));
     }
 
-    fn tell(&mut self, farm: Farm, name: &str, word: Word) {
+    fn tell(&mut self, farm: Farm, name: &str, word: WorkerMessage) {
         let worker = (0..self.members.len()).find(|worker| self.name_in(farm, *worker) == name);
         let Some(member) = worker.map(|worker| &mut self.members[worker]) else { return };
         if farm == LENDER { member.call(word) } else { member.call_from_abroad(word) }
     }
 
-    /// This is in the log, and the office hears of it.
+    /// This is in the log, and the lending side hears of it.
     fn agree(&mut self, farm: Farm, entries: Vec<Entry>) {
         self.apply(farm, entries);
         let loans = self.loans(farm).clone();
-        self.step_office(farm, Input::Command(office::Command::Agreed(loans)));
+        self.step_office(farm, Input::Command(lending::Command::Agreed(loans)));
     }
 
     fn apply(&mut self, farm: Farm, entries: Vec<Entry>) {
@@ -570,7 +570,7 @@ fn guest_name(worker: &str) -> String {
 impl Host {
     fn new(farm: Farm, rules: Rules) -> Self {
         Self {
-            office: Arc::new(Office::new(rules, vec![NAMES[1 - farm].to_owned()])),
+            lending: Arc::new(Lending::new(rules, vec![NAMES[1 - farm].to_owned()])),
             ledger: Arc::default(),
             term: TERMS[farm],
             is_flooded: false,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use primus_client::http::{Request, escaped};
-use primus_client::tasks::{Caller, nothing};
+use primus_client::tasks::{TaskClient, nothing};
 use primus_client::{Client, Patience, pages, strange_answer, tokens};
 use primus_core::ledger::JobId;
 use primus_shapes::submission::Submission;
@@ -50,7 +50,7 @@ impl Http {
 
     pub(super) async fn submit(&self, submission: Submission, key: String) -> Result<JobId, Trouble> {
         let body = serde_json::to_vec(&submission).map_err(|error| Trouble::Wrong(error.to_string()))?;
-        let answer = self.ask(move |client| Caller::new(client).submit(&body, &key)).await?;
+        let answer = self.ask(move |client| TaskClient::new(client).submit(&body, &key)).await?;
         let id = answer["job"].as_str().and_then(|id| id.parse().ok());
         id.map(JobId).ok_or_else(|| strange_answer().into())
     }
@@ -64,18 +64,18 @@ impl Http {
     }
 
     pub(super) async fn report(&self, id: JobId) -> Result<JobReport, Trouble> {
-        let facts = self.ask(move |client| Caller::new(client).get(&format!("/v1/jobs/{id}"))).await?;
+        let facts = self.ask(move |client| TaskClient::new(client).get(&format!("/v1/jobs/{id}"))).await?;
         job_report(id, facts)
     }
 
     pub(super) async fn wait(&self, id: JobId) -> Result<JobReport, Trouble> {
-        let wait = move |client| Caller::new(client).wait(&format!("/v1/jobs/{id}"), WAIT_TIME);
+        let wait = move |client| TaskClient::new(client).wait(&format!("/v1/jobs/{id}"), WAIT_TIME);
         job_report(id, self.ask(wait).await?)
     }
 
     pub(super) async fn results(&self, id: JobId) -> Result<Vec<TaskReport>, Trouble> {
         let all = self.ask(move |client| {
-            let mut caller = Caller::new(client);
+            let mut caller = TaskClient::new(client);
             pages::all::<primus_client::Error>(&format!("/v1/tasks?job={id}"), |page| caller.get(page))
         });
         let mut all = all.await?;
@@ -88,7 +88,7 @@ impl Http {
     }
 
     pub(super) async fn cancel(&self, id: JobId) -> Result<u64, Trouble> {
-        let cancel = move |client| Caller::new(client).post(&format!("/v1/jobs/{id}/cancel"), &nothing());
+        let cancel = move |client| TaskClient::new(client).post(&format!("/v1/jobs/{id}/cancel"), &nothing());
         self.ask(cancel).await?["cancelled"].as_u64().ok_or_else(|| strange_answer().into())
     }
 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use primus_core::ledger::loans::name_here;
-use primus_core::ledger::{Batch, Effect, Entry, Fan, JobId, Spec, Work};
-use primus_core::loan::office::LendOrder;
+use primus_core::ledger::{Batch, Effect, Entry, Expansion, JobId, Spec, Work};
+use primus_core::loan::lending::LendOrder;
 use primus_core::machine::{Delay, Input};
 use primus_server::control::Command;
 use primus_server::farm::{self, Answer, Refusal, Ticket};
@@ -179,10 +179,10 @@ impl<O: Audience> Run<'_, O> {
     fn on_truth(&mut self, farm: FarmPlace, effect: &Effect) {
         let Effect::LoanEnded { loan, lent, ending } = effect else { return };
         let host = self.workers.values().find(|host| host.home == farm && host.name == lent.worker);
-        let allegiance = host.and_then(WorkerHost::placement);
+        let placement = host.and_then(WorkerHost::placement);
         let Some(borrower) = self.farm_named(&lent.to) else { return };
         let there = (borrower, name_here(&lent.worker, &self.farms[farm].name));
-        self.checks.on_loan_ended(((farm, *loan), lent), *ending, allegiance, (there, self.time.now_us));
+        self.checks.on_loan_ended(((farm, *loan), lent), *ending, placement, (there, self.time.now_us));
     }
 
     /// An operator lends somebody who is there, or wants somebody back.
@@ -198,7 +198,7 @@ impl<O: Audience> Run<'_, O> {
         }
     }
 
-    /// The leader is told to lend one worker, and another one right after that. The office decides whether a worker goes.
+    /// The leader is told to lend one worker, and another one right after that. The lending side decides whether a worker goes.
     fn lend(&mut self, farm: FarmPlace) {
         let to = self.time.chance.pick(&self.neighbours(farm));
         let order = LendOrder { to: self.farms[to].name.clone(), count: 1, for_ms: OPERATOR_LOAN_MS };
@@ -341,7 +341,7 @@ impl<O: Audience> Run<'_, O> {
         match self.leader_to_ask(farm) {
             Some(leader) => {
                 let draft = Draft::new(&[Entry::Submit {
-                    spec: job(Fan::One, takes_us.to_be_bytes().to_vec()),
+                    spec: job(Expansion::One, takes_us.to_be_bytes().to_vec()),
                     key: None,
                 }]);
                 self.ask_farm_for(leader, |ticket| farm::Command::Enter(ticket, draft));
@@ -354,15 +354,16 @@ impl<O: Audience> Run<'_, O> {
 
 /// A job of so many tasks.
 pub(crate) fn submit(tasks: u64, is_once: bool, key: Option<&str>, name: &str) -> Entry {
-    let spec = Spec { name: name.to_owned(), is_once, ..job(Fan::Array { first: 1, last: tasks }, Vec::new()) };
+    let spec =
+        Spec { name: name.to_owned(), is_once, ..job(Expansion::Array { first: 1, last: tasks }, Vec::new()) };
     Entry::Submit { spec, key: key.map(str::to_owned) }
 }
 
-fn job(fan: Fan, input: Vec<u8>) -> Spec {
+fn job(expansion: Expansion, input: Vec<u8>) -> Spec {
     Spec {
         name: String::new(),
         work: Work::Kind { name: "sleep".to_owned(), input },
-        fan,
+        expansion,
         retries: 0,
         timeout_ms: None,
         is_once: false,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use primus_core::lease::{Candidacy, Guard};
 use primus_core::ledger::loans::name_here;
 use primus_core::ledger::{Entry, Held, JobId, LoanId};
-use primus_core::loan::Allegiance;
+use primus_core::loan::Placement;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output, Token};
 use primus_core::{FarmId, ServerId, SessionId, Term, WorkerId, farm};
 use primus_server::farm::{Farm, Ticket};
@@ -334,7 +334,7 @@ impl WorkerHost {
     }
 
     /// Where it is, as it thinks itself; nothing while it is dead.
-    pub(crate) fn placement(&self) -> Option<&Allegiance> {
+    pub(crate) fn placement(&self) -> Option<&Placement> {
         self.process.as_ref().map(|process| process.machine.placement())
     }
 

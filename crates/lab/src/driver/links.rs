@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use primus_core::farm::Message as Work;
 use primus_core::ids::FarmId;
-use primus_core::loan::{self, Word};
+use primus_core::loan::{self, WorkerMessage};
 use primus_core::machine::{Delay, Input};
 use primus_core::{WorkerId, farm};
 use primus_server::farm::{Command, Message, Peer};
@@ -179,8 +179,8 @@ impl<O: Audience> Run<'_, O> {
     }
 
     /// A worker that is sent to another farm is told where that is.
-    fn servers_named_by(&self, word: &Word) -> Servers {
-        let Word::Redirect { farm, .. } = word else { return Servers::new() };
+    fn servers_named_by(&self, word: &WorkerMessage) -> Servers {
+        let WorkerMessage::Redirect { farm, .. } = word else { return Servers::new() };
         self.farm_named(farm).map(|farm| self.address(farm).servers).unwrap_or_default()
     }
 
@@ -277,7 +277,7 @@ impl<O: Audience> Run<'_, O> {
         let is_welcome = work
             .serves()
             .is_some_and(|(leader, term)| leader == server.server() && process.leader == (Some(leader), term));
-        let is_present = process.farm.machine.foreman().present().any(|(present, ..)| present == name);
+        let is_present = process.farm.machine.foreman().connected().any(|(present, ..)| present == name);
         (is_welcome && is_present).then(|| Witness { worker, has: work.has().collect() })
     }
 }

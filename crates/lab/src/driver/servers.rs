@@ -318,13 +318,13 @@ impl<O: Audience> Run<'_, O> {
             self.wake(id, Thread::Leases);
         }
         self.tell_farm(id, Told::Leader(leader));
-        self.accede(id);
+        self.start_leading(id);
     }
 
     /// A new leader is ready once it has applied an entry of its own term.
-    fn accede(&mut self, id: NodeId) {
+    fn start_leading(&mut self, id: NodeId) {
         let Some(process) = self.process(id) else { return };
-        let Some(term) = process.relay.accede() else { return };
+        let Some(term) = process.relay.start_leading() else { return };
         let early = std::mem::take(&mut process.reads.early);
         self.tell_farm(id, Told::Lead(term));
         let shows_ms = self.servers[&id].clock.wall_ms(self.time.now_us);
@@ -389,7 +389,7 @@ impl<O: Audience> Run<'_, O> {
         if is_for_farm {
             self.tell_farm(id, Told::Committed(entry.index, entry.data.clone()));
         }
-        self.accede(id);
+        self.start_leading(id);
         self.let_look(id);
         let Some(process) = self.process(id) else { return };
         if process.relay.take_cut() {

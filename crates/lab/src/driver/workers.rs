@@ -7,7 +7,7 @@ use primus_core::farm::{Assignment, worker as work};
 use primus_core::ids::FarmId;
 use primus_core::ledger::{Held, LoanId, Outcome, Report, State, Tail, Verdict, Work};
 use primus_core::load::Weights;
-use primus_core::loan::allegiance::{self, Place};
+use primus_core::loan::placement::{self, Place};
 use primus_core::machine::{Delay, Input, Output, Token};
 use primus_server::Worker;
 use primus_server::worker::{Command, FarmAddress, Happening, Notice, Record, Rules, Timer, Write};
@@ -87,7 +87,7 @@ impl<O: Audience> Run<'_, O> {
         let Some(process) = &mut host.process else { return };
         let outputs = process.step(now, input.clone());
         self.see(id, &input, &outputs);
-        if matches!(input, Input::Timer(Timer::Placement(allegiance::Timer::Deadline))) {
+        if matches!(input, Input::Timer(Timer::Placement(placement::Timer::Deadline))) {
             let is_stopped = |output: &&Output<Worker>| matches!(output, Output::Notify(Notice::Kill(..)));
             outputs.iter().filter(is_stopped).for_each(|_| self.checks.saw("stops"));
         }
@@ -164,7 +164,7 @@ impl<O: Audience> Run<'_, O> {
 
     pub(super) fn on_worker_timer(&mut self, id: NodeId, timer: Timer, number: u64) {
         if self.worker(id).process.as_mut().is_some_and(|process| process.take_due(timer, number)) {
-            if timer == Timer::Placement(allegiance::Timer::Lease) {
+            if timer == Timer::Placement(placement::Timer::Lease) {
                 self.checks.saw("leases_over");
             }
             self.step_worker(id, Input::Timer(timer));

@@ -29,9 +29,9 @@ mod words;
 use std::collections::BTreeSet;
 
 use primus_core::ledger::{
-    Entry, Fan, Held, JobId, LoanId, Outcome, Report, Spec, Tail, Target, TaskId, Verdict, Work,
+    Entry, Expansion, Held, JobId, LoanId, Outcome, Report, Spec, Tail, Target, TaskId, Verdict, Work,
 };
-use primus_core::loan::office::LendOrder;
+use primus_core::loan::lending::LendOrder;
 use primus_core::{FarmId, ServerId};
 use primus_server::farm::{self, Ticket};
 use primus_server::record::Draft;
@@ -429,7 +429,7 @@ fn submission(tasks: &str, options: &[&str]) -> Result<Entry, String> {
     let mut spec = Spec {
         name: String::new(),
         work: Work::Kind { name: "noop".to_owned(), input: Vec::new() },
-        fan: Fan::Array { first: 1, last: parse_number(tasks)? },
+        expansion: Expansion::Array { first: 1, last: parse_number(tasks)? },
         retries: 0,
         timeout_ms: None,
         is_once: false,

@@ -10,7 +10,7 @@ use primus_server::leases;
 use primus_wire::work::ToWorker;
 use tokio::time::Instant;
 
-use super::Wish;
+use super::ToControl;
 use super::run::Driver;
 use crate::clock::now;
 use crate::events::Kind;
@@ -69,11 +69,11 @@ impl Driver {
 
     fn on_notice(&mut self, notice: Notice) {
         match notice {
-            Notice::Append(term, records) => self.wish(Wish::Enter(term, records)),
+            Notice::Append(term, records) => self.wish(ToControl::Enter(term, records)),
             Notice::Answer(ticket, answer) => self.replies.answer(ticket, answer, &self.farm),
             Notice::Held(term, groups) => self.tell_leases(leases::Command::Lead(term, groups)),
             Notice::Leases(term, effects) => self.tell_leases(leases::Command::Applied(term, effects)),
-            Notice::Beside(tasks) => self.wish(Wish::Tasks(tasks)),
+            Notice::Beside(tasks) => self.wish(ToControl::Tasks(tasks)),
             Notice::Close(worker) => {
                 self.callers.drop_link(worker);
                 self.outputs.on_link_down(worker);
@@ -101,13 +101,13 @@ impl Driver {
         }
     }
 
-    pub(super) fn wish(&self, wish: Wish) {
+    pub(super) fn wish(&self, wish: ToControl) {
         // Control does not listen any more only when the server is about to end.
         _ = self.wishes.send(wish);
     }
 
     fn tell_leases(&self, command: leases::Command) {
         // As above.
-        _ = self.leases.send((crate::leases::Arrived::Told(command), None));
+        _ = self.leases.send((crate::leases::Arrived::ToFarm(command), None));
     }
 }

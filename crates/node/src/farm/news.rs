@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primus_core::ledger::{Borrowed, Effect, Ending, Lent, LoanId, Loans, Why};
-use primus_core::loan::office::Happening;
+use primus_core::loan::lending::Happening;
 use tokio::time::Instant;
 
 use crate::events::{Guest, History, Kind, Loan};

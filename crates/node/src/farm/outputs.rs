@@ -6,7 +6,7 @@ use bytes::Bytes;
 use primus_core::WorkerId;
 use primus_wire::work::{Part, ToWorker};
 
-use super::callers::Callers;
+use super::worker_links::WorkerLinks;
 use crate::handle::{Reply, Unable};
 
 /// How many may be under way.
@@ -26,7 +26,7 @@ struct Wanted {
 }
 
 impl Outputs {
-    pub(super) fn ask(&mut self, worker: &str, part: Part, reply: Reply<Option<Bytes>>, callers: &Callers) {
+    pub(super) fn ask(&mut self, worker: &str, part: Part, reply: Reply<Option<Bytes>>, callers: &WorkerLinks) {
         let Some(from) = callers.named(worker) else {
             // The receiver may have gone away, here and below.
             _ = reply.send(Err(Unable::NoWorker));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use primus_core::ledger::Effect;
-use primus_core::loan::office::CannotLend;
+use primus_core::loan::lending::CannotLend;
 use primus_server::farm::{Answer, Farm, Refusal, Ticket};
 
 use super::Look;

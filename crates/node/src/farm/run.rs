@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use primus_core::loan::Word;
+use primus_core::loan::WorkerMessage;
 use primus_core::machine::{Input, Outbox};
 use primus_core::{ServerId, Term, WorkerId};
 use primus_server::farm::{Command, Farm, Message, Peer, Ticket, Timer};
@@ -21,12 +21,12 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::arrivals::{Arrived, Inputs};
-use super::callers::{Caller, CallerEvent, Callers, Met};
 use super::news::News;
 use super::outputs::Outputs;
 use super::replies::{Replies, Waiting};
 use super::starts::Starts;
-use super::{Ask, Told, Wish};
+use super::worker_links::{CallingWorker, Met, WorkerEvent, WorkerLinks};
+use super::{FarmRequest, ToControl, ToFarm};
 use crate::clock::now;
 use crate::companion::wall_clock_us;
 use crate::events::History;
@@ -47,17 +47,17 @@ pub(super) struct Driver {
     pub(super) farm: Farm,
     pub(super) outbox: Outbox<Farm>,
     pub(super) timers: Timers<Timer>,
-    pub(super) callers: Callers,
+    pub(super) callers: WorkerLinks,
     pub(super) neighbours: Neighbours,
     pub(super) replies: Replies,
     pub(super) outputs: Outputs,
     /// Where workers are to work: they hear it after what they have to do.
-    pub(super) placements: Vec<(WorkerId, Word)>,
+    pub(super) placements: Vec<(WorkerId, WorkerMessage)>,
     /// When attempts were handed out.
     pub(super) starts: Arc<Starts>,
     pub(super) news: News,
     pub(super) leases: Teller,
-    pub(super) wishes: mpsc::UnboundedSender<Wish>,
+    pub(super) wishes: mpsc::UnboundedSender<ToControl>,
     pub(super) history: Arc<History>,
     pub(super) meters: Arc<Meters>,
 }
@@ -103,12 +103,12 @@ impl Driver {
     fn take(&mut self, arrived: Arrived) {
         match arrived {
             Arrived::Wanted(term, entries) => self.command(Command::Want(term, entries)),
-            Arrived::Told(told) => self.on_told(told),
+            Arrived::ToFarm(told) => self.on_told(told),
             Arrived::Worker(event) => self.on_caller(event),
             Arrived::Call(caller) => self.on_call(caller),
             Arrived::Neighbour(event) => self.on_neighbour(event),
             Arrived::Envoy(envoy) => self.on_envoy(envoy),
-            Arrived::Ask(ask) => self.on_ask(ask),
+            Arrived::FarmRequest(ask) => self.on_ask(ask),
         }
     }
 
@@ -136,16 +136,16 @@ impl Driver {
         for (worker, word) in std::mem::take(&mut self.placements) {
             // One that is sent to another farm is told where that is.
             let servers = match &word {
-                Word::Redirect { farm, .. } => self.neighbours.servers_of(farm),
+                WorkerMessage::Redirect { farm, .. } => self.neighbours.servers_of(farm),
                 _ => BTreeMap::new(),
             };
             self.callers.say(worker, &ToWorker::Loan(word, servers));
         }
     }
 
-    fn on_told(&mut self, told: Told) {
+    fn on_told(&mut self, told: ToFarm) {
         match told {
-            Told::Committed(records, weight) => {
+            ToFarm::Committed(records, weight) => {
                 // They come at once, and to look at the clock costs as much as a short record.
                 let now = now();
                 for (index, record) in records {
@@ -153,14 +153,14 @@ impl Driver {
                 }
                 drop(weight);
             }
-            Told::Leader(leader) => self.command(Command::Leader(leader)),
-            Told::Lead(term) => self.on_lead(term),
-            Told::Snapshot(index, gave_way) => self.snapshot(index, gave_way),
-            Told::Clock(server, shows_ms, weight) => {
+            ToFarm::Leader(leader) => self.command(Command::Leader(leader)),
+            ToFarm::Lead(term) => self.on_lead(term),
+            ToFarm::Snapshot(index, gave_way) => self.snapshot(index, gave_way),
+            ToFarm::Clock(server, shows_ms, weight) => {
                 self.command(Command::Clock(server, shows_ms));
                 drop(weight);
             }
-            Told::Restored(index, bytes, weight) => {
+            ToFarm::Restored(index, bytes, weight) => {
                 self.restore(index, &bytes);
                 drop(weight);
             }
@@ -177,18 +177,18 @@ impl Driver {
     fn restore(&mut self, index: u64, bytes: &Bytes) {
         match State::from_bytes(bytes) {
             Some(state) => self.farm.restore(now(), index, state),
-            None => self.wish(Wish::Unreadable(index)),
+            None => self.wish(ToControl::Unreadable(index)),
         }
     }
 
     /// A long state takes a while to be written down, so a thread of its own does that with a copy.
     fn snapshot(&self, index: u64, gave_way: GaveWay) {
         let (state, wishes) = (self.farm.state(), self.wishes.clone());
-        let write = move || _ = wishes.send(Wish::Compact(index, state.to_bytes(&gave_way)));
+        let write = move || _ = wishes.send(ToControl::Compact(index, state.to_bytes(&gave_way)));
         thread::Builder::new().name("snapshot".to_owned()).spawn(write).expect("the system gives a thread");
     }
 
-    fn on_call(&mut self, caller: Caller) {
+    fn on_call(&mut self, caller: CallingWorker) {
         let name = caller.hello.name.clone();
         match self.callers.meet(caller) {
             Met::New(id, before) => {
@@ -199,11 +199,11 @@ impl Driver {
         }
     }
 
-    fn on_caller(&mut self, event: CallerEvent) {
+    fn on_caller(&mut self, event: WorkerEvent) {
         match event {
-            CallerEvent::Down(id) => self.on_link_down(id),
+            WorkerEvent::Down(id) => self.on_link_down(id),
             // Its share of the memory is given back when it has been heard.
-            CallerEvent::Word(from, word, _share) => match word {
+            WorkerEvent::WorkerMessage(from, word, _share) => match word {
                 FromWorker::Output(number, bytes) => self.outputs.on_answer(from, number, bytes),
                 FromWorker::Farm(message) => self.hear(from, Message::Work(message)),
                 FromWorker::Loan(word) => self.hear(from, Message::Placement(word)),
@@ -225,8 +225,8 @@ impl Driver {
         match event {
             NeighbourEvent::Up(place, outgoing) => self.neighbours.opened(place, outgoing),
             NeighbourEvent::Down(place) => self.neighbours.closed(place),
-            NeighbourEvent::Word(from, _) if self.neighbours.is_cut(from) => {}
-            NeighbourEvent::Word(from, message) => {
+            NeighbourEvent::WorkerMessage(from, _) if self.neighbours.is_cut(from) => {}
+            NeighbourEvent::WorkerMessage(from, message) => {
                 self.step(Input::Message { from: Peer::Neighbour(from), message: Message::Loan(message) });
             }
             NeighbourEvent::Refused(reason) => self.history.refused(reason),
@@ -240,17 +240,21 @@ impl Driver {
         }
     }
 
-    fn on_ask(&mut self, ask: Ask) {
+    fn on_ask(&mut self, ask: FarmRequest) {
         match ask {
-            Ask::LookHere(look) => look(&self.farm),
-            Ask::Output(worker, part, reply) => self.outputs.ask(&worker, part, reply, &self.callers),
-            Ask::Enter(draft, reply) => self.write(Waiting::Entered(reply), |ticket| Command::Enter(ticket, draft)),
-            Ask::Lend(order, reply) => self.write(Waiting::Lent(reply), |ticket| Command::Lend(ticket, order)),
-            Ask::Look(index, look) => {
+            FarmRequest::LookHere(look) => look(&self.farm),
+            FarmRequest::Output(worker, part, reply) => self.outputs.ask(&worker, part, reply, &self.callers),
+            FarmRequest::Enter(draft, reply) => {
+                self.write(Waiting::Entered(reply), |ticket| Command::Enter(ticket, draft))
+            }
+            FarmRequest::Lend(order, reply) => {
+                self.write(Waiting::Lent(reply), |ticket| Command::Lend(ticket, order))
+            }
+            FarmRequest::Look(index, look) => {
                 let ticket = self.replies.add(Waiting::Look(look));
                 self.command(Command::Look(ticket, index));
             }
-            Ask::Ended(index, awaited, reply) => {
+            FarmRequest::Ended(index, awaited, reply) => {
                 let gone = self.replies.take_gone();
                 if !gone.is_empty() {
                     self.command(Command::Forget(gone));

@@ -15,18 +15,18 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 
 use super::arrivals::Inputs;
-use super::callers::Callers;
 use super::news::News;
 use super::outputs::Outputs;
 use super::replies::Replies;
 use super::run::Driver;
 use super::starts::Starts;
-use super::{FarmHandle, Told, UNASKED_LEN_MAX, Wish};
+use super::worker_links::WorkerLinks;
+use super::{FarmHandle, ToControl, ToFarm, UNASKED_LEN_MAX};
 use crate::budget::Budget;
 use crate::clock::now;
-use crate::cuts::Cuts;
 use crate::events::History;
 use crate::leases::Teller;
+use crate::link_faults::LinkFaults;
 use crate::links::{Doors, Identity};
 use crate::meters::Meters;
 use crate::neighbours::Neighbours;
@@ -44,9 +44,9 @@ pub(crate) struct Ends {
     pub(crate) leases: Teller,
     /// Who leads, for leases.
     pub(crate) leader: watch::Sender<(Option<ServerId>, Term)>,
-    pub(crate) told: mpsc::UnboundedSender<Told>,
+    pub(crate) told: mpsc::UnboundedSender<ToFarm>,
     pub(crate) doors: Doors,
-    pub(crate) wishes: mpsc::UnboundedReceiver<Wish>,
+    pub(crate) wishes: mpsc::UnboundedReceiver<ToControl>,
 }
 
 /// Starts the thread. It ends when nobody tells it anything any more.
@@ -57,7 +57,7 @@ pub(crate) fn start(
     identity: Identity,
     plan: &Plan,
     (index, state): (u64, State),
-    (cuts, failures): (watch::Receiver<Cuts>, mpsc::UnboundedSender<Broken>),
+    (cuts, failures): (watch::Receiver<LinkFaults>, mpsc::UnboundedSender<Broken>),
     requests: Requests,
     (history, meters): (Arc<History>, Arc<Meters>),
 ) -> Ends {
@@ -92,7 +92,7 @@ pub(crate) fn start(
     let running = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         runtime.block_on(async {
-            let (callers, of_workers) = Callers::new();
+            let (callers, of_workers) = WorkerLinks::new();
             let inputs = Inputs { told, of_workers, calls, of_neighbours, envoys, wanted, asks };
             let news = News::new(Arc::clone(&history), Arc::clone(&meters));
             let driver = Driver {

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::handle::{Handle, Unable};
-use crate::questions::{Given, Question};
+use crate::questions::{LeaderReply, LeaderRequest};
 use crate::session::{Answered, Session, Transport};
 
 /// How long the farm may take to hear that everything has ended, before the lease is left to run out.
@@ -20,9 +20,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How it stands with a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum LeaseState {
     /// It is not its turn, or not any more: its last one had this term, or it had none and this is zero. The owner, who sees
-    /// only the latest standing, learns so of a turn that was over before it had begun, and that has to end, too.
+    /// only the latest state, learns so of a turn that was over before it had begun, and that has to end, too.
     Waits { last_term: u64 },
     /// It holds the group under this term until then.
     Holds { term: u64, until_us: u64 },
@@ -30,7 +30,7 @@ pub(super) enum Standing {
     Refused(Objection),
 }
 
-type Asked = Pin<Box<dyn Future<Output = (u64, Result<Given, Unable>)> + Send>>;
+type Asked = Pin<Box<dyn Future<Output = (u64, Result<LeaderReply, Unable>)> + Send>>;
 
 /// Questions on the links of a server.
 struct Links {
@@ -45,7 +45,7 @@ impl Transport for Links {
     fn ask(&mut self, session: SessionId, mut poll: Poll, _: Duration) {
         let (handle, number) = (self.handle.clone(), poll.number);
         poll.score = self.handle.view.borrow().load.score;
-        let asking = async move { (number, handle.ask_once(&Question::Poll(session, poll)).await) };
+        let asking = async move { (number, handle.ask_once(&LeaderRequest::Poll(session, poll)).await) };
         self.asked = Some(Box::pin(asking));
     }
 
@@ -54,7 +54,7 @@ impl Transport for Links {
         let (number, answer) = asking.await;
         self.asked = None;
         match answer {
-            Ok(Given::Holds(answer)) => Answered::Answer(answer, self.handle.asker.lease_us),
+            Ok(LeaderReply::Holds(answer)) => Answered::Answer(answer, self.handle.asker.lease_us),
             _ => Answered::Failed(number),
         }
     }
@@ -64,7 +64,7 @@ impl Transport for Links {
 pub(super) struct Keeper {
     session: Session<Links>,
     candidacy: Candidacy,
-    standing: watch::Sender<Standing>,
+    state: watch::Sender<LeaseState>,
     /// What has ended. An orphan's owner is gone, and everything with it.
     ended: mpsc::UnboundedReceiver<u64>,
     is_orphan: bool,
@@ -77,14 +77,14 @@ impl Keeper {
     pub(super) fn new(
         handle: Handle,
         candidacy: Candidacy,
-        standing: watch::Sender<Standing>,
+        state: watch::Sender<LeaseState>,
         ended: mpsc::UnboundedReceiver<u64>,
     ) -> Self {
         let (is_ending, id, lease_us) = (handle.asker.is_ending.subscribe(), handle.id(), handle.asker.lease_us);
         let mut session = Session::with_lease(Links { handle, asked: None }, lease_us);
         session.tell(Command::At(id));
         session.tell(Command::Want(vec![candidacy.clone()]));
-        Self { session, candidacy, standing, ended, is_orphan: false, is_ending, farewell: None }
+        Self { session, candidacy, state, ended, is_orphan: false, is_ending, farewell: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -130,11 +130,11 @@ impl Keeper {
     fn on_notice(&self, notice: Notice) {
         match notice {
             Notice::Granted(_, term, until_us) => {
-                self.standing.send_replace(Standing::Holds { term, until_us });
+                self.state.send_replace(LeaseState::Holds { term, until_us });
             }
             Notice::Renewed(_, term, then_us) => {
-                self.standing.send_if_modified(|standing| match standing {
-                    Standing::Holds { term: held, until_us } if *held == term => {
+                self.state.send_if_modified(|state| match state {
+                    LeaseState::Holds { term: held, until_us } if *held == term => {
                         *until_us = then_us;
                         true
                     }
@@ -143,15 +143,15 @@ impl Keeper {
                 });
             }
             Notice::Recalled(_) | Notice::Lost(_) => self.wait(),
-            Notice::Refused(_, objection) => _ = self.standing.send_replace(Standing::Refused(objection)),
+            Notice::Refused(_, objection) => _ = self.state.send_replace(LeaseState::Refused(objection)),
         }
     }
 
     /// The turn is over, if there is one.
     fn wait(&self) {
-        self.standing.send_if_modified(|standing| match *standing {
-            Standing::Holds { term, .. } => {
-                *standing = Standing::Waits { last_term: term };
+        self.state.send_if_modified(|state| match *state {
+            LeaseState::Holds { term, .. } => {
+                *state = LeaseState::Waits { last_term: term };
                 true
             }
             _ => false,

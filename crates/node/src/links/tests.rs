@@ -35,7 +35,7 @@ fn start(id: u64, listener: TcpListener, other: SocketAddr) -> (Links<Said>, mps
     let peers = BTreeMap::from([(ServerId(3 - id), other)]);
     let doors = Doors { workers: mpsc::channel(1).0, envoys: mpsc::channel(1).0, neighbours: BTreeMap::new() };
     let known = Known { peers, stores: BTreeMap::new() };
-    Links::start(identity, listener, known, doors, watch::channel(Cuts::default()).0, Arc::default())
+    Links::start(identity, listener, known, doors, watch::channel(LinkFaults::default()).0, Arc::default())
 }
 
 /// The number of the next message.

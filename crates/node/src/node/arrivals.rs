@@ -4,7 +4,7 @@ use primus_core::machine::Token;
 use primus_server::words::Words;
 use tokio::sync::mpsc;
 
-use crate::farm::Wish;
+use crate::farm::ToControl;
 use crate::handle::Request;
 use crate::links::LinkEvent;
 use crate::requests::Requested;
@@ -13,7 +13,7 @@ use crate::watched::Broken;
 /// Where everything arrives but what the disk has done.
 pub(super) struct Inputs {
     pub(super) links: mpsc::Receiver<LinkEvent<Words>>,
-    pub(super) wishes: mpsc::UnboundedReceiver<Wish>,
+    pub(super) wishes: mpsc::UnboundedReceiver<ToControl>,
     pub(super) requests: mpsc::UnboundedReceiver<Requested>,
     /// Which other part has failed.
     pub(super) failures: mpsc::UnboundedReceiver<Broken>,
@@ -22,7 +22,7 @@ pub(super) struct Inputs {
 impl Inputs {
     pub(super) fn try_next(&mut self) -> Option<Arrived> {
         let link = self.links.try_recv().map(Arrived::Link);
-        let link_or_wish = link.or_else(|_| self.wishes.try_recv().map(Arrived::Wish));
+        let link_or_wish = link.or_else(|_| self.wishes.try_recv().map(Arrived::ToControl));
         link_or_wish.or_else(|_| self.requests.try_recv().map(|(request, _)| Arrived::Request(request))).ok()
     }
 }
@@ -31,7 +31,7 @@ impl Inputs {
 pub(super) enum Arrived {
     Synced(Token),
     Link(LinkEvent<Words>),
-    Wish(Wish),
+    ToControl(ToControl),
     Request(Request),
 }
 
@@ -41,7 +41,7 @@ impl Arrived {
             Self::Synced(_) => "what the disk has written",
             Self::Link(LinkEvent::Message(_, words, _)) => words.name(),
             Self::Link(_) => "a link",
-            Self::Wish(wish) => wish.name(),
+            Self::ToControl(wish) => wish.name(),
             Self::Request(request) => request.name(),
         }
     }

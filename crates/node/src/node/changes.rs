@@ -59,12 +59,12 @@ impl Running {
         self.shown.state.since = SystemTime::now();
         // A new leader has to be told.
         self.own.is_full = false;
-        self.entering.clear();
+        self.proposals.clear();
         let is_mine = was_leading || self.leads();
         self.others.tell_leader(leader, term, is_mine);
         self.tell_clock();
         self.relay.on_leader(Some(term).filter(|term| self.leads_in(*term)));
-        self.accede();
+        self.start_leading();
         if let Some(leader) = leader {
             self.end_transfer(Ok(()));
             self.on_elected(leader, term);

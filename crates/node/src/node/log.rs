@@ -4,13 +4,13 @@ use primus_replica::message::{Entry, Record, Snapshot};
 use primus_server::record::{Content, State};
 
 use super::{EndError, Running};
-use crate::farm::Told;
+use crate::farm::ToFarm;
 
 impl Running {
     /// A new leader has applied everything that was agreed on before once it has applied an entry of its own term.
-    pub(super) fn accede(&mut self) {
-        if let Some(term) = self.relay.accede() {
-            self.others.tell_farm(Told::Lead(term));
+    pub(super) fn start_leading(&mut self) {
+        if let Some(term) = self.relay.start_leading() {
+            self.others.tell_farm(ToFarm::Lead(term));
             self.reads.take_early().into_iter().for_each(|read| self.on_read(read));
         }
     }
@@ -38,16 +38,16 @@ impl Running {
             Content::Ledger { .. } => self.others.pass_on(index, entry.data, true),
             Content::Fact | Content::Nothing => {}
         }
-        self.accede();
+        self.start_leading();
         self.answer_reads();
         if self.relay.take_cut() {
-            self.others.tell_farm(Told::Snapshot(index, self.server.gave_way().clone()));
+            self.others.tell_farm(ToFarm::Snapshot(index, self.server.gave_way().clone()));
         }
     }
 
     pub(super) fn restore(&mut self, snapshot: &Snapshot) {
         let weight = self.others.weigh(snapshot.data.len());
-        self.others.tell_farm(Told::Restored(snapshot.index, snapshot.data.clone(), weight));
+        self.others.tell_farm(ToFarm::Restored(snapshot.index, snapshot.data.clone(), weight));
         self.shown.state.applied = snapshot.index;
         self.relay.on_restored(snapshot);
         self.answer_reads();

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::budget::{Budget, Weight};
 use crate::elections::Elections;
-use crate::farm::{Told, UNAPPLIED_LEN_MAX};
+use crate::farm::{ToFarm, UNAPPLIED_LEN_MAX};
 use crate::leases::{Arrived, Teller};
 
 /// So many records go to the farm in one word, and so many bytes: memory that comes back from another thread in larger pieces is dear.
@@ -26,11 +26,11 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// The other threads.
 pub(super) struct Others {
     pub(super) elections: Elections,
-    farm: mpsc::UnboundedSender<Told>,
+    farm: mpsc::UnboundedSender<ToFarm>,
     leases: Teller,
     leader: watch::Sender<(Option<ServerId>, Term)>,
     for_leases: Vec<leases::Command>,
-    for_farm: Vec<Told>,
+    for_farm: Vec<ToFarm>,
     /// What comes behind that: records of the log, and how many bytes they have.
     records: (Vec<(u64, Bytes)>, usize),
     /// How much of the log the farm may still have to apply.
@@ -42,7 +42,7 @@ pub(super) struct Others {
 
 impl Others {
     pub(super) fn new(
-        farm: mpsc::UnboundedSender<Told>,
+        farm: mpsc::UnboundedSender<ToFarm>,
         (leases, leader): (Teller, watch::Sender<(Option<ServerId>, Term)>),
         elections: Elections,
     ) -> Self {
@@ -70,18 +70,18 @@ impl Others {
         if is_urgent {
             _ = self.leases.send((Arrived::Leader, None));
         }
-        self.tell_farm_soon(Told::Leader(leader));
+        self.tell_farm_soon(ToFarm::Leader(leader));
         self.hurry_if(is_urgent);
     }
 
     /// In the order of the log.
-    pub(super) fn tell_farm(&mut self, told: Told) {
+    pub(super) fn tell_farm(&mut self, told: ToFarm) {
         self.tell_farm_soon(told);
         self.hurry();
     }
 
     /// The same for what can wait.
-    pub(super) fn tell_farm_soon(&mut self, told: Told) {
+    pub(super) fn tell_farm_soon(&mut self, told: ToFarm) {
         self.close_records();
         self.for_farm.push(told);
         self.hurry_if(false);
@@ -120,7 +120,7 @@ impl Others {
     /// The turn is over. If one of the threads has failed, this server is about to end.
     pub(super) fn end_turn(&mut self, now: Instant) {
         for command in self.for_leases.drain(..) {
-            _ = self.leases.send((Arrived::Told(command), None));
+            _ = self.leases.send((Arrived::ToFarm(command), None));
         }
         if self.is_urgent || self.until.is_some_and(|until| until <= now) {
             (self.is_urgent, self.until) = (false, None);
@@ -142,7 +142,7 @@ impl Others {
         let (records, len) = std::mem::take(&mut self.records);
         if !records.is_empty() {
             let weight = self.weigh(len);
-            self.for_farm.push(Told::Committed(records, weight));
+            self.for_farm.push(ToFarm::Committed(records, weight));
         }
     }
 }

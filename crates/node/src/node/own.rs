@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::Running;
 use crate::budget::Budget;
 use crate::companion::wall_clock_us;
-use crate::farm::Told;
+use crate::farm::ToFarm;
 
 /// How often the leader hears what a server's clock shows. The leader reads its own whenever it tells the time.
 const CLOCK_EVERY: Duration = Duration::from_secs(4);
@@ -52,8 +52,8 @@ impl Own {
     }
 
     /// What the farm is told of a clock. It is said again and again, so what has no room is lost.
-    fn clock(&self, server: ServerId, shows_ms: u64) -> Option<Told> {
-        self.clocks.take(1).map(|weight| Told::Clock(server, shows_ms, weight))
+    fn clock(&self, server: ServerId, shows_ms: u64) -> Option<ToFarm> {
+        self.clocks.take(1).map(|weight| ToFarm::Clock(server, shows_ms, weight))
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_says_again_and_again_what_its_clock_shows_fills_no_queue() {
         let own = Own::new();
-        let mut waiting: Vec<Told> = (0..10 * CLOCKS_MAX).filter_map(|_| own.clock(ServerId(2), 7)).collect();
+        let mut waiting: Vec<ToFarm> = (0..10 * CLOCKS_MAX).filter_map(|_| own.clock(ServerId(2), 7)).collect();
         assert_eq!(waiting.len(), CLOCKS_MAX as usize);
         waiting.pop();
         assert!(own.clock(ServerId(2), 8).is_some(), "there is room again");

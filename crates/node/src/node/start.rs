@@ -26,13 +26,13 @@ use super::writes::Writes;
 use super::writing::Writing;
 use super::{Config, EndError, Running};
 use crate::budget::Budget;
-use crate::cuts::Cuts;
-use crate::entering::Entering;
 use crate::events::History;
 use crate::farm::FarmHandle;
 use crate::handle::{Handle, PeerView, UNWRITTEN_LEN_MAX, View};
+use crate::link_faults::LinkFaults;
 use crate::links::{self, Links};
 use crate::meters::Meters;
+use crate::proposal_queue::ProposalQueue;
 use crate::questions::Questions;
 use crate::reads::Reads;
 use crate::requests::{Requested, Requests};
@@ -100,7 +100,7 @@ impl Running {
         let history = Arc::<History>::default();
         let steps = Arc::new(Steps::new(config.plan.id));
         let meters = Arc::<Meters>::default();
-        let (cut, cuts) = watch::channel(Cuts::default());
+        let (cut, cuts) = watch::channel(LinkFaults::default());
         let witnesses = (Arc::clone(&history), Arc::clone(&meters));
         let (failed, failures) = mpsc::unbounded_channel();
         let (applied, state, end) = match log::restored(&opened.records) {
@@ -139,7 +139,7 @@ impl Running {
             writing: Writing::new(disk::start(opened.store, Arc::clone(&shown.meters))),
             timers: Timers::default(),
             others: Others::new(farm.told, (farm.leases, farm.leader), elections),
-            entering: Entering::default(),
+            proposals: ProposalQueue::default(),
             turns: Turns::default(),
             writes: Writes::new(incarnation),
             reads: Reads::default(),

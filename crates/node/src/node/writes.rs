@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::Running;
 use crate::budget::Weight;
 use crate::handle::{Proposals, Reply, Unable};
-use crate::parked::{PARKING_TIME, PARKING_TRIPS, Parked, Write};
+use crate::pending_writes::{PARKING_TIME, PARKING_TRIPS, PendingWrites, Write};
 
 /// All of them.
 pub(super) struct Writes {
@@ -23,7 +23,7 @@ pub(super) struct Writes {
     origin: u64,
     /// Those that are proposed, by the number of the last proposal.
     under_way: BTreeMap<u64, Proposed>,
-    pub(super) parked: Parked,
+    pub(super) pending_writes: PendingWrites,
 }
 
 /// A write under way.
@@ -38,7 +38,7 @@ struct Proposed {
 
 impl Writes {
     pub(super) fn new(origin: u64) -> Self {
-        Self { origin, under_way: BTreeMap::new(), parked: Parked::default() }
+        Self { origin, under_way: BTreeMap::new(), pending_writes: PendingWrites::default() }
     }
 
     /// The write that these entries are.
@@ -78,7 +78,7 @@ impl Running {
     }
 
     pub(super) fn park(&mut self, write: Write, until: Instant) {
-        if let Err(write) = self.writes.parked.keep(write, until, Instant::now()) {
+        if let Err(write) = self.writes.pending_writes.keep(write, until, Instant::now()) {
             _ = write.reply.send(Err(self.unable()));
         }
     }
@@ -92,7 +92,7 @@ impl Running {
     pub(super) fn release_parked(&mut self) {
         let is_mine = self.leads();
         let unable = self.unable();
-        for write in self.writes.parked.take() {
+        for write in self.writes.pending_writes.take() {
             match is_mine {
                 true => self.propose(write, true),
                 false => _ = write.reply.send(Err(unable)),
@@ -104,7 +104,7 @@ impl Running {
     pub(super) fn on_refused(&mut self, refusal: Refusal, entries: Vec<Bytes>) {
         let is_busy = refusal == Refusal::Busy;
         if is_busy && matches!(entries.last().map(|data| Content::of(data)), Some(Content::Ledger { .. })) {
-            return self.entering.put_back(entries, Instant::now());
+            return self.proposals.put_back(entries, Instant::now());
         }
         let Some((number, write)) = self.writes.take(&entries) else { return };
         let Proposed { since, may_wait, grows, reply, weight } = write;

@@ -17,11 +17,11 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
-use super::abroad::Opened;
+use super::away_files::Opened;
 use super::handle::Order;
 use super::links::LinkEvent;
 use super::session::{Arrival, Session, Setting};
-use super::{WorkerError, abroad};
+use super::{WorkerError, away_files};
 use crate::clock;
 use crate::executor::Ended;
 use crate::results::{OpenError, Results};
@@ -93,7 +93,7 @@ impl Driver {
     pub(super) fn start(&mut self, visited: Vec<FarmAddress>) -> Result<(), WorkerError> {
         let mut kept = Vec::new();
         for farm in visited {
-            let folder = abroad::folder(&self.setting.executor.directory, &farm.name);
+            let folder = away_files::folder(&self.setting.executor.directory, &farm.name);
             let (results, records) = Results::open(&folder)?;
             self.opened.insert(farm.name.clone(), results);
             kept.push((farm, records));
@@ -151,8 +151,10 @@ impl Driver {
                 session.links.opened(server, outgoing);
                 self.step(Input::LinkUp(Peer { farm, server }));
             }
-            LinkEvent::Word(server, ToWorker::Output(number, part)) => session.read_output(server, number, part),
-            LinkEvent::Word(server, word) => self.on_word(Peer { farm, server }, word),
+            LinkEvent::WorkerMessage(server, ToWorker::Output(number, part)) => {
+                session.read_output(server, number, part)
+            }
+            LinkEvent::WorkerMessage(server, word) => self.on_word(Peer { farm, server }, word),
             LinkEvent::Down(server) => {
                 session.links.closed(server);
                 self.step(Input::LinkDown(Peer { farm, server }));
@@ -312,14 +314,14 @@ impl Driver {
         let (directory, prepare) = (self.setting.executor.directory.clone(), self.prepare.clone());
         tokio::task::spawn_blocking(move || {
             // Nobody listens when the worker has ended.
-            _ = prepare.send(Prepared::Written(token, abroad::keep_epoch(&directory, epoch)));
+            _ = prepare.send(Prepared::Written(token, away_files::keep_epoch(&directory, epoch)));
         });
     }
 
     fn open(&self, farm: FarmAddress) {
         let (directory, prepare) = (self.setting.executor.directory.clone(), self.prepare.clone());
         tokio::task::spawn_blocking(move || {
-            let opened = abroad::open(&directory, &farm);
+            let opened = away_files::open(&directory, &farm);
             _ = prepare.send(Prepared::Opened(farm.name, opened));
         });
     }

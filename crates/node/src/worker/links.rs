@@ -26,7 +26,7 @@ pub(super) enum LinkEvent {
     /// A server can be written to, here.
     Up(ServerId, Outgoing),
     /// A server said something.
-    Word(ServerId, ToWorker),
+    WorkerMessage(ServerId, ToWorker),
     /// The link to a server is lost.
     Down(ServerId),
     /// A server does not want this worker.
@@ -117,7 +117,7 @@ impl ServerLink {
         let mut reader = Reader::default();
         loop {
             while let Some(word) = reader.take(&mut arrived).map_err(io::Error::other)? {
-                self.events.send(LinkEvent::Word(self.server, word)).await.map_err(io::Error::other)?;
+                self.events.send(LinkEvent::WorkerMessage(self.server, word)).await.map_err(io::Error::other)?;
             }
             if reading.read_buf(&mut arrived).await? == 0 {
                 return Ok(());

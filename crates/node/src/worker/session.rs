@@ -13,7 +13,7 @@ use primus_wire::work::{self, FromWorker, Part};
 use tokio::sync::mpsc;
 
 use super::links::{LinkEvent, Links};
-use super::{WorkerError, abroad};
+use super::{WorkerError, away_files};
 use crate::disk::{self, Disk};
 use crate::executor::{self, Ended, Executor, Kinds};
 use crate::meters::Meters;
@@ -57,7 +57,7 @@ impl Setting {
     pub(super) fn abroad(&self, farm: &FarmAddress, name: &str, results: Results) -> Result<Session, WorkerError> {
         let mut executor = self.executor.clone();
         executor.worker = name.to_owned();
-        executor.directory = abroad::folder(&self.executor.directory, &farm.name);
+        executor.directory = away_files::folder(&self.executor.directory, &farm.name);
         Session::start(self, executor, (farm, name), results)
     }
 }

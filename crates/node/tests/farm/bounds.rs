@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use primus_core::ServerId;
-use primus_core::ledger::{Entry, Fan, Work};
+use primus_core::ledger::{Entry, Expansion, Work};
 use primus_node::farm::FarmHandle;
 use primus_node::handle::{Request, Unable};
 use primus_server::plan::Neighbour;
@@ -79,7 +79,7 @@ async fn questions_to_a_farm_that_stands_still_have_a_bound_too() {
     let handle = farm.farm_of(1);
     let hold = busy(&handle).await;
     let work = Work::Kind { name: "noop".to_owned(), input: vec![0; 1 << 20] };
-    let job = || vec![Entry::Submit { spec: spec(work.clone(), Fan::One), key: None }];
+    let job = || vec![Entry::Submit { spec: spec(work.clone(), Expansion::One), key: None }];
     let mut waiting: Vec<_> = Vec::new();
     let refused = loop {
         let (handle, entries) = (handle.clone(), job());

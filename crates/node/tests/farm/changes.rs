@@ -1,6 +1,6 @@
 //! Servers and workers come and go; nothing is lost, and nothing that goes on somewhere runs twice.
 
-use primus_core::ledger::{Fan, State, Verdict};
+use primus_core::ledger::{Expansion, State, Verdict};
 use primus_node::worker::Happening;
 
 use super::stage::{Farm, command, first, noop, sleep, spec};
@@ -8,7 +8,7 @@ use super::stage::{Farm, command, first, noop, sleep, spec};
 #[tokio::test]
 async fn what_runs_goes_on_when_the_leader_dies() {
     let mut farm = Farm::started().await;
-    let job = farm.submit(spec(sleep(600), Fan::Array { first: 1, last: 2 })).await;
+    let job = farm.submit(spec(sleep(600), Expansion::Array { first: 1, last: 2 })).await;
     farm.wait_until("both run", |farm| async move { farm.look(|foreman| foreman.handed_out() == 2).await }).await;
     let leader = farm.leader().await;
     let term = farm.handle_of(leader).view.borrow().term;
@@ -26,7 +26,7 @@ async fn what_runs_goes_on_when_the_leader_dies() {
 #[tokio::test]
 async fn what_a_dead_worker_had_runs_elsewhere() {
     let mut farm = Farm::started().await;
-    let job = farm.submit(spec(command(&["sleep", "0.5"]), Fan::Array { first: 1, last: 2 })).await;
+    let job = farm.submit(spec(command(&["sleep", "0.5"]), Expansion::Array { first: 1, last: 2 })).await;
     farm.wait_until("both run", |farm| async move { farm.look(|foreman| foreman.handed_out() == 2).await }).await;
     farm.stop_worker("w2");
     farm.wait_for(job).await;
@@ -41,7 +41,7 @@ async fn a_result_survives_its_worker_and_every_server() {
     farm.wait_for_workers(1).await;
     let (mark, before) = (farm.path("ran"), farm.results_len("w1"));
     let script = format!("echo once >> {}; sleep 0.3", mark.display());
-    let job = farm.submit(spec(command(&["sh", "-c", &script]), Fan::One)).await;
+    let job = farm.submit(spec(command(&["sh", "-c", &script]), Expansion::One)).await;
     farm.wait_until("it runs", |farm| async move { farm.look(|foreman| foreman.handed_out() == 1).await }).await;
     (1..=3).for_each(|id| farm.stop_server(id));
     // The worker has it on its disk when it has ended, though nobody can be told.
@@ -62,9 +62,9 @@ async fn a_server_that_was_away_gets_the_whole_ledger() {
     farm.snapshot_every = 20;
     farm.start_server(1).await;
     farm.start_server(2).await;
-    let waits = farm.submit(spec(noop(), Fan::Array { first: 1, last: 100_000 })).await;
+    let waits = farm.submit(spec(noop(), Expansion::Array { first: 1, last: 100_000 })).await;
     for _ in 0..50 {
-        farm.submit(spec(noop(), Fan::One)).await;
+        farm.submit(spec(noop(), Expansion::One)).await;
     }
     // It ranks best, so it leads as soon as it knows everything.
     farm.start_server(3).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use primus_core::ledger::{LoanId, Why};
-use primus_core::loan::{Beat, Content, Lending, Message};
+use primus_core::loan::{Beat, Content, LentWorker, Message};
 use primus_core::{ServerId, Term};
 use primus_node::events::Kind;
 use primus_server::plan::Neighbour;
@@ -90,7 +90,7 @@ async fn whoever_is_no_neighbour_is_refused() {
 #[tokio::test]
 async fn garbage_ends_a_link_and_nothing_else() {
     let (north, address) = north().await;
-    let lent: Vec<Lending> = (1..=60_000).map(lending).collect();
+    let lent: Vec<LentWorker> = (1..=60_000).map(lending).collect();
     let endless = as_bytes(&Message { term: Term(1), content: Content::Beat(Beat { lent, ..Beat::default() }) });
     assert!(endless.len() > FARM_WORD_LEN_MAX);
     for garbage in [Bytes::from_static(&[0xFF; 64]), Bytes::from_static(&[0, 0, 0, 2, 0, 99]), endless] {
@@ -110,7 +110,7 @@ async fn garbage_ends_a_link_and_nothing_else() {
     assert_eq!(loans, Ok(true));
 }
 
-fn lending(loan: u64) -> Lending {
+fn lending(loan: u64) -> LentWorker {
     let worker = "somebody with a long name".to_owned();
-    Lending { loan: LoanId(loan), worker, for_ms: 1, why: Why::Asked, is_recalled: false }
+    LentWorker { loan: LoanId(loan), worker, for_ms: 1, why: Why::Asked, is_recalled: false }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use primus_core::ledger::{Effect, Entry, Fan, JobId, Lend, LoanId, State, TaskId, Why};
-use primus_core::loan::office;
-use primus_node::cuts::Cuts;
+use primus_core::ledger::{Effect, Entry, Expansion, JobId, Lend, LoanId, State, TaskId, Why};
+use primus_core::loan::lending;
 use primus_node::events::Kind;
 use primus_node::handle::Request;
+use primus_node::link_faults::LinkFaults;
 use primus_node::worker::Happening;
 
 use super::stage::{Farm, PATIENCE, command, first, sleep, spec};
@@ -17,12 +17,12 @@ use super::stage::{Farm, PATIENCE, command, first, sleep, spec};
 pub(crate) const LONG_MS: u64 = 60_000;
 
 /// Loans are short here, and nobody waits long.
-pub(crate) fn rules() -> office::Rules {
-    office::Rules { loan_ms: 3000, recall_ms: 2000, calm_ms: 200, stay_ms: 200, ..office::Rules::default() }
+pub(crate) fn rules() -> lending::Rules {
+    lending::Rules { loan_ms: 3000, recall_ms: 2000, calm_ms: 200, stay_ms: 200, ..lending::Rules::default() }
 }
 
 /// Two farms of one server each, which know each other, with these workers.
-pub(crate) async fn farms(in_north: &[&str], in_south: &[&str], rules: office::Rules) -> (Farm, Farm) {
+pub(crate) async fn farms(in_north: &[&str], in_south: &[&str], rules: lending::Rules) -> (Farm, Farm) {
     let (mut north, mut south) = (Farm::of("north", 1), Farm::of("south", 1));
     (north.neighbours, south.neighbours) = (vec![south.as_neighbour()], vec![north.as_neighbour()]);
     for (farm, workers) in [(&mut north, in_north), (&mut south, in_south)] {
@@ -35,7 +35,7 @@ pub(crate) async fn farms(in_north: &[&str], in_south: &[&str], rules: office::R
 }
 
 /// North has a worker and has lent it to south, which has none of its own.
-async fn lent(rules: office::Rules) -> (Farm, Farm, LoanId) {
+async fn lent(rules: lending::Rules) -> (Farm, Farm, LoanId) {
     let (north, south) = farms(&["w1"], &[], rules).await;
     let loan = lend(&north, LONG_MS).await;
     wait_for_loans(&south, 0, 1).await;
@@ -111,7 +111,7 @@ fn told(farm: &Farm) -> Vec<&'static str> {
 #[tokio::test]
 async fn workers_flow_to_a_flooded_farm_and_home_again() {
     let (mut north, south) = farms(&["w1", "w2"], &["w1", "w2"], rules()).await;
-    let job = south.submit(spec(sleep(50), Fan::Array { first: 1, last: 80 })).await;
+    let job = south.submit(spec(sleep(50), Expansion::Array { first: 1, last: 80 })).await;
     wait_for_loans(&south, 0, 2).await;
     south.wait_for(job).await;
     assert!(south.states(job).await.iter().all(|state| *state == State::Done));
@@ -123,7 +123,7 @@ async fn workers_flow_to_a_flooded_farm_and_home_again() {
     wait_for_all_home(&north, &south).await;
     assert_eq!(told(&north), ["home", "lent"]);
     assert_eq!(told(&south), ["asked", "borrowed", "given back", "promised", "saturated"]);
-    let own = north.run(spec(sleep(1), Fan::Array { first: 1, last: 20 })).await;
+    let own = north.run(spec(sleep(1), Expansion::Array { first: 1, last: 20 })).await;
     assert!(north.states(own).await.iter().all(|state| *state == State::Done));
     let mut seen = Vec::new();
     while !matches!(seen.last(), Some(Happening::Home(_))) {
@@ -140,14 +140,14 @@ async fn a_worker_comes_home_when_its_time_is_over_though_the_other_farm_is_gone
     south.stop_server(1);
     wait_for_loans(&north, 0, 0).await;
     assert_eq!(told(&north), ["home", "lent"]);
-    let own = north.run(spec(sleep(1), Fan::One)).await;
+    let own = north.run(spec(sleep(1), Expansion::One)).await;
     assert_eq!(north.outcome(first(own)).await.worker, "w1");
 }
 
 #[tokio::test]
 async fn a_recalled_worker_ends_what_runs_and_gives_the_rest_back() {
     let (north, mut south, loan) = lent(rules()).await;
-    let job = south.submit(spec(sleep(500), Fan::Array { first: 1, last: 3 })).await;
+    let job = south.submit(spec(sleep(500), Expansion::Array { first: 1, last: 3 })).await;
     south
         .wait_until("one runs and one waits behind it", |farm| async move {
             farm.look(|foreman| foreman.handed_out() == 2).await
@@ -171,10 +171,10 @@ async fn a_recalled_worker_ends_what_runs_and_gives_the_rest_back() {
 
 #[tokio::test]
 async fn what_does_not_end_in_time_is_stopped_and_runs_elsewhere() {
-    let (north, mut south, loan) = lent(office::Rules { recall_ms: 300, ..rules() }).await;
+    let (north, mut south, loan) = lent(lending::Rules { recall_ms: 300, ..rules() }).await;
     let mark = south.path("mark");
     let script = format!("test -e {0} && exit 0; echo $$ > {0}; exec sleep 60", mark.display());
-    let job = south.submit(spec(command(&["sh", "-c", &script]), Fan::One)).await;
+    let job = south.submit(spec(command(&["sh", "-c", &script]), Expansion::One)).await;
     let process = Path::new("/proc").join(wait_for_file(&mark).await.trim());
     recall(&north, loan).await;
     wait_for_all_home(&north, &south).await;
@@ -188,7 +188,7 @@ async fn what_does_not_end_in_time_is_stopped_and_runs_elsewhere() {
 async fn unrecorded(north: &Farm, south: &mut Farm) -> (PathBuf, JobId) {
     let (mark, before) = (south.path("ran"), north.results_len("w1/away/south"));
     let script = format!("echo once >> {}; sleep 0.3", mark.display());
-    let job = south.submit(spec(command(&["sh", "-c", &script]), Fan::One)).await;
+    let job = south.submit(spec(command(&["sh", "-c", &script]), Expansion::One)).await;
     wait_for_file(&mark).await;
     south.stop_server(1);
     // The worker has it on its disk when it has ended, though nobody can be told.
@@ -221,7 +221,7 @@ async fn a_worker_is_lent_again_to_a_farm_that_has_not_got_all_its_results() {
     south.start_server(1).await;
     south.wait_for(job).await;
     assert_eq!(std::fs::read_to_string(mark).expect("it ran"), "once\n");
-    let other = south.run(spec(sleep(1), Fan::One)).await;
+    let other = south.run(spec(sleep(1), Expansion::One)).await;
     assert_eq!(south.outcome(first(other)).await.worker, "w1@north");
     recall(&north, again).await;
     wait_for_all_home(&north, &south).await;
@@ -230,7 +230,7 @@ async fn a_worker_is_lent_again_to_a_farm_that_has_not_got_all_its_results() {
 #[tokio::test]
 async fn a_worker_that_is_called_back_before_it_has_gone_stays() {
     let (north, south) = farms(&["w1"], &[], rules()).await;
-    let job = north.submit(spec(sleep(1000), Fan::One)).await;
+    let job = north.submit(spec(sleep(1000), Expansion::One)).await;
     north.wait_until("it runs", |farm| async move { farm.look(|foreman| foreman.handed_out() == 1).await }).await;
     let loan = lend(&north, LONG_MS).await;
     recall(&north, loan).await;
@@ -269,12 +269,12 @@ async fn a_loan_ends_though_the_farms_do_not_hear_each_other() {
     wait_for_loans(&south, 0, 1).await;
     // One side is enough: it neither speaks nor listens.
     let farms = BTreeSet::from(["south".to_owned()]);
-    north.handle_of(1).ask(Request::Cut(Cuts { farms, ..Cuts::default() }));
+    north.handle_of(1).ask(Request::Cut(LinkFaults { farms, ..LinkFaults::default() }));
     for farm in [&north, &south] {
         wait_until_heard(farm, false).await;
     }
     wait_for_all_home(&north, &south).await;
-    north.handle_of(1).ask(Request::Cut(Cuts::default()));
+    north.handle_of(1).ask(Request::Cut(LinkFaults::default()));
     for farm in [&north, &south] {
         wait_until_heard(farm, true).await;
     }
@@ -288,7 +288,8 @@ async fn a_loan_ends_though_the_farms_do_not_hear_each_other() {
 pub(crate) async fn wait_until_heard(farm: &Farm, is_heard: bool) {
     let what = format!("{}: the neighbour is heard: {is_heard}", farm.name);
     farm.wait_until(&what, |farm| async move {
-        farm.look_at_loans(move |_, office| office.neighbours().all(|(_, heard)| heard.is_some() == is_heard)).await
+        farm.look_at_loans(move |_, lending| lending.neighbours().all(|(_, heard)| heard.is_some() == is_heard))
+            .await
     })
     .await;
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use primus_core::ledger::{Ending, Entry, Fan, JobId, Target};
-use primus_core::loan::office::{self, CannotLend, LendOrder};
+use primus_core::ledger::{Ending, Entry, Expansion, JobId, Target};
+use primus_core::loan::lending::{self, CannotLend, LendOrder};
 use primus_core::planted::{Bug, Planted};
 use primus_node::handle::Handle;
 use primus_node::private;
@@ -24,7 +24,7 @@ async fn is_cancelled(planted: Planted) -> bool {
     farm.wait_for_leader(1).await;
     let handle = farm.farm_of(1);
     let hold = busy(&handle).await;
-    let submit = vec![Entry::Submit { spec: spec(noop(), Fan::One), key: None }];
+    let submit = vec![Entry::Submit { spec: spec(noop(), Expansion::One), key: None }];
     let cancel = vec![Entry::Cancel(Target::Job(JobId(1)))];
     let (asked, both) = oneshot::channel();
     let client = tokio::spawn(async move {
@@ -48,7 +48,7 @@ async fn proposals_in_another_order_are_found() {
 
 /// An operator lends one worker twice, while the farm is busy. How often does somebody go?
 async fn lent(planted: Planted) -> usize {
-    let rules = office::Rules { lent_max: 1, planted, ..loans::rules() };
+    let rules = lending::Rules { lent_max: 1, planted, ..loans::rules() };
     let (north, south) = loans::farms(&["w1", "w2"], &[], rules).await;
     loans::wait_until_heard(&north, true).await;
     let handle = north.farm_of(1);
@@ -121,7 +121,7 @@ async fn a_look_before_what_it_must_see_is_applied_is_found() {
 /// A worker has written down that it goes to another farm. Then its own farm takes it for dead, sees it again, and has a task.
 /// Does the worker begin with that before it has gone?
 async fn begins_while_it_goes(planted: Planted) -> bool {
-    let (mut north, _south) = loans::farms(&["w1"], &[], office::Rules { planted, ..loans::rules() }).await;
+    let (mut north, _south) = loans::farms(&["w1"], &[], lending::Rules { planted, ..loans::rules() }).await;
     // While somebody else uses this folder, the worker cannot go. It tries for a second, then it comes home.
     let folder = north.path("w1").join("away/south");
     private::folder(&folder).expect("there is room for a folder");
@@ -134,7 +134,7 @@ async fn begins_while_it_goes(planted: Planted) -> bool {
         Entry::Leave { worker: worker.clone() },
         Entry::EndLoan(loan, Ending::Dead),
         Entry::Join { worker, slots: 1 },
-        Entry::Submit { spec: spec(task, Fan::One), key: None },
+        Entry::Submit { spec: spec(task, Expansion::One), key: None },
     ];
     north.farm().await.enter(entries).await.expect("it is taken");
     let began = Instant::now();

@@ -10,9 +10,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use primus_core::ServerId;
-use primus_core::ledger::{CommandLine, Effect, Entry, Fan, JobId, Outcome, Spec, State, Target, TaskId, Work};
+use primus_core::ledger::{
+    CommandLine, Effect, Entry, Expansion, JobId, Outcome, Spec, State, Target, TaskId, Work,
+};
 use primus_core::load::Weights;
-use primus_core::loan::office;
+use primus_core::loan::lending;
 use primus_core::planted::Planted;
 use primus_core::rank::RankBy;
 use primus_node::companion;
@@ -94,7 +96,7 @@ pub(crate) struct Farm {
     pub(crate) state_max: u64,
     pub(crate) planted: Planted,
     pub(crate) neighbours: Vec<Neighbour>,
-    pub(crate) lending: office::Rules,
+    pub(crate) lending: lending::Rules,
 }
 
 impl Drop for Farm {
@@ -136,7 +138,7 @@ impl Farm {
             state_max: 1 << 30,
             planted: Planted::NONE,
             neighbours: Vec::new(),
-            lending: office::Rules::default(),
+            lending: lending::Rules::default(),
         }
     }
 
@@ -285,7 +287,7 @@ impl Farm {
     pub(crate) async fn wait_for_workers(&self, count: usize) {
         self.wait_until("the workers are here", |farm| async move {
             farm.look(move |foreman| {
-                foreman.present().count() == count && foreman.ledger().workers().len() >= count
+                foreman.connected().count() == count && foreman.ledger().workers().len() >= count
             })
             .await
         })
@@ -351,8 +353,17 @@ pub(crate) fn first(job: JobId) -> TaskId {
     TaskId { job, index: 1 }
 }
 
-pub(crate) fn spec(work: Work, fan: Fan) -> Spec {
-    Spec { name: String::new(), work, fan, retries: 0, timeout_ms: None, is_once: false, priority: 0, cpus: 1 }
+pub(crate) fn spec(work: Work, expansion: Expansion) -> Spec {
+    Spec {
+        name: String::new(),
+        work,
+        expansion,
+        retries: 0,
+        timeout_ms: None,
+        is_once: false,
+        priority: 0,
+        cpus: 1,
+    }
 }
 
 pub(crate) fn noop() -> Work {

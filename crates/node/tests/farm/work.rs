@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use primus_core::ServerId;
-use primus_core::ledger::{Effect, Entry, Fan, Held, Job, JobId, State, TaskId, Verdict};
+use primus_core::ledger::{Effect, Entry, Expansion, Held, Job, JobId, State, TaskId, Verdict};
 use primus_node::farm::Awaited;
 use primus_node::handle::Unable;
 use primus_node::outputs::Stream;
@@ -15,7 +15,7 @@ use super::stage::{Farm, command, first, noop, spec};
 #[tokio::test]
 async fn what_is_submitted_runs_on_a_worker_and_has_a_result() {
     let farm = Farm::started().await;
-    let job = farm.run(spec(command(&["sh", "-c", "echo hello; echo oh >&2; exit 3"]), Fan::One)).await;
+    let job = farm.run(spec(command(&["sh", "-c", "echo hello; echo oh >&2; exit 3"]), Expansion::One)).await;
     let outcome = farm.outcome(first(job)).await;
     assert_eq!(outcome.verdict, Verdict::Exited(3));
     assert_eq!((&outcome.stdout.bytes[..], &outcome.stderr.bytes[..]), (&b"hello\n"[..], &b"oh\n"[..]));
@@ -26,9 +26,9 @@ async fn what_is_submitted_runs_on_a_worker_and_has_a_result() {
 #[tokio::test]
 async fn many_tasks_of_one_job_and_many_jobs_of_one_task_all_end() {
     let farm = Farm::started().await;
-    let array = farm.run(spec(noop(), Fan::Array { first: 1, last: 5000 })).await;
+    let array = farm.run(spec(noop(), Expansion::Array { first: 1, last: 5000 })).await;
     assert!(farm.states(array).await.iter().all(|state| *state == State::Done));
-    let entries = vec![Entry::Submit { spec: spec(noop(), Fan::One), key: None }; 10_000];
+    let entries = vec![Entry::Submit { spec: spec(noop(), Expansion::One), key: None }; 10_000];
     let began = Instant::now();
     let effects = farm.farm().await.enter(entries).await.expect("they are taken");
     let jobs: Vec<JobId> = effects
@@ -49,7 +49,7 @@ async fn a_batch_too_long_for_a_frame_reaches_everybody() {
     let farm = Farm::started().await;
     let mut lines = primus_core::ledger::job::Lines::default();
     (0..100_000).for_each(|number| assert!(lines.push(&format!("line {number} of a long list of lines"))));
-    let mut long = spec(command(&["false"]), Fan::Lines(lines));
+    let mut long = spec(command(&["false"]), Expansion::Lines(lines));
     long.cpus = 9;
     let job = farm.submit(long).await;
     for id in 1..=3 {
@@ -65,7 +65,7 @@ async fn a_batch_too_long_for_a_frame_reaches_everybody() {
 #[tokio::test]
 async fn a_long_output_can_be_read_through_any_server() {
     let farm = Farm::started().await;
-    let job = farm.run(spec(command(&["seq", "100000"]), Fan::One)).await;
+    let job = farm.run(spec(command(&["seq", "100000"]), Expansion::One)).await;
     let outcome = farm.outcome(first(job)).await;
     let held = Held { task: first(job), attempt: outcome.attempt };
     let mut whole = Vec::new();
@@ -90,7 +90,7 @@ async fn a_long_output_can_be_read_through_any_server() {
 async fn tasks_know_their_numbers() {
     let farm = Farm::started().await;
     let script = ["sh", "-c", "echo $PRIMUS_TASK {} $PRIMUS_INDEX"];
-    let job = farm.run(spec(command(&script), Fan::Array { first: 5, last: 6 })).await;
+    let job = farm.run(spec(command(&script), Expansion::Array { first: 5, last: 6 })).await;
     let second = TaskId { job, index: 2 };
     assert_eq!(farm.outcome(second).await.stdout.bytes, format!("{job}.2 6 6\n").into_bytes());
 }
@@ -100,7 +100,7 @@ async fn only_the_leader_takes_entries() {
     let farm = Farm::started().await;
     let leader = farm.leader().await;
     let other = farm.farm_of(leader % 3 + 1);
-    let entries = vec![Entry::Submit { spec: spec(noop(), Fan::One), key: None }];
+    let entries = vec![Entry::Submit { spec: spec(noop(), Expansion::One), key: None }];
     assert_eq!(other.enter(entries).await, Err(Unable::NotLeading(ServerId(leader))));
 }
 
@@ -141,7 +141,7 @@ async fn a_farm_that_holds_enough_takes_nothing_new_until_there_is_room() {
     };
     assert_eq!(refused, Unable::StateFull(MAX));
     assert!((10..30).contains(&written), "{written} were written");
-    let job = || vec![Entry::Submit { spec: spec(noop(), Fan::One), key: None }];
+    let job = || vec![Entry::Submit { spec: spec(noop(), Expansion::One), key: None }];
     assert_eq!(farm.farm().await.enter(job()).await, Err(Unable::StateFull(MAX)));
     assert_eq!(farm.farm().await.get("key 0".to_owned()).await.map(|found| found.is_some()), Ok(true));
     for number in 0..written {

@@ -4,7 +4,7 @@
 
 use primus_core::ServerId;
 use primus_core::election::Election;
-use primus_core::handover::Standing;
+use primus_core::handover::Progress;
 use primus_replica::consensus::Consensus;
 
 use super::{Candidacy, Control};
@@ -32,7 +32,7 @@ pub enum Way {
         rest_us: u64,
     },
     /// The leader hands over when it has been too loaded for too long.
-    Load(Standing),
+    Load(Progress),
     /// It does not, because an operator chose this leader.
     Chosen,
     /// It does not.
@@ -59,7 +59,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         match &self.handover {
             _ if self.candidacy == Candidacy::Correcting => Way::Rank { rest_us: 0 },
             _ if self.may_be_preempted() => Way::Rank { rest_us },
-            Some(handover) => Way::Load(handover.standing()),
+            Some(handover) => Way::Load(handover.progress()),
             None if self.is_chosen() => Way::Chosen,
             None => Way::Never,
         }

@@ -28,7 +28,7 @@ pub(super) struct Proposals {
     last_number: u64,
     /// What foreman and lessor want, in order.
     wanted: VecDeque<Entry>,
-    /// What the office wants: it may say the same again while the log is busy.
+    /// What the lending side wants: it may say the same again while the log is busy.
     loans: BTreeSet<Entry>,
     /// Batches of its own that are not applied yet.
     under_way: BTreeSet<u64>,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use primus_core::loan::office::LendOrder;
+use primus_core::loan::lending::LendOrder;
 use primus_core::machine::{Input, Outbox};
 use primus_core::planted::Bug;
 
@@ -117,7 +117,7 @@ impl Farm {
             return out.notify(Notice::Answer(ticket, Err(refusal)));
         }
         let situation = self.foreman.situation(self.time.keeper.time_ms(self.now_ms()));
-        match self.office.lend(order, &situation.unwrap_or_default()) {
+        match self.lending.lend(order, &situation.unwrap_or_default()) {
             Err(cannot) => out.notify(Notice::Answer(ticket, Ok(Answer::CannotLend(cannot)))),
             Ok(entries) if self.proposals.enter(ticket, Draft::new(&entries)) => {}
             Ok(_) => out.notify(Notice::Answer(ticket, Err(Refusal::Busy))),

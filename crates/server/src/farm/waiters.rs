@@ -131,18 +131,18 @@ fn is_over(target: Target, ledger: &Ledger) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use primus_core::ledger::{Batch, Entry, Fan, Spec, TaskId, Work};
+    use primus_core::ledger::{Batch, Entry, Expansion, Spec, TaskId, Work};
 
     use super::*;
 
-    fn submitted(fans: impl IntoIterator<Item = Fan>) -> Ledger {
+    fn submitted(fans: impl IntoIterator<Item = Expansion>) -> Ledger {
         let work = Work::Kind { name: "noop".to_owned(), input: Vec::new() };
         let mut ledger = Ledger::default();
-        let entry = |fan| Entry::Submit {
+        let entry = |expansion| Entry::Submit {
             spec: Spec {
                 name: String::new(),
                 work: work.clone(),
-                fan,
+                expansion,
                 retries: 0,
                 timeout_ms: None,
                 is_once: false,
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_question_about_many_is_answered_when_the_last_has_ended() {
-        let mut ledger = submitted(vec![Fan::Array { first: 1, last: 2 }; 5]);
+        let mut ledger = submitted(vec![Expansion::Array { first: 1, last: 2 }; 5]);
         let mut waiters = Waiters::default();
         let task = |job, index| TaskId { job: JobId(job), index };
         let awaited =
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn all_who_wait_for_tasks_of_a_job_hear_that_it_was_cancelled() {
-        let mut ledger = submitted([Fan::Array { first: 1, last: 3_000_000 }, Fan::One]);
+        let mut ledger = submitted([Expansion::Array { first: 1, last: 3_000_000 }, Expansion::One]);
         let mut waiters = Waiters::default();
         let task = |job, index| Awaited::Task(TaskId { job: JobId(job), index });
         let awaited = [task(1, 1), task(1, 3_000_000), task(2, 1), Awaited::Jobs(JobId(1), JobId(1)), task(1, 77)];
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn those_who_left_are_forgotten() {
-        let ledger = submitted([Fan::One]);
+        let ledger = submitted([Expansion::One]);
         let mut waiters = Waiters::default();
         for ticket in [1, 2] {
             waiters.add(vec![Awaited::Jobs(JobId(1), JobId(1))], Ticket(ticket), &ledger);

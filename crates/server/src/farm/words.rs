@@ -5,8 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use primus_core::ledger::timekeeper;
 use primus_core::ledger::{Effect, Entry, Groups, JobId, Target, TaskId};
-use primus_core::loan::office::{CannotLend, LendOrder};
-use primus_core::loan::{Word, office};
+use primus_core::loan::lending::{CannotLend, LendOrder};
+use primus_core::loan::{WorkerMessage, lending};
 use primus_core::{FarmId, ServerId, Term, WorkerId, farm, loan};
 
 use crate::record::Draft;
@@ -31,7 +31,7 @@ pub enum Message {
     /// About tasks, with a worker.
     Work(farm::Message),
     /// About where a worker works, with that worker.
-    Placement(Word),
+    Placement(WorkerMessage),
     /// About loans, with a neighbour.
     Loan(loan::Message),
 }
@@ -94,8 +94,8 @@ impl From<Target> for Awaited {
 pub enum Timer {
     /// The foreman's.
     Work(farm::foreman::Timer),
-    /// The office's.
-    Loan(office::Timer),
+    /// The lending side's.
+    Loan(lending::Timer),
 }
 
 impl Timer {
@@ -130,7 +130,7 @@ pub enum Notice {
     /// Loans began or ended.
     Loans(Vec<Effect>),
     /// Something about loans that people may want to know.
-    Happened(office::Happening),
+    Happened(lending::Happening),
     /// A clock is off, or right again.
     Clock(timekeeper::Notice),
 }

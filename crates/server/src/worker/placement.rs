@@ -4,10 +4,10 @@
 //! folder for the other farm is open.
 
 use primus_core::FarmId;
-use primus_core::farm::worker::{self, Allegiance as Standing};
+use primus_core::farm::worker::{self, Relation};
 use primus_core::ledger::LoanId;
-use primus_core::loan::allegiance::{self, Place};
-use primus_core::loan::{Allegiance, Word};
+use primus_core::loan::placement::{self, Place};
+use primus_core::loan::{Placement, WorkerMessage};
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
 use primus_core::planted::Bug;
 
@@ -44,7 +44,7 @@ impl Worker {
         let leader = self.home().leader();
         if leader != self.home_leader {
             self.home_leader = leader;
-            self.command(allegiance::Command::Home(leader), out);
+            self.command(placement::Command::Home(leader), out);
         }
         for call in self.home().take_heard() {
             self.on_call(call, out);
@@ -52,11 +52,11 @@ impl Worker {
         for (farm, call) in self.take_heard_abroad() {
             let leader = self.sessions.get(&farm).and_then(Session::leader);
             if self.away == Some(farm) && leader == Some(call.from) {
-                self.command(allegiance::Command::Abroad(call.word), out);
+                self.command(placement::Command::Abroad(call.word), out);
             }
         }
         if let Some(loan) = self.stranded.take() {
-            self.command(allegiance::Command::Abroad(Word::Return { loan, within_ms: 0 }), out);
+            self.command(placement::Command::Abroad(WorkerMessage::Return { loan, within_ms: 0 }), out);
         }
         self.note_idle(out);
     }
@@ -72,7 +72,7 @@ impl Worker {
     /// A leader of its own farm says something.
     fn on_call(&mut self, call: Call, out: &mut Outbox<Self>) {
         let Call { from, word, servers } = call;
-        if let Word::Redirect { farm, loan, .. } = &word {
+        if let WorkerMessage::Redirect { farm, loan, .. } = &word {
             if let Some(reason) = self.objection_to(farm, &servers) {
                 // A leader that has heard that does not call again.
                 return self.cannot_go(farm.clone(), *loan, reason, out);
@@ -100,12 +100,12 @@ impl Worker {
         abroad.find(|(_, session)| session.name() == name).map(|(farm, _)| *farm)
     }
 
-    fn command(&mut self, command: allegiance::Command, out: &mut Outbox<Self>) {
+    fn command(&mut self, command: placement::Command, out: &mut Outbox<Self>) {
         self.decide(Input::Command(command), out);
     }
 
     /// Whether something runs must be known before anything is decided.
-    pub(super) fn decide(&mut self, input: Input<Allegiance>, out: &mut Outbox<Self>) {
+    pub(super) fn decide(&mut self, input: Input<Placement>, out: &mut Outbox<Self>) {
         self.note_idle(out);
         self.step_placement(input, out);
     }
@@ -114,11 +114,11 @@ impl Worker {
         let current = self.sessions.get(&self.away.unwrap_or(FarmId::OWN));
         let is_idle = current.is_none_or(|session| session.work().is_idle());
         if std::mem::replace(&mut self.is_idle, is_idle) != is_idle {
-            self.step_placement(Input::Command(allegiance::Command::Idle(is_idle)), out);
+            self.step_placement(Input::Command(placement::Command::Idle(is_idle)), out);
         }
     }
 
-    fn step_placement(&mut self, input: Input<Allegiance>, out: &mut Outbox<Self>) {
+    fn step_placement(&mut self, input: Input<Placement>, out: &mut Outbox<Self>) {
         let mut outbox = std::mem::take(&mut self.outbox);
         self.placement.step(self.now, input, &mut outbox);
         for output in outbox.drain() {
@@ -141,16 +141,16 @@ impl Worker {
 
 /// What the placement wants.
 impl Worker {
-    fn obey(&mut self, output: Output<Allegiance>, out: &mut Outbox<Self>) {
+    fn obey(&mut self, output: Output<Placement>, out: &mut Outbox<Self>) {
         match output {
             Output::Send { to, message } => self.home().say_placement(to, message),
             Output::Persist { token, records } => self.write_epoch(token, &records, out),
             Output::Set { timer, delay } => out.set(Timer::Placement(timer), delay),
             Output::Cancel(timer) => out.cancel(Timer::Placement(timer)),
-            Output::Notify(allegiance::Notice::Go { farm, loan }) => self.go(farm, loan, out),
-            Output::Notify(allegiance::Notice::Finish) => self.finish(out),
-            Output::Notify(allegiance::Notice::Stop) => self.stop(out),
-            Output::Notify(allegiance::Notice::ComeHome) => self.come_home(out),
+            Output::Notify(placement::Notice::Go { farm, loan }) => self.go(farm, loan, out),
+            Output::Notify(placement::Notice::Finish) => self.finish(out),
+            Output::Notify(placement::Notice::Stop) => self.stop(out),
+            Output::Notify(placement::Notice::ComeHome) => self.come_home(out),
             Output::Ignore(reason) => out.ignore(reason),
         }
     }
@@ -177,7 +177,7 @@ impl Worker {
     }
 
     /// Writes down that a call is followed, or that it will not be; the folder for the farm is opened meanwhile.
-    fn write_epoch(&mut self, token: Token, records: &[allegiance::Record], out: &mut Outbox<Self>) {
+    fn write_epoch(&mut self, token: Token, records: &[placement::Record], out: &mut Outbox<Self>) {
         let to = self.farm_to_open();
         to.iter().for_each(|farm| out.notify(Notice::Open(farm.clone())));
         let records = records.iter().map(|record| Record::Epoch(record.epoch)).collect();
@@ -226,17 +226,17 @@ impl Worker {
 
     fn go(&mut self, name: String, loan: LoanId, out: &mut Outbox<Self>) {
         out.notify(Notice::Happened(Happening::Lent(name.clone(), loan)));
-        let (now, standing, is_open) = (self.now, Standing::Lent(loan), !self.is_draining);
+        let (now, relation, is_open) = (self.now, Relation::Lent(loan), !self.is_draining);
         let farm = self.session_with(&name).unwrap_or_else(|| self.next_farm());
         self.away = Some(farm);
         if let Some(session) = self.session_away() {
             session.tell(now, worker::Command::Open(is_open), out);
-            return session.stand(now, standing, out);
+            return session.set_relation(now, relation, out);
         }
         let Some(Move { to: Some(address), opened: Some(opened), .. }) = self.moving.take() else { return };
         match opened {
             Ok(records) => {
-                self.begin(farm, address, records, standing, out);
+                self.begin(farm, address, records, relation, out);
                 self.tell_load(out);
                 if let Some(session) = self.session_away().filter(|_| !is_open) {
                     session.tell(now, worker::Command::Open(false), out);
@@ -269,7 +269,7 @@ impl Worker {
     /// Its own leader should not lend it again soon.
     fn cannot_go(&mut self, farm: String, loan: LoanId, reason: String, out: &mut Outbox<Self>) {
         if let Some(leader) = self.home().leader() {
-            self.home().say_placement(leader, Word::CannotGo { loan });
+            self.home().say_placement(leader, WorkerMessage::CannotGo { loan });
         }
         out.notify(Notice::Happened(Happening::CannotGo(farm, reason)));
     }
@@ -277,7 +277,7 @@ impl Worker {
     fn come_home(&mut self, out: &mut Outbox<Self>) {
         let now = self.now;
         if let Some(session) = self.session_away() {
-            session.stand(now, Standing::Over, out);
+            session.set_relation(now, Relation::Over, out);
         }
         self.away = None;
         out.notify(Notice::Happened(Happening::Home(self.placement.epoch())));

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use primus_core::farm;
-use primus_core::farm::worker::{Allegiance, Command, Notice, REPORTS_MAX, Timer, Worker as Work};
+use primus_core::farm::worker::{Command, Notice, REPORTS_MAX, Relation, Timer, Worker as Work};
 use primus_core::ledger::Held;
-use primus_core::loan::Word;
+use primus_core::loan::WorkerMessage;
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::{FarmId, ServerId, Term};
 
@@ -46,7 +46,7 @@ pub(super) struct Session {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Call {
     pub(super) from: ServerId,
-    pub(super) word: Word,
+    pub(super) word: WorkerMessage,
     pub(super) servers: Servers,
 }
 
@@ -138,7 +138,7 @@ impl Session {
     }
 
     /// Says where the worker is.
-    pub(super) fn say_placement(&mut self, to: ServerId, word: Word) {
+    pub(super) fn say_placement(&mut self, to: ServerId, word: WorkerMessage) {
         self.said.entry(to).or_default().push(Message::Placement(word));
     }
 
@@ -256,8 +256,8 @@ impl Session {
     }
 
     /// The worker stands otherwise to this farm from now on.
-    pub(super) fn stand(&mut self, now: Moment, standing: Allegiance, out: &mut Outbox<Worker>) {
-        self.tell(now, Command::Allegiance(standing), out);
+    pub(super) fn set_relation(&mut self, now: Moment, relation: Relation, out: &mut Outbox<Worker>) {
+        self.tell(now, Command::Relation(relation), out);
     }
 
     /// Ends all that has not ended. Others may have it.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use primus_core::farm::{self, Assignment, worker};
 use primus_core::ledger::{Held, LoanId, Report};
 use primus_core::load::Usage;
-use primus_core::loan::{Word, allegiance};
+use primus_core::loan::{WorkerMessage, placement};
 use primus_core::machine::{Token, WriteName};
 use primus_core::{FarmId, ServerId, Term};
 
@@ -43,9 +43,9 @@ pub enum Message {
     /// About tasks.
     Work(farm::Message),
     /// Server: where the worker is to work, and where the servers of that farm are.
-    Call(Word, Servers),
+    Call(WorkerMessage, Servers),
     /// Worker: where it works.
-    Placement(Word),
+    Placement(WorkerMessage),
 }
 
 /// What its owner tells a worker.
@@ -109,7 +109,7 @@ pub enum Timer {
     /// Those of the work for one farm.
     Work(FarmId, worker::Timer),
     /// Those of its placement.
-    Placement(allegiance::Timer),
+    Placement(placement::Timer),
     /// Time to say that it is well.
     Renew,
 }

@@ -1,6 +1,6 @@
 //! What the arguments of `primus simulate day` mean.
 
-use primus_core::loan::office::{LOOK_MS, Rules};
+use primus_core::loan::lending::{LOOK_MS, Rules};
 use primus_lab::lending::{Day, Load};
 use primus_terminal::amounts::{length, number, quoted};
 use primus_terminal::failure::Failure;
@@ -14,11 +14,11 @@ const SLOTS_MAX: u64 = 1_000;
 /// With more, the queues would grow for ever, whoever lends.
 const BUSY_MAX: u64 = 99;
 const TURN_US: u64 = 600_000_000;
-/// How often offices may look around in a day, and hear of each other.
+/// How often lending sides may look around in a day, and hear of each other.
 const LOOKS_MAX: u64 = 200_000_000;
 /// How many tasks a day may have.
 const TASKS_MAX: u64 = 100_000_000;
-/// Of so many looks of an office one says to all neighbours how things are.
+/// Of so many looks of a lending side one says to all neighbours how things are.
 const LOOKS_PER_BEAT: u64 = 10;
 
 /// A day to try, and the seed of its tasks.

@@ -11,8 +11,8 @@ use primus_client::farms;
 use primus_terminal::failure::Failure;
 use rustix::process::{Signal, kill_process};
 
-use super::acts::Play;
-use super::scenes::Shown;
+use super::real::RealTour;
+use super::simulated::Shown;
 
 const NAMES: [&str; 2] = ["a", "b"];
 const WAITING_TIME: Duration = Duration::from_secs(15);
@@ -27,7 +27,7 @@ pub(super) fn command() -> String {
 }
 
 /// Freezes whoever runs it, and looks at what both wrote down.
-pub(super) fn freeze_supervisor(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn freeze_supervisor(play: &mut RealTour) -> Result<Shown, Failure> {
     let guards = Guards::start(play)?;
     let first = guards.wait_for_term(0)?;
     thread::sleep(WATCHED);
@@ -84,7 +84,7 @@ struct Span {
 }
 
 impl Guards {
-    fn start(play: &Play) -> Result<Self, Failure> {
+    fn start(play: &RealTour) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| {
             Failure::failed("system", format!("no process can be started: {error}"), "make room, then try again")
         };

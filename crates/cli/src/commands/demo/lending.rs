@@ -14,8 +14,8 @@ use primus_node::events::Kind;
 use primus_terminal::failure::Failure;
 use serde_json::{Value, json};
 
-use super::acts::{Play, SERVERS, Terms, WORKERS, ended, joined, ms};
-use super::scenes::Shown;
+use super::real::{RealTour, SERVERS, Terms, WORKERS, ended, joined, ms};
+use super::simulated::Shown;
 use primus_local::TemporaryFarm;
 use primus_local::answers::{LeaderTerm, time_ms};
 use primus_local::chaos;
@@ -46,7 +46,7 @@ pub(super) fn command() -> String {
     format!("{variables}primus up --farms 2 --rank id")
 }
 
-pub(super) fn start(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn start(play: &mut RealTour) -> Result<Shown, Failure> {
     let started = Instant::now();
     let [north, south] = TemporaryFarm::start_neighbours("demo", SERVERS, WORKERS, &SOON)?;
     let reigns = [north.settled()?, south.settled()?];
@@ -78,7 +78,7 @@ pub(super) fn flooding() -> String {
     )
 }
 
-pub(super) fn flood(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn flood(play: &mut RealTour) -> Result<Shown, Failure> {
     let pair = play.pair()?;
     let script = format!("echo $PRIMUS_TASK >> \"$0\"; exec sleep {TASK_S}");
     let command = json!(["/bin/sh", "-c", script, pair.starts()?]);
@@ -93,7 +93,7 @@ pub(super) fn flood(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim: format!("{work}, for north"), held: guests.len() as u64 == WORKERS })
 }
 
-pub(super) fn kill_leader(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn kill_leader(play: &mut RealTour) -> Result<Shown, Failure> {
     let pair = play.pair()?;
     // On a busy host somebody else may lead meanwhile.
     let old = pair.north.settled()?;
@@ -117,7 +117,7 @@ pub(super) fn kill_leader(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: is_new && guests.len() as u64 == WORKERS && loans == WORKERS })
 }
 
-pub(super) fn come_home(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn come_home(play: &mut RealTour) -> Result<Shown, Failure> {
     let pair = play.pair()?;
     chaos::wait(WAITING_TIME, "all tasks to end", || Ok(pair.is_done()?.then_some(())))?;
     let is_alone = |farm: &TemporaryFarm| Ok::<_, Failure>(items(&farm.ask("/v1/loans")?).is_empty());
@@ -139,7 +139,7 @@ fn at_home(farm: &TemporaryFarm) -> Result<usize, Failure> {
     Ok(status["workers"].as_array().into_iter().flatten().filter(is_home).count())
 }
 
-pub(super) fn count(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn count(play: &mut RealTour) -> Result<Shown, Failure> {
     let pair = play.pair()?;
     let job = pair.north.ask(&format!("/v1/jobs/{}", pair.job))?;
     let [done, lost] = ["done", "lost"].map(|count| job[count].as_u64().unwrap_or(u64::MAX));
@@ -152,7 +152,7 @@ pub(super) fn count(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: (done, lost, twice, begun as u64) == (TASKS, 0, 0, TASKS) })
 }
 
-pub(super) fn histories(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn histories(play: &mut RealTour) -> Result<Shown, Failure> {
     let Pair { north, south, seen, .. } = play.pair()?;
     let [north, south] = [(north, &seen[0]), (south, &seen[1])].map(|(farm, seen)| Terms::of(farm, seen));
     let line = |farm: &str, terms: &Terms| {
@@ -168,7 +168,7 @@ pub(super) fn histories(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: most == 1 && north.leaders.len() >= 2 && have_all_told })
 }
 
-pub(super) fn end(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn end(play: &mut RealTour) -> Result<Shown, Failure> {
     let Pair { north, south, .. } = play.pair()?;
     let last = [north.now()?, south.now()?];
     drop(play.pair.take());

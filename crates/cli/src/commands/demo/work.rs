@@ -10,8 +10,8 @@ use primus_client::{Client, Patience, pages};
 use primus_terminal::failure::Failure;
 use serde_json::{Value, json};
 
-use super::acts::{Play, ms};
-use super::scenes::Shown;
+use super::real::{RealTour, ms};
+use super::simulated::Shown;
 use primus_local::TemporaryFarm;
 use primus_local::chaos;
 
@@ -26,7 +26,7 @@ pub(super) fn command() -> String {
     format!("primus submit --array 1-{TASKS} -- sh -c 'echo $PRIMUS_TASK >> starts; sleep 0.05'")
 }
 
-pub(super) fn submit(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn submit(play: &mut RealTour) -> Result<Shown, Failure> {
     let farm = play.farm()?;
     let file = starts(farm)?;
     let script = "echo $PRIMUS_TASK >> \"$0\"; sleep 0.05";
@@ -44,7 +44,7 @@ pub(super) fn submit(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: workers.len() == 2 })
 }
 
-pub(super) fn kill_worker(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn kill_worker(play: &mut RealTour) -> Result<Shown, Failure> {
     let farm = play.farm()?;
     let victim = "w1";
     let now = farm.now()?;
@@ -59,7 +59,7 @@ pub(super) fn kill_worker(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: after["failed"] == 0 && after["lost"] == 0 })
 }
 
-pub(super) fn kill_leader(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn kill_leader(play: &mut RealTour) -> Result<Shown, Failure> {
     play.settle()?;
     let (farm, old) = (play.farm()?, play.leader().to_string());
     let now = farm.now()?;
@@ -75,7 +75,7 @@ pub(super) fn kill_leader(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: is_new })
 }
 
-pub(super) fn count(play: &mut Play) -> Result<Shown, Failure> {
+pub(super) fn count(play: &mut RealTour) -> Result<Shown, Failure> {
     let farm = play.farm()?;
     wait_for_done(farm, &play.job, TASKS)?;
     let job = job(farm, &play.job)?;

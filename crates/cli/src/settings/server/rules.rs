@@ -9,7 +9,7 @@ use primus_core::farm::assign::Rule;
 use primus_core::lease::LEASE_MIN_US;
 use primus_core::ledger::Limits;
 use primus_core::load::{BadWeights, Score, Weights};
-use primus_core::loan::office;
+use primus_core::loan::lending;
 use primus_core::machine::Delay;
 use primus_core::rank::RankBy;
 use primus_core::{detector, handover};
@@ -100,10 +100,10 @@ pub(super) fn plan(layers: &Layers, plan: Plan) -> Option<Plan> {
 }
 
 /// When a farm asks for workers, and when it lends them.
-pub(super) fn lending(layers: &Layers) -> Option<office::Rules> {
+pub(super) fn lending(layers: &Layers) -> Option<lending::Rules> {
     let ms = |name| layers.time(name).map(|time| us(time) / 1000);
     let count = |name| layers.number(name).and_then(|number| u32::try_from(number).ok());
-    Some(office::Rules {
+    Some(lending::Rules {
         saturated_at: layers.number("lending.saturated_at")?,
         saturated_ms: ms("lending.saturated_for")?,
         calm_below: layers.number("lending.calm_below")?,
@@ -114,8 +114,8 @@ pub(super) fn lending(layers: &Layers) -> Option<office::Rules> {
         stay_ms: ms("lending.stay")?,
         reserve: count("lending.reserve")?,
         lent_max: count("lending.lent_max")?,
-        order: if layers.text("lending.order")? == "idle" { office::Order::Idle } else { office::Order::Listed },
-        ..office::Rules::default()
+        order: if layers.text("lending.order")? == "idle" { lending::Order::Idle } else { lending::Order::Listed },
+        ..lending::Rules::default()
     })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use primus_core::election::Algorithm;
 use primus_core::election::bully::Asking;
 use primus_core::ledger::Limits;
-use primus_core::loan::office;
+use primus_core::loan::lending;
 use primus_core::machine::Delay;
 use primus_core::rank::RankBy;
 use primus_server::groups::GroupPlan;
@@ -390,7 +390,7 @@ fn every_mistake_in_a_neighbour_says_what_to_do() {
 fn when_a_farm_borrows_and_lends_is_configured() {
     let lending = "[lending]\nsaturated_at = 5\nsaturated_for = \"100ms\"\ncalm_below = 2\ncalm_for = \"300ms\"\n\
                    tasks_per_worker = 4\nloan = \"5s\"\nrecall = \"2s\"\nstay = \"1500ms\"\nreserve = 1\nlent_max = 7\norder = \"idle\"";
-    let expected = office::Rules {
+    let expected = lending::Rules {
         saturated_at: 5,
         saturated_ms: 100,
         calm_below: 2,
@@ -401,8 +401,8 @@ fn when_a_farm_borrows_and_lends_is_configured() {
         stay_ms: 1500,
         reserve: 1,
         lent_max: 7,
-        order: office::Order::Idle,
-        ..office::Rules::default()
+        order: lending::Order::Idle,
+        ..lending::Rules::default()
     };
     assert_eq!(settled(&format!("{NATIVE}{lending}")).plan.lending, expected);
     let variable = [("PRIMUS_LENDING_LENT_MAX", "0")];

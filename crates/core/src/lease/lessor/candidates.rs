@@ -4,14 +4,14 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{CANDIDACIES_MAX, Guest, KEPT_PARTS, Office, Question, Wanted};
-use crate::lease::{Answer, Candidacy, Claim, Objection, Poll, Promise, Standing, preference, stretched};
+use super::{CANDIDACIES_MAX, Guest, KEPT_PARTS, Leadership, Question, Wanted};
+use crate::lease::{Answer, Candidacy, Claim, Contender, Objection, Poll, Promise, preference, stretched};
 use crate::ledger::Entry;
 use crate::ledger::groups::{GROUPS_MAX, GroupRank, Release};
 use crate::load::Score;
 use crate::{ServerId, SessionId};
 
-impl Office {
+impl Leadership {
     /// Does somebody beside the leader hold what follows leadership? Whoever has not asked yet may be there.
     pub(super) fn holds_beside(&self, leader: ServerId) -> bool {
         let is_beside = |session: &SessionId| self.guests.get(session).is_none_or(|guest| guest.at == leader);
@@ -153,7 +153,7 @@ impl Office {
     }
 
     pub(super) fn ranked(&self, leader: ServerId, wanted: &Wanted, mut sessions: Vec<SessionId>) -> Vec<SessionId> {
-        let standing = |session: &SessionId| Standing {
+        let standing = |session: &SessionId| Contender {
             candidacy: &wanted.candidates[session],
             score: self.guests.get(session).map_or(Score::default(), |guest| guest.score),
             at: self.guests.get(session).map_or(ServerId(0), |guest| guest.at),

@@ -30,8 +30,8 @@ mod tests {
     use crate::Term;
     use crate::ledger::job::Lines;
     use crate::ledger::{
-        Attempt, Batch, CommandLine, Entry, Fan, JobId, Limits, Outcome, Report, Spec, Start, Tail, Target, TaskId,
-        Verdict, Work,
+        Attempt, Batch, CommandLine, Entry, Expansion, JobId, Limits, Outcome, Report, Spec, Start, Tail, Target,
+        TaskId, Verdict, Work,
     };
 
     impl Ledger {
@@ -46,9 +46,9 @@ mod tests {
         }
     }
 
-    fn spec(work: Work, fan: Fan, is_once: bool) -> Spec {
+    fn spec(work: Work, expansion: Expansion, is_once: bool) -> Spec {
         let name = "a name".into();
-        Spec { name, work, fan, retries: 1, timeout_ms: None, is_once, priority: 0, cpus: 1 }
+        Spec { name, work, expansion, retries: 1, timeout_ms: None, is_once, priority: 0, cpus: 1 }
     }
 
     fn command(length: usize) -> Work {
@@ -75,10 +75,10 @@ mod tests {
         Report { task, outcome }
     }
 
-    fn lines(count: u64) -> Fan {
+    fn lines(count: u64) -> Expansion {
         let mut lines = Lines::default();
         (0..count).for_each(|_| _ = lines.push("a line"));
-        Fan::Lines(lines)
+        Expansion::Lines(lines)
     }
 
     fn specs() -> impl Strategy<Value = Spec> {
@@ -86,12 +86,12 @@ mod tests {
             (0..9_usize).prop_map(command),
             (0..9_usize).prop_map(|length| Work::Kind { name: "noop".into(), input: alloc::vec![1; length] }),
         ];
-        let fan = prop_oneof![
-            Just(Fan::One),
-            (1..50_u64).prop_map(|last| Fan::Array { first: 1, last }),
+        let expansion = prop_oneof![
+            Just(Expansion::One),
+            (1..50_u64).prop_map(|last| Expansion::Array { first: 1, last }),
             (1..9_u64).prop_map(lines),
         ];
-        (work, fan, any::<bool>()).prop_map(|(work, fan, is_once)| spec(work, fan, is_once))
+        (work, expansion, any::<bool>()).prop_map(|(work, expansion, is_once)| spec(work, expansion, is_once))
     }
 
     fn entries() -> impl Strategy<Value = Entry> {
@@ -143,7 +143,7 @@ mod tests {
         let mut ledger = Ledger::default();
         assert_eq!(ledger.len_bytes(), 0);
         let key = Some(String::from("key"));
-        apply(&mut ledger, 0, Entry::Submit { spec: spec(command(1 << 20), Fan::One, false), key });
+        apply(&mut ledger, 0, Entry::Submit { spec: spec(command(1 << 20), Expansion::One, false), key });
         let submitted = ledger.len_bytes();
         let four = 4 << 20;
         assert!((four..four + 1000).contains(&submitted), "{submitted}: argument, environment, folder and input");
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_task_of_an_array_takes_little() {
         let mut ledger = Ledger::default();
-        let array = |last| spec(command(1), Fan::Array { first: 1, last }, false);
+        let array = |last| spec(command(1), Expansion::Array { first: 1, last }, false);
         apply(&mut ledger, 0, Entry::Submit { spec: array(1_000_000), key: None });
         let bytes = ledger.len_bytes();
         assert!((2_000_000..2_001_000).contains(&bytes), "{bytes}");

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::Term;
-use crate::ledger::{Fan, Tail, Tasks, Work};
+use crate::ledger::{Expansion, Tail, Tasks, Work};
 
-fn spec(fan: Fan) -> Spec {
+fn spec(expansion: Expansion) -> Spec {
     Spec {
         name: String::new(),
         work: Work::Kind { name: "noop".into(), input: Vec::new() },
-        fan,
+        expansion,
         retries: 0,
         timeout_ms: None,
         is_once: false,
@@ -54,18 +54,18 @@ fn held(job: u64, index: u64, sequence: u64) -> Held {
 fn a_key_makes_one_job_however_often_it_is_submitted() {
     let mut ledger = Ledger::default();
     for (expected, is_new) in [(1, true), (1, false)] {
-        let effect = submit(&mut ledger, spec(Fan::One), Some("once"));
+        let effect = submit(&mut ledger, spec(Expansion::One), Some("once"));
         assert_eq!(effect, Effect::Submitted { job: JobId(expected), is_new });
     }
-    assert_eq!(submit(&mut ledger, spec(Fan::One), None), Effect::Submitted { job: JobId(2), is_new: true });
+    assert_eq!(submit(&mut ledger, spec(Expansion::One), None), Effect::Submitted { job: JobId(2), is_new: true });
 }
 
 #[test]
 fn another_job_under_the_same_key_is_refused_and_changes_nothing() {
     let mut ledger = Ledger::default();
-    submit(&mut ledger, spec(Fan::One), Some("once"));
+    submit(&mut ledger, spec(Expansion::One), Some("once"));
     let before = ledger.clone();
-    let other = spec(Fan::Array { first: 1, last: 3 });
+    let other = spec(Expansion::Array { first: 1, last: 3 });
     assert_eq!(submit(&mut ledger, other, Some("once")), Effect::OtherJob(JobId(1)));
     assert_eq!(ledger, before);
 }
@@ -73,7 +73,7 @@ fn another_job_under_the_same_key_is_refused_and_changes_nothing() {
 #[test]
 fn the_first_result_counts() {
     let mut ledger = Ledger::default();
-    submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), None);
+    submit(&mut ledger, spec(Expansion::Array { first: 1, last: 3 }), None);
     assert_eq!(finish(&mut ledger, 1, 2, 7, 0), Effect::Finished(held(1, 2, 7)));
     assert_eq!(finish(&mut ledger, 1, 2, 8, 1), Effect::Refused(held(1, 2, 8)));
     assert_eq!(ledger.outcome(task(1, 2)).map(|outcome| outcome.attempt.sequence), Some(7));
@@ -87,7 +87,7 @@ fn the_first_result_counts() {
 #[test]
 fn a_failure_is_tried_again_as_often_as_was_asked() {
     let mut ledger = Ledger::default();
-    submit(&mut ledger, Spec { retries: 2, ..spec(Fan::One) }, None);
+    submit(&mut ledger, Spec { retries: 2, ..spec(Expansion::One) }, None);
     assert_eq!(finish(&mut ledger, 1, 1, 1, 3), Effect::Again(held(1, 1, 1)));
     assert_eq!(finish(&mut ledger, 1, 1, 2, 3), Effect::Again(held(1, 1, 2)));
     assert_eq!(finish(&mut ledger, 1, 1, 3, 3), Effect::Finished(held(1, 1, 3)));
@@ -99,7 +99,7 @@ fn a_failure_is_tried_again_as_often_as_was_asked() {
 #[test]
 fn a_failure_that_is_reported_twice_counts_once() {
     let mut ledger = Ledger::default();
-    submit(&mut ledger, Spec { retries: 1, ..spec(Fan::One) }, None);
+    submit(&mut ledger, Spec { retries: 1, ..spec(Expansion::One) }, None);
     assert_eq!(finish(&mut ledger, 1, 1, 1, 3), Effect::Again(held(1, 1, 1)));
     assert_eq!(finish(&mut ledger, 1, 1, 1, 3), Effect::Refused(held(1, 1, 1)));
     assert_eq!(finish(&mut ledger, 1, 1, 2, 3), Effect::Finished(held(1, 1, 2)));
@@ -128,7 +128,7 @@ fn a_worker_that_gets_nothing_new_stays_so_when_it_comes_back() {
 #[test]
 fn a_task_that_must_not_start_twice_starts_once() {
     let mut ledger = Ledger::default();
-    submit(&mut ledger, Spec { is_once: true, ..spec(Fan::One) }, None);
+    submit(&mut ledger, Spec { is_once: true, ..spec(Expansion::One) }, None);
     let start =
         |sequence| Start { task: task(1, 1), worker: "w1".into(), attempt: Attempt { term: Term(1), sequence } };
     assert_eq!(apply(&mut ledger, 0, Entry::Start(start(1))), [Effect::MayStart(start(1))]);
@@ -142,7 +142,7 @@ fn a_task_that_must_not_start_twice_starts_once() {
 #[test]
 fn what_is_cancelled_has_no_result() {
     let mut ledger = Ledger::default();
-    submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), None);
+    submit(&mut ledger, spec(Expansion::Array { first: 1, last: 3 }), None);
     finish(&mut ledger, 1, 1, 1, 0);
     let effects = apply(&mut ledger, 0, Entry::Cancel(Target::Job(JobId(1))));
     assert_eq!(effects, [Effect::Cancelled(Tasks::all(JobId(1), 2, 3))]);
@@ -153,15 +153,15 @@ fn what_is_cancelled_has_no_result() {
 #[test]
 fn a_job_of_more_tasks_than_are_kept_is_known_to_be_cancelled() {
     let mut ledger = Ledger::new(Limits { results: 2, ..Limits::default() });
-    submit(&mut ledger, spec(Fan::One), None);
+    submit(&mut ledger, spec(Expansion::One), None);
     finish(&mut ledger, 1, 1, 1, 0);
-    submit(&mut ledger, spec(Fan::Array { first: 1, last: 5 }), None);
+    submit(&mut ledger, spec(Expansion::Array { first: 1, last: 5 }), None);
     assert_eq!(
         apply(&mut ledger, 0, Entry::Cancel(Target::Job(JobId(2)))),
         [Effect::Cancelled(Tasks::all(JobId(2), 1, 5))]
     );
     assert_eq!((ledger.counts().cancelled, ledger.job(JobId(1))), (5, None), "the older one went");
-    submit(&mut ledger, spec(Fan::One), None);
+    submit(&mut ledger, spec(Expansion::One), None);
     finish(&mut ledger, 3, 1, 1, 0);
     assert_eq!(ledger.job(JobId(2)), None, "it goes when it is its turn");
 }
@@ -169,19 +169,22 @@ fn a_job_of_more_tasks_than_are_kept_is_known_to_be_cancelled() {
 #[test]
 fn old_results_go_and_their_jobs_with_them() {
     let mut ledger = Ledger::new(Limits { results: 2, age_ms: 1000, waiting: 10, ..Limits::default() });
-    submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), Some("key"));
+    submit(&mut ledger, spec(Expansion::Array { first: 1, last: 3 }), Some("key"));
     (1..=3).for_each(|index| _ = finish(&mut ledger, 1, index, index, 0));
     assert_eq!(ledger.outcome(task(1, 1)), None, "only two are kept");
     assert_eq!(ledger.state(task(1, 1)), Some(State::Done), "but that it ended is known");
     apply(&mut ledger, 1000, Entry::Leave { worker: "nobody".into() });
     assert_eq!((ledger.jobs(JobId(0)).count(), ledger.counts()), (0, Counts::default()));
-    assert_eq!(submit(&mut ledger, spec(Fan::One), Some("key")), Effect::Submitted { job: JobId(2), is_new: true });
+    assert_eq!(
+        submit(&mut ledger, spec(Expansion::One), Some("key")),
+        Effect::Submitted { job: JobId(2), is_new: true }
+    );
 }
 
 #[test]
 fn long_results_push_the_oldest_out() {
     let mut ledger = Ledger::new(Limits { results_len: 10_000, ..Limits::default() });
-    submit(&mut ledger, spec(Fan::Array { first: 1, last: 5 }), None);
+    submit(&mut ledger, spec(Expansion::Array { first: 1, last: 5 }), None);
     let long = |index: u64| {
         let stdout = Tail { total: 4000, bytes: alloc::vec![b'x'; 4000] };
         Report { task: task(1, index), outcome: Outcome { stdout, ..outcome(index, 0) } }
@@ -199,7 +202,7 @@ fn long_results_push_the_oldest_out() {
 #[test]
 fn what_failed_is_retried_without_what_was_cancelled() {
     let mut ledger = Ledger::default();
-    submit(&mut ledger, spec(Fan::Array { first: 1, last: 4 }), None);
+    submit(&mut ledger, spec(Expansion::Array { first: 1, last: 4 }), None);
     [(1, 0), (2, 1), (4, 1)].iter().for_each(|(index, code)| _ = finish(&mut ledger, 1, *index, *index, *code));
     apply(&mut ledger, 0, Entry::Cancel(Target::Job(JobId(1))));
     let again = apply(&mut ledger, 0, Entry::RetryFailed(JobId(1)));
@@ -212,20 +215,23 @@ fn what_failed_is_retried_without_what_was_cancelled() {
 #[test]
 fn limits_count_from_the_moment_at_which_the_log_names_them() {
     let mut ledger = Ledger::default();
-    submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), None);
+    submit(&mut ledger, spec(Expansion::Array { first: 1, last: 3 }), None);
     (1..=3).for_each(|index| _ = finish(&mut ledger, 1, index, index, 0));
     assert!(ledger.outcome(task(1, 1)).is_some());
     let limits = Limits { results: 1, waiting: 2, ..Limits::default() };
     apply(&mut ledger, 0, Entry::Limit(limits));
     assert_eq!(ledger.outcome(task(1, 2)), None, "only one is kept");
     assert!(ledger.outcome(task(1, 3)).is_some());
-    assert_eq!(submit(&mut ledger, spec(Fan::Array { first: 1, last: 3 }), None), Effect::Full);
+    assert_eq!(submit(&mut ledger, spec(Expansion::Array { first: 1, last: 3 }), None), Effect::Full);
 }
 
 #[test]
 fn too_much_is_refused_without_allocating_it() {
     let mut ledger = Ledger::default();
-    assert_eq!(submit(&mut ledger, spec(Fan::Array { first: 1, last: 1_000_000_000_000 }), None), Effect::Full);
-    assert_eq!(submit(&mut ledger, spec(Fan::Array { first: 0, last: u64::MAX }), None), Effect::Full);
+    assert_eq!(
+        submit(&mut ledger, spec(Expansion::Array { first: 1, last: 1_000_000_000_000 }), None),
+        Effect::Full
+    );
+    assert_eq!(submit(&mut ledger, spec(Expansion::Array { first: 0, last: u64::MAX }), None), Effect::Full);
     assert_eq!(ledger, Ledger::default());
 }

@@ -3,10 +3,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{EAST, Farm, SOUTH, lending};
+use super::{EAST, Farm, SOUTH, lent_worker};
 use crate::ledger::{Entry, LoanId, Why};
-use crate::loan::office::{self, LOOK_MS, Order};
-use crate::loan::{Beat, Content, Lending, Objection};
+use crate::loan::lending::{self, LOOK_MS, Order};
+use crate::loan::{Beat, Content, LentWorker, Objection};
 
 #[test]
 fn a_saturated_farm_asks_one_neighbour_after_the_other() {
@@ -58,14 +58,14 @@ fn the_one_with_most_free_slots_is_asked_first_if_that_is_the_order() {
 #[test]
 fn whoever_is_here_or_on_its_way_is_not_asked_for_again() {
     let mut farm = Farm::saturated();
-    farm.hears_beat(SOUTH, &[lending(5, "w1"), lending(6, "w2")], &[]);
+    farm.hears_beat(SOUTH, &[lent_worker(5, "w1"), lent_worker(6, "w2")], &[]);
     assert!(farm.wait_ms(300).contains(&"asked south for 1 worker".into()));
 }
 
 #[test]
 fn a_worker_is_let_in_if_its_own_farm_has_lent_it() {
     let mut farm = Farm::new(|_| ());
-    farm.hears_beat(SOUTH, &[lending(5, "w1")], &[]);
+    farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]);
     assert_eq!(farm.arrives("w1@south", 5), ["propose 1"]);
     farm.commit();
     assert_eq!(farm.ledger.loans().borrowed()["w1@south"].loan, LoanId(5));
@@ -76,23 +76,23 @@ fn a_worker_that_comes_before_the_news_of_it_waits() {
     let mut farm = Farm::new(|_| ());
     farm.wait_ms(3000);
     assert_eq!(farm.arrives("w1@south", 5), [""; 0], "south has not been heard lately");
-    assert_eq!(farm.hears_beat(SOUTH, &[lending(5, "w1")], &[]), ["propose 1"]);
+    assert_eq!(farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]), ["propose 1"]);
 }
 
 #[test]
 fn an_unknown_worker_is_not_let_in() {
     let mut farm = Farm::new(|_| ());
-    farm.hears_beat(SOUTH, &[lending(5, "w1")], &[]);
+    farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]);
     assert_eq!(farm.arrives("w2@south", 6), [""; 0], "south may be about to say it");
     let strange = ["w2@south has come from south, which has not lent it"];
     assert_eq!(farm.wait_ms(600), strange);
     assert_eq!(farm.arrives("w2@south", 6), [""; 0]);
     assert_eq!(farm.wait_ms(600), [""; 0], "said once");
     farm.arrives("w2@south", 5);
-    farm.hears_beat(SOUTH, &[lending(5, "w1")], &[]);
+    farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]);
     assert_eq!(farm.wait_ms(600), strange, "the loan of another one");
     assert_eq!(farm.arrives("w1@west", 5), [""; 0], "of no neighbour");
-    farm.hears_beat(SOUTH, &[Lending { is_recalled: true, ..lending(5, "w1") }], &[]);
+    farm.hears_beat(SOUTH, &[LentWorker { is_recalled: true, ..lent_worker(5, "w1") }], &[]);
     assert_eq!(farm.arrives("w1@south", 5), [""; 0], "wanted back already");
     assert_eq!(farm.proposed, []);
 }
@@ -110,14 +110,14 @@ fn strangers_are_known_as_such_when_their_farm_is_heard() {
 #[test]
 fn strangers_do_not_keep_others_from_being_let_in() {
     let mut farm = Farm::new(|_| ());
-    for number in 0..office::ARRIVALS_MAX as u64 {
+    for number in 0..lending::ARRIVALS_MAX as u64 {
         farm.arrives(&alloc::format!("x{number}@south"), number);
     }
     for _ in 0..6 {
-        farm.hears_beat(SOUTH, &[lending(5000, "w1")], &[]);
+        farm.hears_beat(SOUTH, &[lent_worker(5000, "w1")], &[]);
         farm.wait_ms(1000);
     }
-    farm.hears_beat(SOUTH, &[lending(5000, "w1")], &[]);
+    farm.hears_beat(SOUTH, &[lent_worker(5000, "w1")], &[]);
     assert_eq!(farm.arrives("w1@south", 5000), ["propose 1"]);
 }
 
@@ -156,7 +156,7 @@ fn promises_do_not_keep_others_from_being_asked() {
 #[test]
 fn whoever_is_lent_and_does_not_come_is_not_waited_for_without_end() {
     let mut farm = Farm::saturated();
-    let all = [lending(5, "w1"), lending(6, "w2"), lending(7, "w3")];
+    let all = [lent_worker(5, "w1"), lent_worker(6, "w2"), lent_worker(7, "w3")];
     let mut said = Vec::new();
     for _ in 0..6 {
         farm.hears_beat(SOUTH, &all, &[]);
@@ -171,7 +171,7 @@ fn whoever_is_lent_and_does_not_come_is_not_waited_for_without_end() {
 #[test]
 fn whoever_is_lent_no_more_is_not_expected() {
     let mut farm = Farm::saturated();
-    farm.hears_beat(SOUTH, &[lending(5, "w1")], &[]);
+    farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]);
     farm.hears_beats();
     let said = farm.wait_ms(300);
     assert!(said.contains(&"asked south for 3 workers".into()), "{said:?}");
@@ -185,7 +185,7 @@ fn a_calm_farm_sends_home_what_it_has_borrowed() {
     farm.queued = 9;
     farm.wait_ms(LOOK_MS);
     farm.queued = 0;
-    farm.hears_beat(SOUTH, &[lending(5, "w1")], &[]);
+    farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]);
     assert_eq!(farm.wait_ms(500), [""; 0]);
     assert_eq!(farm.wait_ms(1100), ["calm: next to nothing waits", "tell w1@south: return 5"]);
 }
@@ -194,7 +194,7 @@ fn a_calm_farm_sends_home_what_it_has_borrowed() {
 fn a_borrowed_worker_stays_for_a_while_even_if_nothing_waits() {
     let mut farm = Farm::borrows(Why::Asked);
     assert_eq!(farm.wait_ms(900), [""; 0]);
-    farm.hears_beat(SOUTH, &[lending(5, "w1")], &[]);
+    farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]);
     assert_eq!(farm.wait_ms(600), ["tell w1@south: return 5"]);
 }
 
@@ -207,7 +207,7 @@ fn what_an_operator_has_lent_stays_although_the_borrower_is_calm() {
 #[test]
 fn a_worker_that_is_wanted_back_or_not_lent_any_more_is_sent_home_at_once() {
     let mut farm = Farm::borrows(Why::Operator);
-    let recalled = Lending { is_recalled: true, why: Why::Operator, ..lending(5, "w1") };
+    let recalled = LentWorker { is_recalled: true, why: Why::Operator, ..lent_worker(5, "w1") };
     assert_eq!(farm.hears_beat(SOUTH, &[recalled], &[]), ["tell w1@south: return 5"]);
     let mut farm = Farm::borrows(Why::Operator);
     assert_eq!(farm.hears_beat(SOUTH, &[], &[]), ["tell w1@south: return 5"]);

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use super::{EAST, Farm, SOUTH};
 use crate::Input;
 use crate::ledger::{Ending, Entry, Lend, LoanId, Why};
-use crate::loan::Word;
-use crate::loan::office::{self, CannotLend, LOOK_MS, Office, Rules};
+use crate::loan::WorkerMessage;
+use crate::loan::lending::{self, CannotLend, LOOK_MS, Lending, Rules};
 
 #[test]
 fn an_idle_worker_is_lent_when_the_log_says_so() {
@@ -71,7 +71,7 @@ fn a_worker_that_cannot_go_is_called_home_and_not_lent_again_for_a_while() {
     let mut farm = Farm::with_workers(&["w1", "w2"], |_| ());
     farm.hears_ask(1, 1);
     farm.commit();
-    let cannot_go = |loan| office::Command::Said("w1".into(), Word::CannotGo { loan: LoanId(loan) });
+    let cannot_go = |loan| lending::Command::Said("w1".into(), WorkerMessage::CannotGo { loan: LoanId(loan) });
     assert_eq!(farm.step(Input::Command(cannot_go(1))), ["w1 cannot go to south"]);
     assert_eq!(farm.step(Input::Command(cannot_go(1))), [""; 0], "told once");
     assert_eq!(farm.step(Input::Command(cannot_go(7))), [""; 0], "another loan");
@@ -117,10 +117,10 @@ fn a_worker_is_back_when_it_says_so_and_not_before() {
     farm.idle.clear();
     farm.said("w1", 1, true);
     assert!(farm.wait_ms(60_000).contains(&"loan 1 is overdue".into()));
-    assert_eq!((farm.proposed.len(), farm.office.overdue().count()), (0, 1));
+    assert_eq!((farm.proposed.len(), farm.lending.overdue().count()), (0, 1));
     farm.said("w1", 1, false);
     farm.commit();
-    assert_eq!((farm.lent(), farm.office.overdue().count()), (0, 0));
+    assert_eq!((farm.lent(), farm.lending.overdue().count()), (0, 0));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn a_worker_that_was_given_back_is_called_home() {
 #[test]
 fn whoever_is_with_a_farm_that_is_no_neighbour_any_more_is_called_home() {
     let mut farm = Farm::lends(|_| ());
-    farm.office = Office::new(Rules::default(), Vec::new());
+    farm.lending = Lending::new(Rules::default(), Vec::new());
     farm.lead(8);
     assert_eq!(farm.wait_ms(500), ["tell w1: return 1"]);
     farm.said("w1", 1, false);
@@ -174,7 +174,7 @@ fn whoever_is_with_a_farm_that_is_no_neighbour_any_more_is_called_home() {
     farm.commit();
     assert_eq!((farm.lent(), farm.wait_ms(500)), (0, Vec::new()), "nothing is left to look after");
     let mut farm = Farm::borrows(Why::Operator);
-    farm.office = Office::new(Rules::default(), Vec::new());
+    farm.lending = Lending::new(Rules::default(), Vec::new());
     farm.lead(8);
     assert_eq!(farm.wait_ms(500), ["tell w1@south: return 5"]);
 }

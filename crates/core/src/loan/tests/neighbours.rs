@@ -1,8 +1,8 @@
-//! Whom an office believes: terms of other farms, and neighbours that say too much.
+//! Whom a lending side believes: terms of other farms, and neighbours that say too much.
 
 use super::{EAST, Farm, SOUTH};
 use crate::ledger::LoanId;
-use crate::loan::{Beat, Content, Request, Word, office};
+use crate::loan::{Beat, Content, Request, WorkerMessage, lending};
 use crate::{Input, Machine, Moment, Outbox, Output, bounds};
 
 #[test]
@@ -41,7 +41,7 @@ fn a_leader_that_insists_is_heard_whatever_term_another_one_made_up() {
     farm.hears_ask(2, 1);
     assert_eq!(farm.proposed.len(), 1);
     forged(&mut farm);
-    assert!(farm.office.neighbours().all(|(name, heard)| name != "south" || heard.is_some()));
+    assert!(farm.lending.neighbours().all(|(name, heard)| name != "south" || heard.is_some()));
 }
 
 #[test]
@@ -83,14 +83,14 @@ fn nobody_is_lent_to_whoever_asks_all_the_time() {
 fn nobody_fills_an_office_with_workers_that_are_away() {
     let mut farm = Farm::new(|_| ());
     for number in 0..10_000 {
-        let word = Word::At { epoch: LoanId(9), is_away: true };
-        farm.step(Input::Command(office::Command::Said(alloc::format!("x{number}"), word)));
+        let word = WorkerMessage::At { epoch: LoanId(9), is_away: true };
+        farm.step(Input::Command(lending::Command::Said(alloc::format!("x{number}"), word)));
     }
     let kept = |name: &str| {
-        let mut farm = farm.office.clone();
+        let mut farm = farm.lending.clone();
         let mut out = Outbox::new();
-        let word = Word::At { epoch: LoanId(9), is_away: true };
-        farm.step(Moment::START, Input::Command(office::Command::Said(name.into(), word)), &mut out);
+        let word = WorkerMessage::At { epoch: LoanId(9), is_away: true };
+        farm.step(Moment::START, Input::Command(lending::Command::Said(name.into(), word)), &mut out);
         out.drain().any(|output| matches!(output, Output::Notify(_)))
     };
     assert!(kept("x4095") && !kept("x4096"));

@@ -5,22 +5,22 @@ use alloc::vec::Vec;
 
 use crate::farm::worker;
 use crate::ledger::LoanId;
-use crate::loan::Word;
-use crate::loan::allegiance::{self, Allegiance, Place};
+use crate::loan::WorkerMessage;
+use crate::loan::placement::{self, Place, Placement};
 use crate::planted::Planted;
 use crate::{Delay, Input, Machine, Moment, Outbox, Output, ServerId, Term, Token};
 
 /// The server that leads the worker's own farm.
 const HOME: ServerId = ServerId(1);
 
-/// A worker's allegiance, and what follows from each input.
-struct Hand(Allegiance);
+/// A worker's placement, and what follows from each input.
+struct Hand(Placement);
 
 impl Hand {
     /// Has just started, is welcome at home, and has followed calls up to this one before.
     fn new(epoch: u64) -> Self {
-        let mut hand = Self(Allegiance::new(LoanId(epoch), Planted::NONE));
-        hand.tell(allegiance::Command::Home(Some(HOME)));
+        let mut hand = Self(Placement::new(LoanId(epoch), Planted::NONE));
+        hand.tell(placement::Command::Home(Some(HOME)));
         hand
     }
 
@@ -32,34 +32,39 @@ impl Hand {
         hand
     }
 
-    fn step(&mut self, input: Input<Allegiance>) -> Vec<String> {
+    fn step(&mut self, input: Input<Placement>) -> Vec<String> {
         let mut out = Outbox::new();
         self.0.step(Moment::START, input, &mut out);
         out.drain().map(|output| output.to_string()).filter(|words| !words.starts_with("ignore")).collect()
     }
 
-    fn tell(&mut self, command: allegiance::Command) -> Vec<String> {
+    fn tell(&mut self, command: placement::Command) -> Vec<String> {
         self.step(Input::Command(command))
     }
 
-    fn hears(&mut self, message: Word) -> Vec<String> {
+    fn hears(&mut self, message: WorkerMessage) -> Vec<String> {
         self.step(Input::Message { from: HOME, message })
     }
 
     fn called(&mut self, loan: u64) -> Vec<String> {
-        self.hears(Word::Redirect { loan: LoanId(loan), farm: "south".into(), for_ms: 60_000, within_ms: 10_000 })
+        self.hears(WorkerMessage::Redirect {
+            loan: LoanId(loan),
+            farm: "south".into(),
+            for_ms: 60_000,
+            within_ms: 10_000,
+        })
     }
 
     fn called_home(&mut self, loan: u64) -> Vec<String> {
-        self.hears(Word::Return { loan: LoanId(loan), within_ms: 10_000 })
+        self.hears(WorkerMessage::Return { loan: LoanId(loan), within_ms: 10_000 })
     }
 
     fn sent_home(&mut self, loan: u64) -> Vec<String> {
-        self.tell(allegiance::Command::Abroad(Word::Return { loan: LoanId(loan), within_ms: 10_000 }))
+        self.tell(placement::Command::Abroad(WorkerMessage::Return { loan: LoanId(loan), within_ms: 10_000 }))
     }
 
     fn busy(&mut self, is_busy: bool) -> Vec<String> {
-        self.tell(allegiance::Command::Idle(!is_busy))
+        self.tell(placement::Command::Idle(!is_busy))
     }
 
     fn written(&mut self, token: u64) -> Vec<String> {
@@ -72,7 +77,7 @@ fn a_call_is_on_disk_before_it_is_followed() {
     let mut hand = Hand::new(4);
     assert_eq!(hand.called(5), ["persist 1 epoch 5"]);
     assert_eq!(hand.called(5), [""; 0], "neither here nor there");
-    assert_eq!(hand.tell(allegiance::Command::Home(Some(HOME))), [""; 0]);
+    assert_eq!(hand.tell(placement::Command::Home(Some(HOME))), [""; 0]);
     assert_eq!(hand.written(1), ["go to south under 5", "set lease", "send 1 away under 5"]);
     assert_eq!(hand.0.farm(), Some("south"));
 }
@@ -89,9 +94,9 @@ fn a_late_call_changes_nothing() {
 #[test]
 fn only_its_own_leader_sends_a_worker_abroad() {
     let mut hand = Hand::new(0);
-    let call = Word::Redirect { loan: LoanId(9), farm: "south".into(), for_ms: 1, within_ms: 1 };
+    let call = WorkerMessage::Redirect { loan: LoanId(9), farm: "south".into(), for_ms: 1, within_ms: 1 };
     assert_eq!(hand.step(Input::Message { from: ServerId(2), message: call.clone() }), [""; 0]);
-    assert_eq!(hand.tell(allegiance::Command::Abroad(call)), [""; 0]);
+    assert_eq!(hand.tell(placement::Command::Abroad(call)), [""; 0]);
     assert_eq!(hand.sent_home(9), [""; 0], "nor does another one's word keep it at home");
     assert_eq!(hand.0.epoch(), LoanId(0));
 }
@@ -139,24 +144,24 @@ fn what_takes_too_long_is_stopped() {
     let mut hand = Hand::away(5);
     hand.busy(true);
     hand.called_home(5);
-    assert_eq!(hand.step(Input::Timer(allegiance::Timer::Deadline)), ["stop"]);
+    assert_eq!(hand.step(Input::Timer(placement::Timer::Deadline)), ["stop"]);
     assert_eq!(hand.busy(false), ["cancel deadline", "come home", "send 1 at home, last away under 5"]);
 }
 
 #[test]
 fn a_worker_whose_time_is_over_stays_while_its_home_is_out_of_reach() {
     let mut hand = Hand::away(5);
-    hand.tell(allegiance::Command::Home(None));
-    assert_eq!(hand.step(Input::Timer(allegiance::Timer::Lease)), ["set lease"]);
-    assert_eq!(hand.tell(allegiance::Command::Home(Some(ServerId(3)))), ["send 3 away under 5"]);
-    let said = hand.step(Input::Timer(allegiance::Timer::Lease));
+    hand.tell(placement::Command::Home(None));
+    assert_eq!(hand.step(Input::Timer(placement::Timer::Lease)), ["set lease"]);
+    assert_eq!(hand.tell(placement::Command::Home(Some(ServerId(3)))), ["send 3 away under 5"]);
+    let said = hand.step(Input::Timer(placement::Timer::Lease));
     assert_eq!(said[2..], ["finish", "cancel deadline", "come home", "send 3 at home, last away under 5"]);
 }
 
 #[test]
 fn a_worker_that_has_started_again_is_at_home() {
-    let mut hand = Hand(Allegiance::new(LoanId(5), Planted::NONE));
-    assert_eq!(hand.tell(allegiance::Command::Home(Some(HOME))), ["send 1 at home, last away under 5"]);
+    let mut hand = Hand(Placement::new(LoanId(5), Planted::NONE));
+    assert_eq!(hand.tell(placement::Command::Home(Some(HOME))), ["send 1 at home, last away under 5"]);
     assert_eq!(hand.called(5), ["send 1 at home, last away under 5"]);
     assert_eq!(hand.called(6), ["persist 1 epoch 6"]);
 }
@@ -165,7 +170,7 @@ fn a_worker_that_has_started_again_is_at_home() {
 fn nobody_makes_a_worker_wait_for_ever() {
     let mut hand = Hand::away(5);
     hand.busy(true);
-    hand.tell(allegiance::Command::Abroad(Word::Return { loan: LoanId(5), within_ms: u64::MAX }));
+    hand.tell(placement::Command::Abroad(WorkerMessage::Return { loan: LoanId(5), within_ms: u64::MAX }));
     assert!(matches!(hand.0.place(), Place::Returning { .. }));
 }
 
@@ -173,7 +178,7 @@ fn nobody_makes_a_worker_wait_for_ever() {
 #[test]
 fn a_worker_that_has_gone_home_takes_nothing() {
     let mut hand = worker::Worker::new("w1@south".into(), 1, Delay::exactly_ms(250), [])
-        .standing(worker::Allegiance::Lent(LoanId(5)));
+        .with_relation(worker::Relation::Lent(LoanId(5)));
     let mut out = Outbox::new();
     let mut step = |input| {
         hand.step(Moment::START, input, &mut out);
@@ -194,7 +199,7 @@ fn a_worker_that_has_gone_home_takes_nothing() {
     step(Input::Message { from: leader, message: crate::farm::Message::Welcome(Term(1)) });
     step(Input::Command(worker::Command::Open(false)));
     assert_eq!(step(run(1)), (0, true), "it takes nothing new");
-    step(Input::Command(worker::Command::Allegiance(worker::Allegiance::Over)));
+    step(Input::Command(worker::Command::Relation(worker::Relation::Over)));
     assert_eq!(step(run(2)), (0, true));
     step(Input::Message { from: leader, message: crate::farm::Message::Welcome(Term(1)) });
     assert_eq!(step(Input::Command(worker::Command::Open(true))), (0, true), "nothing is left");

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use primus_core::farm::{foreman, worker as work};
 use primus_core::ledger::{Limits, LoanId};
 use primus_core::load::Weights;
-use primus_core::loan::office;
+use primus_core::loan::lending;
 use primus_core::planted::Planted;
 use primus_core::{FarmId, Input, Machine, Moment, Never, Outbox, Output, ServerId, WorkerId};
 use primus_server::farm::{self, Message};
@@ -88,7 +88,7 @@ impl Host {
     pub(super) fn new(node: Node, origin: u64, servers: usize, neighbours: &[(Farm, Vec<Node>)]) -> Self {
         let rules = farm::Rules {
             work: foreman::Rules::default(),
-            lending: office::Rules::default(),
+            lending: lending::Rules::default(),
             neighbours: neighbours.iter().map(|(farm, _)| farm.0.to_owned()).collect(),
             limits: Limits::default(),
             state_max: 1 << 30,

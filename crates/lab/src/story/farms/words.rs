@@ -9,8 +9,8 @@ use primus_core::farm::foreman::Foreman;
 use primus_core::farm::foreman::Timer::{Grace, Settle};
 use primus_core::farm::{self as work, worker::Worker as Work};
 use primus_core::ledger::{Ending, Entry, Held, JobId, LoanId, Loans, Report, State, Target, TaskId, Verdict};
-use primus_core::loan::allegiance::Place;
-use primus_core::loan::{Content, Word};
+use primus_core::loan::placement::Place;
+use primus_core::loan::{Content, WorkerMessage};
 use primus_core::{Input, Output};
 use primus_server::farm::{self, Answer, Message};
 use primus_server::record::Assembly;
@@ -53,7 +53,7 @@ pub(super) const fn is_told(message: &Message) -> bool {
     match message {
         Message::Loan(message) => !matches!(message.content, Content::Beat(_)),
         Message::Work(message) => !matches!(message, work::Message::Beat(_) | work::Message::Beside(_)),
-        Message::Placement(word) => !matches!(word, Word::At { epoch: LoanId(0), is_away: false }),
+        Message::Placement(word) => !matches!(word, WorkerMessage::At { epoch: LoanId(0), is_away: false }),
         Message::Leads(_) | Message::Follows => true,
     }
 }
@@ -131,7 +131,7 @@ fn entries_words(entries: &[Entry]) -> String {
 
 fn entry_words(entry: &Entry) -> String {
     match entry {
-        Entry::Submit { spec, .. } => format!("submit {}", spec.fan.len()),
+        Entry::Submit { spec, .. } => format!("submit {}", spec.expansion.len()),
         Entry::Finish(report) => format!("finish {} {}", report.held(), verdict_words(report)),
         Entry::Start(start) => {
             format!("start {} on {}", Held { task: start.task, attempt: start.attempt }, start.worker)
@@ -181,7 +181,7 @@ pub(super) fn tasks_words(foreman: &Foreman) -> Vec<String> {
 
 fn task_words(foreman: &Foreman, task: TaskId, state: State) -> String {
     let name = state.name();
-    match (foreman.ledger().outcome(task), foreman.whereabouts(task)) {
+    match (foreman.ledger().outcome(task), foreman.assignment_of(task)) {
         (Some(outcome), _) if state.is_final() => {
             format!("{task} {name} by {} ({})", outcome.worker, outcome.attempt)
         }

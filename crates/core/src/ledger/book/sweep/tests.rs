@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::Term;
 use crate::ledger::entry::{Batch, Entry, Report, Start};
-use crate::ledger::job::{Fan, Spec, Work};
+use crate::ledger::job::{Expansion, Spec, Work};
 use crate::ledger::task::{Attempt, Outcome, Tail, Verdict};
 
 const MILLIONS: u64 = 4_000_000;
@@ -201,7 +201,7 @@ fn spec(tasks: u64, is_once: bool) -> Spec {
     Spec {
         name: String::new(),
         work: Work::Kind { name: "noop".into(), input: Vec::new() },
-        fan: Fan::Array { first: 1, last: tasks },
+        expansion: Expansion::Array { first: 1, last: tasks },
         retries: 1,
         timeout_ms: None,
         is_once,

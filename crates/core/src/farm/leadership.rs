@@ -14,9 +14,9 @@ use crate::machine::Outbox;
 use crate::planted::{Bug, Planted};
 use crate::{Term, WorkerId};
 
-/// A leader's desk.
+/// What only a leader has: it dies with the leadership.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Desk {
+pub(super) struct Leadership {
     pub(super) term: Term,
     sequence: u64,
     pub(super) queue: Queue,
@@ -27,19 +27,19 @@ pub(super) struct Desk {
     /// What needs more room than any worker has.
     unfit: Queue,
     /// Registered workers that have not reported yet.
-    pub(super) unheard: BTreeSet<String>,
+    pub(super) unreported: BTreeSet<String>,
     /// Workers of which the log is about to say that they are gone.
     pub(super) leaving: BTreeSet<String>,
     /// Who has been asked who it is. Once is enough: each answer begins everything anew.
     pub(super) asked: BTreeSet<WorkerId>,
-    pub(super) workers: BTreeMap<WorkerId, Worker>,
-    pub(super) hands: BTreeMap<TaskId, Hand>,
+    pub(super) workers: BTreeMap<WorkerId, KnownWorker>,
+    pub(super) assigned: BTreeMap<TaskId, Assigned>,
     planted: Planted,
 }
 
 /// A worker as the leader sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Worker {
+pub(super) struct KnownWorker {
     pub(super) name: String,
     pub(super) slots: u32,
     /// How many slots its tasks take, those in advance included.
@@ -51,7 +51,7 @@ pub(super) struct Worker {
     /// What it has, in the order in which it got it.
     pub(super) held: BTreeMap<Attempt, TaskId>,
     /// Has it been asked to give something back, and not answered yet? One that had nothing is asked again when it has got more.
-    pub(super) is_asked: bool,
+    pub(super) recall_pending: bool,
     /// Is the link there on which it said hello?
     pub(super) is_linked: bool,
     /// Is it given up, though the log does not say so yet?
@@ -62,7 +62,7 @@ pub(super) struct Worker {
 
 /// Where a task is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Hand {
+pub(super) struct Assigned {
     pub(super) attempt: Attempt,
     pub(super) worker: WorkerId,
     slots: u32,
@@ -80,15 +80,15 @@ pub(super) enum Phase {
     Reported,
 }
 
-impl Desk {
+impl Leadership {
     pub(super) fn new(term: Term, ledger: &Ledger, planted: Planted) -> Self {
         let mut older = Queue::default();
         for (id, job) in ledger.jobs(JobId(0)).filter(|(_, job)| job.open() > 0) {
-            older.push_job(job.spec.priority, id, job.spec.fan.len());
+            older.push_job(job.spec.priority, id, job.spec.expansion.len());
         }
         let is_hasty = planted.is(Bug::DispatchBeforeReports);
         // Whoever is lent is waited for, too: it may not have gone yet, and if it is not heard, that must be agreed on.
-        let unheard = ledger.workers().keys().filter(|_| !is_hasty).cloned().collect();
+        let unreported = ledger.workers().keys().filter(|_| !is_hasty).cloned().collect();
         Self {
             term,
             sequence: 0,
@@ -96,11 +96,11 @@ impl Desk {
             older: Some(older),
             last_older: ledger.jobs(JobId(0)).next_back().map_or(JobId(0), |(id, _)| id),
             unfit: Queue::default(),
-            unheard,
+            unreported,
             leaving: BTreeSet::new(),
             asked: BTreeSet::new(),
             workers: BTreeMap::new(),
-            hands: BTreeMap::new(),
+            assigned: BTreeMap::new(),
             planted,
         }
     }
@@ -124,8 +124,8 @@ impl Desk {
 
     pub(super) fn welcome(&mut self, from: WorkerId, hello: &Hello) {
         self.asked.remove(&from);
-        self.unheard.remove(&hello.name);
-        self.workers.insert(from, Worker::new(hello.name.clone(), u32::from(hello.slots)));
+        self.unreported.remove(&hello.name);
+        self.workers.insert(from, KnownWorker::new(hello.name.clone(), u32::from(hello.slots)));
         self.refit();
     }
 
@@ -152,7 +152,7 @@ impl Desk {
             self.queue.skip_to(next);
             let Some((job, index)) = job.zip(next) else { continue };
             let task = TaskId { job: id, index };
-            if !self.hands.contains_key(&task) {
+            if !self.assigned.contains_key(&task) {
                 return Some((task, job));
             }
             self.queue.pop();
@@ -186,19 +186,19 @@ impl Desk {
     /// Those that could take a task of this job if there were room on their disks.
     pub(super) fn without_room(&self, ledger: &Ledger, job: &Job) -> Vec<String> {
         let slots = u32::from(job.spec.slots());
-        let fits = |worker: &&Worker| self.is_staying(worker, ledger) && worker.slots >= slots;
-        let (ready, full): (Vec<&Worker>, Vec<&Worker>) =
+        let fits = |worker: &&KnownWorker| self.is_staying(worker, ledger) && worker.slots >= slots;
+        let (ready, full): (Vec<&KnownWorker>, Vec<&KnownWorker>) =
             self.workers.values().filter(fits).partition(|worker| worker.has_room);
         if ready.is_empty() { full.into_iter().map(|worker| worker.name.clone()).collect() } else { Vec::new() }
     }
 
     /// May a worker get work now?
-    pub(super) fn is_open(&self, worker: &Worker, ledger: &Ledger) -> bool {
+    pub(super) fn is_open(&self, worker: &KnownWorker, ledger: &Ledger) -> bool {
         worker.has_room && self.is_staying(worker, ledger)
     }
 
     /// May a worker get work at all? Only while the log knows of it: a new leader waits for no others.
-    fn is_staying(&self, worker: &Worker, ledger: &Ledger) -> bool {
+    fn is_staying(&self, worker: &KnownWorker, ledger: &Ledger) -> bool {
         let is_registered = ledger.workers().get(&worker.name).is_some_and(|known| !known.is_draining);
         let is_here = !worker.is_gone && !self.leaving.contains(&worker.name);
         is_registered && is_here && !ledger.loans().is_lent(&worker.name)
@@ -206,7 +206,7 @@ impl Desk {
 
     pub(super) fn choose(&self, rules: &Rules, ledger: &Ledger, job: &Job) -> Option<WorkerId> {
         let need = u32::from(job.spec.slots());
-        let candidate = |(id, worker): (&WorkerId, &Worker)| Candidate {
+        let candidate = |(id, worker): (&WorkerId, &KnownWorker)| Candidate {
             worker: *id,
             busy: worker.busy,
             slots: worker.slots,
@@ -223,20 +223,20 @@ impl Desk {
 
     pub(super) fn give(&mut self, worker: WorkerId, held: Held, slots: u32, phase: Phase) {
         let Some(there) = self.workers.get_mut(&worker) else { return };
-        there.is_asked = false;
+        there.recall_pending = false;
         if there.held.insert(held.attempt, held.task).is_none() {
             there.busy += slots;
         }
-        self.hands.insert(held.task, Hand { attempt: held.attempt, worker, slots, phase });
+        self.assigned.insert(held.task, Assigned { attempt: held.attempt, worker, slots, phase });
     }
 
     pub(super) fn has(&self, held: Held) -> bool {
-        self.hands.get(&held.task).is_some_and(|hand| hand.attempt == held.attempt)
+        self.assigned.get(&held.task).is_some_and(|hand| hand.attempt == held.attempt)
     }
 
     /// A result arrived: its slot is free at once. True if it is to be recorded.
     pub(super) fn take_report(&mut self, from: WorkerId, report: &Report) -> bool {
-        let Some(hand) = self.hands.get_mut(&report.task) else { return false };
+        let Some(hand) = self.assigned.get_mut(&report.task) else { return false };
         if hand.worker != from || hand.attempt != report.outcome.attempt || hand.phase != Phase::Out {
             return false;
         }
@@ -254,7 +254,7 @@ impl Desk {
         if !self.has(held) {
             return;
         }
-        if let Some(Hand { phase: Phase::Reported, worker, .. }) = self.hands.get(&held.task).copied() {
+        if let Some(Assigned { phase: Phase::Reported, worker, .. }) = self.assigned.get(&held.task).copied() {
             self.release(held.task);
             out.send(worker, Message::Forget(self.term, alloc::vec![held]));
         } else {
@@ -268,7 +268,7 @@ impl Desk {
             tasks.is_exact() || ledger.state(task).is_none_or(|state| state == State::Cancelled)
         };
         let held = |tasks: &Tasks| {
-            let held = self.hands.range(tasks.ends()).map(|(task, _)| *task);
+            let held = self.assigned.range(tasks.ends()).map(|(task, _)| *task);
             held.filter(|task| is_meant(tasks, *task)).collect::<Vec<TaskId>>()
         };
         let held: Vec<TaskId> = cancelled.iter().flat_map(held).collect();
@@ -280,7 +280,7 @@ impl Desk {
     pub(super) fn stop(&mut self, tasks: impl IntoIterator<Item = TaskId>, out: &mut Outbox<Foreman>) {
         let mut parcels: BTreeMap<WorkerId, Vec<Held>> = BTreeMap::new();
         for task in tasks {
-            if let Some(Hand { attempt, worker, .. }) = self.release(task) {
+            if let Some(Assigned { attempt, worker, .. }) = self.release(task) {
                 parcels.entry(worker).or_default().push(Held { task, attempt });
             }
         }
@@ -291,8 +291,8 @@ impl Desk {
     }
 
     /// Nobody has this task any more. Says who had it.
-    pub(super) fn release(&mut self, task: TaskId) -> Option<Hand> {
-        let hand = self.hands.remove(&task)?;
+    pub(super) fn release(&mut self, task: TaskId) -> Option<Assigned> {
+        let hand = self.assigned.remove(&task)?;
         if let Some(worker) = self.workers.get_mut(&hand.worker) {
             worker.drop_held(hand.attempt, hand.slots);
         }
@@ -311,22 +311,22 @@ impl Desk {
         let movable = worker.held.iter().filter(|(_, task)| is_movable(task));
         let held: Vec<Held> = movable.map(|(attempt, task)| Held { task: *task, attempt: *attempt }).collect();
         if !held.is_empty() {
-            worker.is_asked = true;
+            worker.recall_pending = true;
             out.send(id, Message::GiveBack(self.term, held));
         }
     }
 
     /// When nothing waits here and somebody is idle, whoever has the most in advance gives half of it back, as far as it
     /// fits there: otherwise it would go to and fro.
-    pub(super) fn take_back(&mut self, ledger: &Ledger, out: &mut Outbox<Foreman>) {
+    pub(super) fn recall_prefetch(&mut self, ledger: &Ledger, out: &mut Outbox<Foreman>) {
         let idle = self.workers.values().filter(|worker| self.is_open(worker, ledger));
         let room = idle.map(|worker| worker.slots.saturating_sub(worker.busy)).max().unwrap_or(0);
         if room == 0 || self.queue.peek().is_some() {
             return;
         }
-        let ahead = |worker: &Worker| worker.busy.saturating_sub(worker.slots);
+        let ahead = |worker: &KnownWorker| worker.busy.saturating_sub(worker.slots);
         let richest = self.workers.iter_mut().max_by_key(|(_, worker)| ahead(worker));
-        let Some((id, worker)) = richest.filter(|(_, worker)| ahead(worker) > 0 && !worker.is_asked) else {
+        let Some((id, worker)) = richest.filter(|(_, worker)| ahead(worker) > 0 && !worker.recall_pending) else {
             return;
         };
         let is_movable = |task: &TaskId| {
@@ -337,13 +337,13 @@ impl Desk {
         let movable = newest.filter(|(_, task)| is_movable(task));
         let held: Vec<Held> = movable.map(|(attempt, task)| Held { task: *task, attempt: *attempt }).collect();
         if !held.is_empty() {
-            worker.is_asked = true;
+            worker.recall_pending = true;
             out.send(*id, Message::GiveBack(self.term, held));
         }
     }
 }
 
-impl Worker {
+impl KnownWorker {
     const fn new(name: String, slots: u32) -> Self {
         Self {
             name,
@@ -352,7 +352,7 @@ impl Worker {
             load: Load::IDLE,
             task_us: None,
             held: BTreeMap::new(),
-            is_asked: false,
+            recall_pending: false,
             is_linked: true,
             is_gone: false,
             has_room: true,

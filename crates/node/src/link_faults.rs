@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 /// Whom a server does not talk to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cuts {
+pub struct LinkFaults {
     /// Nothing is sent to or taken from these peers. The links stay.
     pub peers: BTreeSet<ServerId>,
     /// On the links of these workers everything waits.
@@ -32,7 +32,7 @@ pub struct Cuts {
 /// No link is slower on purpose.
 pub const DELAY_MAX: Duration = Duration::from_secs(5);
 
-impl Cuts {
+impl LinkFaults {
     /// How long a message from or to this peer is held back.
     pub(crate) fn delay(&self, peer: ServerId) -> Duration {
         self.delays.get(&peer).copied().unwrap_or_default()
@@ -41,13 +41,13 @@ impl Cuts {
 
 /// A worker's link, as far as cuts concern it.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct LinkGate {
     worker: String,
-    cuts: watch::Receiver<Cuts>,
+    cuts: watch::Receiver<LinkFaults>,
 }
 
-impl Line {
-    pub(crate) const fn new(worker: String, cuts: watch::Receiver<Cuts>) -> Self {
+impl LinkGate {
+    pub(crate) const fn new(worker: String, cuts: watch::Receiver<LinkFaults>) -> Self {
         Self { worker, cuts }
     }
 

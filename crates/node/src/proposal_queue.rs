@@ -17,12 +17,12 @@ const AGAIN: Duration = Duration::from_millis(1);
 
 /// What waits.
 #[derive(Debug, Default)]
-pub(crate) struct Entering {
+pub(crate) struct ProposalQueue {
     records: VecDeque<Bytes>,
     not_before: Option<Instant>,
 }
 
-impl Entering {
+impl ProposalQueue {
     /// These come last.
     pub(crate) fn add(&mut self, records: Vec<Bytes>) {
         self.records.extend(records);
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn each_turn_takes_some_and_the_order_stays() {
-        let (mut entering, now) = (Entering::default(), Instant::now());
+        let (mut entering, now) = (ProposalQueue::default(), Instant::now());
         assert_eq!((entering.due(), entering.take(now).len()), (None, 0));
         entering.add(records(&[1, TURN_LEN_MAX - 1, 2]));
         entering.add(records(&[TURN_LEN_MAX + 1, 3]));

@@ -9,14 +9,14 @@ use core::ops::RangeBounds;
 
 use super::Foreman;
 use crate::WorkerId;
-use crate::farm::desk::{Desk, Hand, Phase, Worker};
+use crate::farm::leadership::{Assigned, KnownWorker, Leadership, Phase};
 use crate::ledger::loans::home_of;
 use crate::ledger::{JobId, State, TaskId};
-use crate::loan::office::Situation;
+use crate::loan::lending::Situation;
 
 /// Where a task stands, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum TaskStatus {
     /// There is no such task.
     Unknown,
     /// Nothing happens to it any more.
@@ -60,14 +60,14 @@ impl Foreman {
     /// How things are in this farm, for whoever lends and borrows; nothing as long as that is not settled.
     #[must_use]
     pub fn situation(&self, now_ms: u64) -> Option<Situation> {
-        let desk = self.desk.as_ref().filter(|desk| desk.older.is_none())?;
-        let occupied: BTreeSet<WorkerId> = desk.hands.values().map(|hand| hand.worker).collect();
-        let open: Vec<(&WorkerId, &Worker)> =
-            desk.workers.iter().filter(|(_, worker)| desk.is_open(worker, &self.ledger)).collect();
-        let is_idle = |(id, worker): &&(&WorkerId, &Worker)| {
+        let leadership = self.leadership.as_ref().filter(|leadership| leadership.older.is_none())?;
+        let occupied: BTreeSet<WorkerId> = leadership.assigned.values().map(|hand| hand.worker).collect();
+        let open: Vec<(&WorkerId, &KnownWorker)> =
+            leadership.workers.iter().filter(|(_, worker)| leadership.is_open(worker, &self.ledger)).collect();
+        let is_idle = |(id, worker): &&(&WorkerId, &KnownWorker)| {
             home_of(&worker.name).is_none() && worker.held.is_empty() && !occupied.contains(*id)
         };
-        let name_and_slots = |(_, worker): &(&WorkerId, &Worker)| {
+        let name_and_slots = |(_, worker): &(&WorkerId, &KnownWorker)| {
             (worker.name.clone(), u16::try_from(worker.slots).unwrap_or(u16::MAX))
         };
         let guests = self.ledger.workers().keys().filter(|name| home_of(name).is_some());
@@ -82,53 +82,55 @@ impl Foreman {
 
     /// Where a task stands, and why.
     #[must_use]
-    pub fn standing(&self, task: TaskId) -> Standing {
+    pub fn status(&self, task: TaskId) -> TaskStatus {
         let Some((job, state)) = self.ledger.job(task.job).and_then(|job| Some((job, job.state(task.index)?)))
         else {
-            return Standing::Unknown;
+            return TaskStatus::Unknown;
         };
-        let Some(desk) = &self.desk else {
-            return if state.is_final() { Standing::Ended(state) } else { Standing::NotLeading };
+        let Some(leadership) = &self.leadership else {
+            return if state.is_final() { TaskStatus::Ended(state) } else { TaskStatus::NotLeading };
         };
-        match desk.hands.get(&task) {
-            _ if state.is_final() => return Standing::Ended(state),
-            Some(hand) => return self.in_hand(desk, task, hand.worker, hand.phase),
+        match leadership.assigned.get(&task) {
+            _ if state.is_final() => return TaskStatus::Ended(state),
+            Some(hand) => return self.in_hand(leadership, task, hand.worker, hand.phase),
             None => {}
         }
-        if desk.is_older(task.job) {
-            return Standing::Settling(desk.unheard.iter().cloned().collect());
+        if leadership.is_older(task.job) {
+            return TaskStatus::Settling(leadership.unreported.iter().cloned().collect());
         }
         let slots = job.spec.slots();
-        let most = desk.workers.values().filter(|worker| !worker.is_gone).map(|worker| worker.slots).max();
+        let most = leadership.workers.values().filter(|worker| !worker.is_gone).map(|worker| worker.slots).max();
         match most {
-            None => Standing::NoWorker,
-            Some(most) if most < u32::from(slots) => Standing::TooLarge { slots, most },
-            Some(_) if !desk.fits_somewhere(&self.ledger, job) => Standing::AllDraining,
-            Some(_) => match desk.without_room(&self.ledger, job) {
-                full if full.is_empty() => Standing::Waits { before: desk.queue.before(job.spec.priority, task) },
-                full => Standing::DisksFull(full),
+            None => TaskStatus::NoWorker,
+            Some(most) if most < u32::from(slots) => TaskStatus::TooLarge { slots, most },
+            Some(_) if !leadership.fits_somewhere(&self.ledger, job) => TaskStatus::AllDraining,
+            Some(_) => match leadership.without_room(&self.ledger, job) {
+                full if full.is_empty() => {
+                    TaskStatus::Waits { before: leadership.queue.before(job.spec.priority, task) }
+                }
+                full => TaskStatus::DisksFull(full),
             },
         }
     }
 
-    fn in_hand(&self, desk: &Desk, task: TaskId, worker: WorkerId, phase: Phase) -> Standing {
-        let Some(worker) = desk.workers.get(&worker) else { return Standing::NoWorker };
+    fn in_hand(&self, leadership: &Leadership, task: TaskId, worker: WorkerId, phase: Phase) -> TaskStatus {
+        let Some(worker) = leadership.workers.get(&worker) else { return TaskStatus::NoWorker };
         let name = worker.name.clone();
         match phase {
-            Phase::Starting => Standing::Starting(name),
-            Phase::Reported => Standing::Reported(name),
+            Phase::Starting => TaskStatus::Starting(name),
+            Phase::Reported => TaskStatus::Reported(name),
             Phase::Out if self.begun(worker).any(|begun| begun == task) => {
-                Standing::With { worker: name, before: 0 }
+                TaskStatus::With { worker: name, before: 0 }
             }
             Phase::Out => {
                 let before = worker.held.values().take_while(|held| **held != task).count() as u64;
-                Standing::With { worker: name, before }
+                TaskStatus::With { worker: name, before }
             }
         }
     }
 
     /// What a worker runs, as far as its leader can tell: it begins in the order in which it got things.
-    fn begun<'a>(&'a self, worker: &'a Worker) -> impl Iterator<Item = TaskId> + 'a {
+    fn begun<'a>(&'a self, worker: &'a KnownWorker) -> impl Iterator<Item = TaskId> + 'a {
         let mut free = worker.slots;
         worker.held.values().copied().take_while(move |task| {
             let slots = self.ledger.job(task.job).map_or(1, |job| u32::from(job.spec.slots()));
@@ -143,13 +145,14 @@ impl Foreman {
     #[must_use]
     pub fn waiting(&self) -> u64 {
         let counts = self.ledger.counts();
-        let Some(desk) = &self.desk else { return counts.waiting };
-        let in_advance = |worker: &Worker| worker.held.len() - self.begun(worker).count();
-        let in_advance: usize = desk.workers.values().map(in_advance).sum();
+        let Some(leadership) = &self.leadership else { return counts.waiting };
+        let in_advance = |worker: &KnownWorker| worker.held.len() - self.begun(worker).count();
+        let in_advance: usize = leadership.workers.values().map(in_advance).sum();
         // What has started, as agreed on, does not wait, though a new leader may not have heard yet where it is.
-        let starts = self.ledger.starts().filter(|start| !desk.hands.contains_key(&start.task));
+        let starts = self.ledger.starts().filter(|start| !leadership.assigned.contains_key(&start.task));
         let elsewhere = if counts.started > 0 { starts.count() } else { 0 };
-        (counts.waiting + counts.started + in_advance as u64).saturating_sub((desk.hands.len() + elsewhere) as u64)
+        (counts.waiting + counts.started + in_advance as u64)
+            .saturating_sub((leadership.assigned.len() + elsewhere) as u64)
     }
 
     /// How many tasks neither wait nor have ended: they run, as far as the leader can tell, or that they start or have ended is
@@ -163,14 +166,14 @@ impl Foreman {
     /// The same tasks, one by one.
     #[must_use]
     pub fn running(&self) -> BTreeSet<TaskId> {
-        let workers = self.desk.iter().flat_map(|desk| desk.workers.values());
+        let workers = self.leadership.iter().flat_map(|leadership| leadership.workers.values());
         workers.flat_map(|worker| self.begun(worker)).chain(self.being_written(JobId(0)..)).collect()
     }
 
     /// How many of them are of one job.
     #[must_use]
     pub fn running_of(&self, job: JobId) -> u64 {
-        let workers = self.desk.iter().flat_map(|desk| desk.workers.values());
+        let workers = self.leadership.iter().flat_map(|leadership| leadership.workers.values());
         let begun = workers.flat_map(|worker| self.begun(worker)).filter(|task| task.job == job).count();
         (begun + self.being_written(job..=job).count()) as u64
     }
@@ -180,16 +183,19 @@ impl Foreman {
     fn being_written(&self, jobs: impl RangeBounds<JobId>) -> impl Iterator<Item = TaskId> {
         let task = |index: u64| move |job: &JobId| TaskId { job: *job, index };
         let range = (jobs.start_bound().map(task(0)), jobs.end_bound().map(task(u64::MAX)));
-        let hands = self.desk.iter().flat_map(move |desk| desk.hands.range(range).map(move |found| (desk, found)));
-        let is_held = |desk: &Desk, hand: &Hand| {
-            desk.workers.get(&hand.worker).is_some_and(|worker| worker.held.contains_key(&hand.attempt))
+        let hands = self
+            .leadership
+            .iter()
+            .flat_map(move |leadership| leadership.assigned.range(range).map(move |found| (leadership, found)));
+        let is_held = |leadership: &Leadership, hand: &Assigned| {
+            leadership.workers.get(&hand.worker).is_some_and(|worker| worker.held.contains_key(&hand.attempt))
         };
-        hands.filter(move |(desk, (_, hand))| !is_held(desk, hand)).map(|(_, (task, _))| *task)
+        hands.filter(move |(leadership, (_, hand))| !is_held(leadership, hand)).map(|(_, (task, _))| *task)
     }
 
     /// The workers that are here, each with how many tasks it runs.
-    pub fn crews(&self) -> impl Iterator<Item = (&str, u64)> {
-        let workers = self.desk.iter().flat_map(|desk| desk.workers.values());
+    pub fn running_per_worker(&self) -> impl Iterator<Item = (&str, u64)> {
+        let workers = self.leadership.iter().flat_map(|leadership| leadership.workers.values());
         let present = workers.filter(|worker| !worker.is_gone);
         present.map(|worker| (worker.name.as_str(), self.begun(worker).count() as u64))
     }

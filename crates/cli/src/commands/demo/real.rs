@@ -10,7 +10,7 @@ use primus_client::farms::{self, Farm, Started};
 use primus_terminal::failure::Failure;
 
 use super::lending::{self, Pair};
-use super::scenes::Shown;
+use super::simulated::Shown;
 use super::{guard, work};
 use primus_local::TemporaryFarm;
 use primus_local::answers;
@@ -29,8 +29,8 @@ const LOST_KEY: &str = "demo/cut-off";
 pub(super) struct Act {
     pub(super) title: &'static str,
     /// What one would type, once it is known whom it concerns.
-    pub(super) command: fn(&Play) -> String,
-    play: fn(&mut Play) -> Result<Shown, Failure>,
+    pub(super) command: fn(&RealTour) -> String,
+    play: fn(&mut RealTour) -> Result<Shown, Failure>,
 }
 
 pub(super) const ACTS: &[Act] = &[
@@ -133,7 +133,7 @@ const END: &str = "kill -TERM, as Ctrl-C would";
 
 /// The farm, and what is known of it so far.
 #[derive(Default)]
-pub(super) struct Play {
+pub(super) struct RealTour {
     farm: Option<TemporaryFarm>,
     reign: Option<LeaderTerm>,
     /// The last leader that something happened to.
@@ -147,7 +147,7 @@ pub(super) struct Play {
 
 impl Act {
     /// Lets it happen. What cannot even be tried is a claim that did not hold.
-    pub(super) fn play(&self, play: &mut Play) -> Result<Shown, Shown> {
+    pub(super) fn play(&self, play: &mut RealTour) -> Result<Shown, Shown> {
         (self.play)(play).map_err(|failure| Shown {
             lines: Vec::new(),
             claim: failure.message().to_string(),
@@ -156,7 +156,7 @@ impl Act {
     }
 }
 
-impl Play {
+impl RealTour {
     pub(super) fn farm(&self) -> Result<&TemporaryFarm, Failure> {
         self.farm.as_ref().ok_or_else(|| Failure::failed("dead", "there is no farm", "start one: primus up"))
     }
@@ -195,7 +195,7 @@ impl Play {
     }
 }
 
-fn start(play: &mut Play) -> Result<Shown, Failure> {
+fn start(play: &mut RealTour) -> Result<Shown, Failure> {
     let started = Instant::now();
     let farm = TemporaryFarm::start_with_workers("demo", SERVERS, WORKERS, 1)?;
     let reign = farm.settled()?;
@@ -208,7 +208,7 @@ fn start(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: agree })
 }
 
-fn write(play: &mut Play) -> Result<Shown, Failure> {
+fn write(play: &mut RealTour) -> Result<Shown, Failure> {
     let farm = play.farm()?;
     let started = Instant::now();
     farm.write(KEY, "blue")?;
@@ -219,7 +219,7 @@ fn write(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: count as u64 == SERVERS })
 }
 
-fn kill(play: &mut Play) -> Result<Shown, Failure> {
+fn kill(play: &mut RealTour) -> Result<Shown, Failure> {
     let (new, ms) = fell(play, chaos::kill_at_once)?;
     let is_new = play.is_succeeded_by(new);
     let farm = play.farm()?;
@@ -236,7 +236,7 @@ fn kill(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: is_new && is_there })
 }
 
-fn freeze(play: &mut Play) -> Result<Shown, Failure> {
+fn freeze(play: &mut RealTour) -> Result<Shown, Failure> {
     let (new, ms) = fell(play, chaos::freeze)?;
     let is_new = play.is_succeeded_by(new);
     let is_there = answers::value(&api(&play.farm()?.now()?, new.leader), KEY).as_deref() == Some("blue");
@@ -247,7 +247,7 @@ fn freeze(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: is_new && is_there })
 }
 
-fn thaw(play: &mut Play) -> Result<Shown, Failure> {
+fn thaw(play: &mut RealTour) -> Result<Shown, Failure> {
     let (farm, old) = (play.farm()?, play.fallen);
     let started = Instant::now();
     chaos::thaw(&farm.now()?, &old.to_string())?;
@@ -261,7 +261,7 @@ fn thaw(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held: agrees && is_later })
 }
 
-fn partition(play: &mut Play) -> Result<Shown, Failure> {
+fn partition(play: &mut RealTour) -> Result<Shown, Failure> {
     play.settle()?;
     let (groups, old) = (play.groups(), play.leader());
     let farm = play.farm()?;
@@ -280,7 +280,7 @@ fn partition(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines, claim, held })
 }
 
-fn heal(play: &mut Play) -> Result<Shown, Failure> {
+fn heal(play: &mut RealTour) -> Result<Shown, Failure> {
     let farm = play.farm()?;
     chaos::heal(&farm.now()?)?;
     let is_green = |server: &Started| answers::value(&server.api, KEY).as_deref() == Some("green");
@@ -300,7 +300,7 @@ fn heal(play: &mut Play) -> Result<Shown, Failure> {
     Ok(Shown { lines: Vec::new(), claim, held: agree && is_gone })
 }
 
-fn histories(play: &mut Play) -> Result<Shown, Failure> {
+fn histories(play: &mut RealTour) -> Result<Shown, Failure> {
     let Terms { leaders, told } = Terms::of(play.farm()?, &play.seen);
     let lines = leaders.iter().map(|(term, leaders)| format!("term {term}: server {}", joined(leaders))).collect();
     let most = leaders.values().map(BTreeSet::len).max().unwrap_or(0);
@@ -334,7 +334,7 @@ pub(super) fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String 
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(" and ")
 }
 
-fn end(play: &mut Play) -> Result<Shown, Failure> {
+fn end(play: &mut RealTour) -> Result<Shown, Failure> {
     let last = play.farm()?.now()?;
     drop(play.farm.take());
     ended(&[last])
@@ -359,7 +359,7 @@ pub(super) fn ended(last: &[Farm]) -> Result<Shown, Failure> {
 type Fault = fn(&Farm, &str) -> Result<Done, Failure>;
 
 /// Does this to the leader. Who leads next, and after how many milliseconds was a write accepted?
-fn fell(play: &mut Play, fault: Fault) -> Result<(LeaderTerm, f64), Failure> {
+fn fell(play: &mut RealTour, fault: Fault) -> Result<(LeaderTerm, f64), Failure> {
     play.settle()?;
     let (farm, old) = (play.farm()?, play.leader());
     let now = farm.now()?;

@@ -1,44 +1,46 @@
-//! What an office does for workers of other farms that are here, or are wanted.
+//! What a lending side does for workers of other farms that are here, or are wanted.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{
-    ANSWER, ARRIVAL, ARRIVALS_MAX, Arrival, Asking, DOUBT, Desk, Happening, LEFT, Notice, Office, Order, PAUSE,
-    Rules, propose,
+    ANSWER, ARRIVAL, ARRIVALS_MAX, Arrival, Asking, DOUBT, Happening, LEFT, Leadership, Lending, Notice, Order,
+    PAUSE, Rules, propose,
 };
 use crate::FarmId;
 use crate::ledger::loans::{home_of, name_here};
 use crate::ledger::{Borrow, Borrowed, Entry, LoanId, Why};
-use crate::loan::{Content, Lending, Objection, Request, Word};
+use crate::loan::{Content, LentWorker, Objection, Request, WorkerMessage};
 use crate::machine::Outbox;
 
-impl Office {
+impl Lending {
     /// A farm that has had too much to do for long enough asks one neighbour after the other.
     pub(super) fn look_for_help(&mut self, out: &mut Outbox<Self>) {
         self.give_up_waiting(out);
-        let Some(desk) = &mut self.desk else { return };
-        let is_wanting = desk.is_saturated(&self.rules) && desk.asking.is_none() && desk.looks >= desk.not_before;
-        let count = desk.missing(&self.rules);
+        let Some(leadership) = &mut self.leadership else { return };
+        let is_wanting = leadership.is_saturated(&self.rules)
+            && leadership.asking.is_none()
+            && leadership.looks >= leadership.not_before;
+        let count = leadership.missing(&self.rules);
         if !is_wanting || count == 0 {
             return;
         }
-        let others = desk.order(&self.rules);
+        let others = leadership.order(&self.rules);
         self.ask_next(others, count, out);
     }
 
     fn ask_next(&mut self, mut others: Vec<FarmId>, count: u32, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
+        let Some(leadership) = &mut self.leadership else { return };
         if others.is_empty() {
-            desk.asking = None;
-            desk.not_before = desk.looks + PAUSE;
+            leadership.asking = None;
+            leadership.not_before = leadership.looks + PAUSE;
             return;
         }
         let whom = others.remove(0);
-        desk.last_request += 1;
-        let number = desk.last_request;
-        desk.asking = Some(Asking { number, count, whom, until: desk.looks + ANSWER, others });
-        desk.say(whom, Content::Ask(Request { number, count, for_ms: self.rules.loan_ms }), out);
+        leadership.last_request += 1;
+        let number = leadership.last_request;
+        leadership.asking = Some(Asking { number, count, whom, until: leadership.looks + ANSWER, others });
+        leadership.say(whom, Content::Ask(Request { number, count, for_ms: self.rules.loan_ms }), out);
         let name = self.name_of(whom).unwrap_or_default();
         out.notify(Notice::Happened(Happening::Asked(name.into(), count)));
     }
@@ -61,9 +63,9 @@ impl Office {
         let Some(asking) = self.take_asking(from, number) else { return out.ignore("an answer to nothing") };
         let promised = u32::try_from(loans.len()).unwrap_or(u32::MAX).min(asking.count);
         out.notify(Notice::Happened(Happening::Promised(name.into(), promised)));
-        if let Some(desk) = &mut self.desk {
-            let until = desk.looks + ARRIVAL;
-            let neighbour = desk.neighbours.entry(from).or_default();
+        if let Some(leadership) = &mut self.leadership {
+            let until = leadership.looks + ARRIVAL;
+            let neighbour = leadership.neighbours.entry(from).or_default();
             // More than was asked for is not waited for, and the same promise again gives no more time.
             for loan in loans.iter().take(promised as usize) {
                 neighbour.promised.entry(*loan).or_insert(until);
@@ -75,15 +77,15 @@ impl Office {
     }
 
     fn take_asking(&mut self, from: FarmId, number: u64) -> Option<Asking> {
-        let desk = self.desk.as_mut()?;
-        desk.asking.take_if(|asking| asking.whom == from && asking.number == number)
+        let leadership = self.leadership.as_mut()?;
+        leadership.asking.take_if(|asking| asking.whom == from && asking.number == number)
     }
 
     /// Nobody is waited for without end.
     fn give_up_waiting(&mut self, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        let now = desk.looks;
-        for (number, neighbour) in &mut desk.neighbours {
+        let Some(leadership) = &mut self.leadership else { return };
+        let now = leadership.looks;
+        for (number, neighbour) in &mut leadership.neighbours {
             let name = self.neighbours.get(number.0 as usize - 1);
             for (loan, _) in neighbour.promised.extract_if(.., |_, until| *until < now) {
                 let name = name.cloned().unwrap_or_default();
@@ -91,7 +93,7 @@ impl Office {
                 out.notify(Notice::Happened(Happening::NotSent(name, loan)));
             }
         }
-        if let Some(asking) = desk.asking.take_if(|asking| asking.until < now) {
+        if let Some(asking) = leadership.asking.take_if(|asking| asking.until < now) {
             let name = self.name_of(asking.whom).unwrap_or_default();
             out.notify(Notice::Happened(Happening::NoAnswer(name.into())));
             self.ask_next(asking.others, asking.count, out);
@@ -103,12 +105,14 @@ impl Office {
         let Some(from) = home_of(&worker).and_then(|(_, home)| self.number_of(home)) else {
             return out.ignore("a worker of a farm that is no neighbour");
         };
-        let Some(desk) = &mut self.desk else { return out.ignore("an arrival at one that does not lead") };
-        if desk.arrivals.len() >= ARRIVALS_MAX && !desk.arrivals.contains_key(&worker) {
+        let Some(leadership) = &mut self.leadership else {
+            return out.ignore("an arrival at one that does not lead");
+        };
+        if leadership.arrivals.len() >= ARRIVALS_MAX && !leadership.arrivals.contains_key(&worker) {
             return out.ignore("too many wait to be let in");
         }
         let arrival = Arrival { from, loan, strange_since: None };
-        let known = desk.arrivals.entry(worker).or_insert(arrival);
+        let known = leadership.arrivals.entry(worker).or_insert(arrival);
         if (known.from, known.loan) != (from, loan) {
             *known = arrival;
         }
@@ -117,10 +121,10 @@ impl Office {
 
     /// Whoever is lent to this farm, as its own farm says, may work here.
     pub(super) fn let_in(&mut self, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
+        let Some(leadership) = &mut self.leadership else { return };
         let mut entries = Vec::new();
-        for (worker, Arrival { from, loan, .. }) in &desk.arrivals {
-            let Some(lending) = desk.heard(*from).and_then(|known| known.lending(*loan)) else { continue };
+        for (worker, Arrival { from, loan, .. }) in &leadership.arrivals {
+            let Some(lending) = leadership.heard(*from).and_then(|known| known.lending(*loan)) else { continue };
             let home = self.neighbours.get(from.0 as usize - 1).cloned().unwrap_or_default();
             if name_here(&lending.worker, &home) != *worker || lending.is_recalled {
                 continue;
@@ -129,16 +133,16 @@ impl Office {
             entries.push(Entry::Borrow(Borrow { worker: worker.clone(), from: home, loan: *loan, for_ms, why }));
         }
         let is_in = |entry: &Entry, name: &str| matches!(entry, Entry::Borrow(borrow) if borrow.worker == name);
-        desk.arrivals.retain(|worker, _| !entries.iter().any(|entry| is_in(entry, worker)));
+        leadership.arrivals.retain(|worker, _| !entries.iter().any(|entry| is_in(entry, worker)));
         propose(entries, out);
     }
 
     /// Whose farm is heard and says nothing of it is a stranger. It does not keep others from waiting to be let in.
     pub(super) fn doubt_strangers(&mut self, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        let (now, mut arrivals) = (desk.looks, core::mem::take(&mut desk.arrivals));
+        let Some(leadership) = &mut self.leadership else { return };
+        let (now, mut arrivals) = (leadership.looks, core::mem::take(&mut leadership.arrivals));
         for (worker, arrival) in &mut arrivals {
-            let is_strange = desk.is_strange(worker, arrival);
+            let is_strange = leadership.is_strange(worker, arrival);
             arrival.strange_since = is_strange.then(|| arrival.strange_since.unwrap_or(now));
             if arrival.strange_since.is_some_and(|since| since + ANSWER == now) {
                 let home = self.neighbours.get(arrival.from.0 as usize - 1).cloned().unwrap_or_default();
@@ -146,36 +150,39 @@ impl Office {
             }
         }
         arrivals.retain(|_, arrival| arrival.strange_since.is_none_or(|since| since + ARRIVAL > now));
-        desk.arrivals = arrivals;
+        leadership.arrivals = arrivals;
     }
 
     /// Compares what is borrowed with what lenders say, and with who is here.
     pub(super) fn look_after_borrowed(&mut self, is_time: bool, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
+        let Some(leadership) = &mut self.leadership else { return };
         let mut entries = Vec::new();
-        for (worker, borrowed) in desk.loans.borrowed() {
-            if desk.situation.guests.contains(worker) {
-                desk.missed.remove(worker);
-            } else if *desk.missed.entry(worker.clone()).or_insert(desk.looks) + LEFT <= desk.looks {
+        for (worker, borrowed) in leadership.loans.borrowed() {
+            if leadership.situation.guests.contains(worker) {
+                leadership.missed.remove(worker);
+            } else if *leadership.missed.entry(worker.clone()).or_insert(leadership.looks) + LEFT
+                <= leadership.looks
+            {
                 entries.push(Entry::GiveBack { worker: worker.clone(), loan: borrowed.loan });
             }
             let lender = (1..).zip(&self.neighbours).find(|(_, name)| **name == borrowed.from);
-            let is_wanted = lender.is_some_and(|(number, _)| desk.is_wanted(FarmId(number), borrowed, &self.rules));
+            let is_wanted =
+                lender.is_some_and(|(number, _)| leadership.is_wanted(FarmId(number), borrowed, &self.rules));
             if is_time && !is_wanted {
                 let within_ms = self.rules.recall_ms;
-                out.notify(Notice::Tell(worker.clone(), Word::Return { loan: borrowed.loan, within_ms }));
+                out.notify(Notice::Tell(worker.clone(), WorkerMessage::Return { loan: borrowed.loan, within_ms }));
             }
         }
-        desk.missed.retain(|worker, _| desk.loans.borrowed().contains_key(worker));
+        leadership.missed.retain(|worker, _| leadership.loans.borrowed().contains_key(worker));
         propose(entries, out);
     }
 }
 
-impl Desk {
+impl Leadership {
     /// Is a worker's farm heard, and has not lent it?
     fn is_strange(&self, worker: &str, arrival: &Arrival) -> bool {
         let name = home_of(worker).map(|(name, _)| name);
-        let has_lent = |lending: &Lending| name == Some(lending.worker.as_str());
+        let has_lent = |lending: &LentWorker| name == Some(lending.worker.as_str());
         self.heard(arrival.from).is_some_and(|known| !known.lending(arrival.loan).is_some_and(has_lent))
     }
 
@@ -223,7 +230,7 @@ impl super::Neighbour {
         self.promised.values().any(is_late) || self.broken.is_some_and(|broken| broken + DOUBT >= looks)
     }
 
-    fn lending(&self, loan: LoanId) -> Option<&Lending> {
+    fn lending(&self, loan: LoanId) -> Option<&LentWorker> {
         self.beat.lent.iter().find(|lending| lending.loan == loan)
     }
 }

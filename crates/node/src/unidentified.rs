@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 /// All strangers, in the order of their arrival.
 #[derive(Debug)]
-pub(crate) struct Strangers {
+pub(crate) struct Unidentified {
     max: usize,
     crowd: Mutex<Crowd>,
 }
@@ -22,12 +22,12 @@ struct Crowd {
 /// A stranger's place, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
-    strangers: &'a Strangers,
+    strangers: &'a Unidentified,
     number: u64,
     lost: oneshot::Receiver<()>,
 }
 
-impl Strangers {
+impl Unidentified {
     pub(crate) fn new(max: usize) -> Self {
         Self { max, crowd: Mutex::default() }
     }
@@ -79,7 +79,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_gives_way() {
-        let strangers = Strangers::new(2);
+        let strangers = Unidentified::new(2);
         let (mut first, mut second) = (strangers.enter(), strangers.enter());
         assert!(!is_lost(&mut first).await);
         let mut third = strangers.enter();

@@ -1,7 +1,7 @@
 //! `primus cancel`, `primus retry`, `primus drain`: what people change afterwards.
 
 use primus_client::http::escaped;
-use primus_client::tasks::{Caller, nothing, path_of};
+use primus_client::tasks::{TaskClient, nothing, path_of};
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::values::number;
 use primus_terminal::{Format, Verdict};
@@ -43,7 +43,7 @@ pub(super) fn drain(args: &DrainArgs, format: Format) -> Result<Verdict, Failure
 }
 
 /// All names are looked at before anything is done.
-fn each(caller: &mut Caller, ids: &[String], what: &str, body: &Value) -> Result<Vec<Value>, Failure> {
+fn each(caller: &mut TaskClient, ids: &[String], what: &str, body: &Value) -> Result<Vec<Value>, Failure> {
     let paths = ids.iter().map(|id| path_of(id)).collect::<Result<Vec<_>, _>>()?;
     paths.iter().map(|path| Ok(caller.post(&format!("{path}/{what}"), body)?)).collect()
 }

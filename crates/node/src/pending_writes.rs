@@ -35,12 +35,12 @@ pub(crate) struct Write {
 
 /// All of them, in the order in which they are given up.
 #[derive(Debug, Default)]
-pub(crate) struct Parked {
+pub(crate) struct PendingWrites {
     writes: VecDeque<(Instant, Write)>,
     len: usize,
 }
 
-impl Parked {
+impl PendingWrites {
     /// Keeps a write until then; gives it back if there is no time or no room.
     pub(crate) fn keep(&mut self, write: Write, until: Instant, now: Instant) -> Result<(), Write> {
         let len = write.len();
@@ -103,7 +103,7 @@ mod tests {
     async fn writes_wait_for_their_time_and_no_longer() {
         let now = Instant::now();
         let at = |milliseconds| now + Duration::from_millis(milliseconds);
-        let mut parked = Parked::default();
+        let mut parked = PendingWrites::default();
         for (number, until) in [(1, 30), (2, 10), (3, 20)] {
             assert!(parked.keep(write(number, 1, now), at(until), now).is_ok());
         }
@@ -118,7 +118,7 @@ mod tests {
     async fn there_is_a_bound_on_what_waits() {
         let now = Instant::now();
         let until = now + PARKING_TIME;
-        let mut parked = Parked::default();
+        let mut parked = PendingWrites::default();
         assert!(parked.keep(write(1, LEN_MAX, now), until, now).is_ok());
         assert!(parked.keep(write(2, 1, now), until, now).is_err());
         parked.take_due(until);

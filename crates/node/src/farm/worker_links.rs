@@ -25,8 +25,8 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
 use super::shares::{Share, taken_by};
-use crate::cuts::Line;
 use crate::dialling::say;
+use crate::link_faults::LinkGate;
 use crate::outgoing::{self, All, Leaving, Outgoing, WRITE_TIME};
 
 /// How many workers may have a link.
@@ -46,28 +46,28 @@ const NAMES_MAX: usize = 2 * LINKS_MAX;
 
 /// A worker that has introduced itself and waits for an answer.
 #[derive(Debug)]
-pub struct Caller {
+pub struct CallingWorker {
     pub(crate) stream: std::net::TcpStream,
     /// What it said already.
     pub(crate) arrived: BytesMut,
     pub(crate) hello: WorkerHello,
-    pub(crate) line: Line,
+    pub(crate) line: LinkGate,
 }
 
 /// What happens on the links.
 #[derive(Debug)]
-pub(super) enum CallerEvent {
+pub(super) enum WorkerEvent {
     /// What a worker said, and what it takes of the memory for words until it is dropped.
-    Word(WorkerId, FromWorker, Share),
+    WorkerMessage(WorkerId, FromWorker, Share),
     Down(WorkerId),
 }
 
 /// All links.
 #[derive(Debug)]
-pub(super) struct Callers {
+pub(super) struct WorkerLinks {
     links: BTreeMap<WorkerId, Link>,
     last: u64,
-    events: mpsc::Sender<CallerEvent>,
+    events: mpsc::Sender<WorkerEvent>,
     /// Names of workers that have no link at the moment, with their disks, and until when they are kept.
     kept: BTreeMap<String, ([u8; 16], Instant)>,
     unread: Share,
@@ -101,16 +101,16 @@ pub(super) enum Met {
     Refused(String),
 }
 
-impl Callers {
-    pub(super) fn new() -> (Self, mpsc::Receiver<CallerEvent>) {
+impl WorkerLinks {
+    pub(super) fn new() -> (Self, mpsc::Receiver<WorkerEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
         let (links, kept, unread, leaving) = <_>::default();
         (Self { links, last: 0, events, kept, unread, leaving }, received)
     }
 
     /// Answers a worker that calls. Must be called inside the farm's runtime.
-    pub(super) fn meet(&mut self, caller: Caller) -> Met {
-        let Caller { stream, arrived, hello, line } = caller;
+    pub(super) fn meet(&mut self, caller: CallingWorker) -> Met {
+        let CallingWorker { stream, arrived, hello, line } = caller;
         // A link that cannot be used will be dialled again.
         let Ok(stream) = TcpStream::from_std(stream) else { return Met::Refused("it is gone again".to_owned()) };
         let before = self.named(&hello.name);
@@ -140,7 +140,7 @@ impl Callers {
         }
     }
 
-    fn open(&mut self, stream: TcpStream, arrived: BytesMut, hello: WorkerHello, line: Line) -> WorkerId {
+    fn open(&mut self, stream: TcpStream, arrived: BytesMut, hello: WorkerHello, line: LinkGate) -> WorkerId {
         self.last += 1;
         let id = WorkerId(self.last);
         let (outgoing, leaving) = outgoing::queue(&self.leaving);
@@ -221,13 +221,13 @@ async fn refuse(mut stream: TcpStream, reason: String) {
 /// What it takes to hear a worker.
 struct Ear {
     id: WorkerId,
-    events: mpsc::Sender<CallerEvent>,
+    events: mpsc::Sender<WorkerEvent>,
     is_known: Arc<AtomicBool>,
     unread: Share,
 }
 
 /// Reads and writes until the link is lost.
-async fn talk((mut stream, mut line): (TcpStream, Line), arrived: BytesMut, ear: Ear, leaving: Leaving) {
+async fn talk((mut stream, mut line): (TcpStream, LinkGate), arrived: BytesMut, ear: Ear, leaving: Leaving) {
     let (reading, writing) = stream.split();
     let (id, events) = (ear.id, ear.events.clone());
     tokio::select! {
@@ -236,13 +236,13 @@ async fn talk((mut stream, mut line): (TcpStream, Line), arrived: BytesMut, ear:
         () = leaving.write_to(writing, Some(line.clone())) => {}
         () = line.is_closed() => {}
     }
-    _ = events.send(CallerEvent::Down(id)).await;
+    _ = events.send(WorkerEvent::Down(id)).await;
 }
 
 impl Ear {
     async fn listen(
         mut self,
-        (mut reading, mut line): (ReadHalf<'_>, Line),
+        (mut reading, mut line): (ReadHalf<'_>, LinkGate),
         mut arrived: BytesMut,
     ) -> io::Result<()> {
         let mut reader = Reader::up_to(FIRST_WORD_LEN_MAX);
@@ -260,7 +260,7 @@ impl Ear {
                 if !weight.resize(taken_by(len)) {
                     return Err(io::Error::other(UNREAD));
                 }
-                let event = CallerEvent::Word(self.id, word, weight);
+                let event = WorkerEvent::WorkerMessage(self.id, word, weight);
                 self.events.send(event).await.map_err(io::Error::other)?;
             }
             if !self.unread.resize(reader.len() + arrived.len()) {

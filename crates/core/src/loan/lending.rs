@@ -5,8 +5,8 @@
 //! what should be; whatever differs is said or proposed again. So a new leader needs nothing but the ledger, and a message that
 //! is lost costs a moment. Nothing here is decided by how long something took, except whom to ask next.
 
-mod borrowing;
-mod lending;
+mod borrower;
+mod lender;
 mod words;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use self::words::{CannotLend, Command, Happening, LendOrder, Notice, Situation, Timer};
-use super::{Beat, Content, Lending, Message};
+use super::{Beat, Content, LentWorker, Message};
 use crate::bounds;
 use crate::ledger::{Entry, LoanId, Loans};
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
 use crate::planted::{Bug, Planted};
 use crate::{FarmId, Fence, Term};
 
-/// How often an office looks around.
+/// How often a lending side looks around.
 pub const LOOK_MS: u64 = 50;
 const LOOK: Delay = Delay::exactly_ms(LOOK_MS);
 /// How often neighbours hear how things are, and everybody what is still to be done, in looks.
@@ -62,16 +62,16 @@ const QUIET: u64 = 2 * REPEAT;
 /// How many workers of others may wait to be let in.
 pub(super) const ARRIVALS_MAX: usize = 1024;
 
-/// The office of one server.
+/// The lending side of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Office {
+pub struct Lending {
     rules: Rules,
     /// The other farms: each is known by its place in this list, counted from 1.
     neighbours: Vec<String>,
-    desk: Option<Desk>,
+    leadership: Option<Leadership>,
 }
 
-/// What an office goes by.
+/// What a lending side goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rules {
     /// With so many tasks waiting, and no slot free, a farm is saturated,
@@ -130,7 +130,7 @@ impl Default for Rules {
 
 /// What only a leader has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Desk {
+struct Leadership {
     /// Under which this server leads.
     fence: Fence,
     loans: Loans,
@@ -226,11 +226,11 @@ struct Asking {
     others: Vec<FarmId>,
 }
 
-impl Office {
-    /// The office of a server that follows.
+impl Lending {
+    /// The lending side of a server that follows.
     #[must_use]
     pub const fn new(rules: Rules, neighbours: Vec<String>) -> Self {
-        Self { rules, neighbours, desk: None }
+        Self { rules, neighbours, leadership: None }
     }
 
     /// What a farm is called, if it is a neighbour.
@@ -250,20 +250,20 @@ impl Office {
     /// The neighbours, with what is known of each, if this server leads. Silent ones are those that have not been heard lately.
     pub fn neighbours(&self) -> impl Iterator<Item = (&str, Option<&Neighbour>)> {
         (1..).zip(&self.neighbours).map(|(number, name)| {
-            let heard = self.desk.as_ref().and_then(|desk| desk.heard(FarmId(number)));
+            let heard = self.leadership.as_ref().and_then(|leadership| leadership.heard(FarmId(number)));
             (name.as_str(), heard)
         })
     }
 
     /// Which loans are overdue, as far as this server knows.
     pub fn overdue(&self) -> impl Iterator<Item = LoanId> + '_ {
-        self.desk.iter().flat_map(|desk| desk.overdue.iter().copied())
+        self.leadership.iter().flat_map(|leadership| leadership.overdue.iter().copied())
     }
 
     /// Does the farm have too much to do, for long enough?
     #[must_use]
     pub fn is_saturated(&self) -> bool {
-        self.desk.as_ref().is_some_and(|desk| desk.is_saturated(&self.rules))
+        self.leadership.as_ref().is_some_and(|leadership| leadership.is_saturated(&self.rules))
     }
 
     /// One without neighbours has something to do only if there were some once, and somebody of theirs or ours is still away from
@@ -272,21 +272,21 @@ impl Office {
         if self.neighbours.is_empty() && loans.is_empty() {
             return;
         }
-        self.desk = Some(Desk::new(term, loans, self.neighbours.len()));
+        self.leadership = Some(Leadership::new(term, loans, self.neighbours.len()));
         out.set(Timer::Look, LOOK);
         self.beat(out);
     }
 
     fn follow(&mut self, out: &mut Outbox<Self>) {
-        if self.desk.take().is_some() {
+        if self.leadership.take().is_some() {
             out.cancel(Timer::Look);
         }
     }
 
     fn on_situation(&mut self, situation: Situation, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        desk.look(situation, &self.rules, out);
-        let is_time = desk.looks.is_multiple_of(REPEAT);
+        let Some(leadership) = &mut self.leadership else { return };
+        leadership.look(situation, &self.rules, out);
+        let is_time = leadership.looks.is_multiple_of(REPEAT);
         if is_time {
             self.beat(out);
         }
@@ -302,31 +302,32 @@ impl Office {
     }
 
     fn beat_to(&self, neighbour: FarmId, out: &mut Outbox<Self>) {
-        let (Some(desk), Some(name)) = (&self.desk, self.name_of(neighbour)) else { return };
-        let lent = desk.loans.lent().iter().filter(|(_, lent)| lent.to == name).map(|(loan, lent)| Lending {
-            loan: *loan,
-            worker: lent.worker.clone(),
-            for_ms: lent.for_ms,
-            why: lent.why,
-            is_recalled: lent.is_recalled,
-        });
-        let borrowed = desk.loans.borrowed().values().filter(|borrowed| borrowed.from == name);
+        let (Some(leadership), Some(name)) = (&self.leadership, self.name_of(neighbour)) else { return };
+        let lent =
+            leadership.loans.lent().iter().filter(|(_, lent)| lent.to == name).map(|(loan, lent)| LentWorker {
+                loan: *loan,
+                worker: lent.worker.clone(),
+                for_ms: lent.for_ms,
+                why: lent.why,
+                is_recalled: lent.is_recalled,
+            });
+        let borrowed = leadership.loans.borrowed().values().filter(|borrowed| borrowed.from == name);
         let beat = Beat {
-            idle: desk.situation.idle.iter().map(|(_, slots)| u32::from(*slots)).sum(),
-            queued: desk.situation.queued,
+            idle: leadership.situation.idle.iter().map(|(_, slots)| u32::from(*slots)).sum(),
+            queued: leadership.situation.queued,
             lent: lent.collect(),
             borrowed: borrowed.map(|borrowed| borrowed.loan).collect(),
         };
-        desk.say(neighbour, Content::Beat(beat), out);
+        leadership.say(neighbour, Content::Beat(beat), out);
     }
 
     fn on_message(&mut self, from: FarmId, message: Message, out: &mut Outbox<Self>) {
         let Some(name) = self.name_of(from).map(String::from) else { return out.ignore("what no neighbour says") };
-        let Some(desk) = &mut self.desk else {
+        let Some(leadership) = &mut self.leadership else {
             return out.ignore("what a neighbour says to one that does not lead");
         };
-        let (own, said, now) = (desk.fence, Fence { farm: from, term: message.term }, desk.looks);
-        let Some(neighbour) = desk.neighbours.get_mut(&from) else { return };
+        let (own, said, now) = (leadership.fence, Fence { farm: from, term: message.term }, leadership.looks);
+        let Some(neighbour) = leadership.neighbours.get_mut(&from) else { return };
         if !bounds::is_credible(said.term.0, neighbour.term().0) {
             return out.ignore(bounds::ABSURD);
         }
@@ -344,18 +345,19 @@ impl Office {
     }
 
     fn on_beat(&mut self, from: FarmId, name: &str, beat: Beat, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        let Some(neighbour) = desk.neighbours.get_mut(&from) else { return };
-        neighbour.heard = Some(desk.looks);
-        let is_ours = |loan: &&LoanId| desk.loans.lent().get(loan).is_some_and(|lent| lent.to == name);
+        let Some(leadership) = &mut self.leadership else { return };
+        let Some(neighbour) = leadership.neighbours.get_mut(&from) else { return };
+        neighbour.heard = Some(leadership.looks);
+        let is_ours = |loan: &&LoanId| leadership.loans.lent().get(loan).is_some_and(|lent| lent.to == name);
         // What it spoke of before is not new, and what has just ended it may not know yet.
-        let is_known = |loan: &LoanId| neighbour.arrived.contains(loan) || desk.ended.contains(loan);
+        let is_known = |loan: &LoanId| neighbour.arrived.contains(loan) || leadership.ended.contains(loan);
         let strange = |loan: &&LoanId| !is_ours(loan) && !is_known(loan);
         let unknown: Vec<LoanId> = beat.borrowed.iter().filter(strange).copied().take(UNKNOWN_MAX).collect();
         neighbour.arrived.retain(|loan| beat.borrowed.contains(loan) || is_ours(&loan));
         neighbour.arrived.extend(beat.borrowed.iter().copied());
-        let until = desk.looks + ARRIVAL;
-        neighbour.expect(beat, until, |loan| desk.loans.borrowed().values().any(|known| known.is(name, loan)));
+        let until = leadership.looks + ARRIVAL;
+        neighbour
+            .expect(beat, until, |loan| leadership.loans.borrowed().values().any(|known| known.is(name, loan)));
         for loan in unknown {
             out.notify(Notice::Happened(Happening::UnknownLoan(name.into(), loan)));
         }
@@ -365,31 +367,33 @@ impl Office {
 
     /// What is agreed on has changed: whoever has to know is told at once.
     fn on_agreed(&mut self, loans: Loans, out: &mut Outbox<Self>) {
-        let Some(desk) = &mut self.desk else { return };
-        let before = core::mem::replace(&mut desk.loans, loans);
+        let Some(leadership) = &mut self.leadership else { return };
+        let before = core::mem::replace(&mut leadership.loans, loans);
         let is_new = |(loan, _): &(&LoanId, _)| !before.lent().contains_key(loan);
-        let lent: Vec<LoanId> = desk.loans.lent().iter().filter(is_new).map(|(loan, _)| *loan).collect();
+        let lent: Vec<LoanId> = leadership.loans.lent().iter().filter(is_new).map(|(loan, _)| *loan).collect();
         for (loan, ended) in before.lent() {
-            if !desk.loans.lent().contains_key(loan) {
-                desk.home_since.insert(ended.worker.clone(), desk.looks);
-                desk.away.remove(&ended.worker);
-                desk.overdue.remove(loan);
-                desk.ended.insert(*loan);
+            if !leadership.loans.lent().contains_key(loan) {
+                leadership.home_since.insert(ended.worker.clone(), leadership.looks);
+                leadership.away.remove(&ended.worker);
+                leadership.overdue.remove(loan);
+                leadership.ended.insert(*loan);
             }
         }
-        while desk.ended.len() > ENDED_MAX {
-            desk.ended.pop_first();
+        while leadership.ended.len() > ENDED_MAX {
+            leadership.ended.pop_first();
         }
-        for (neighbour, name) in desk.neighbours.values_mut().zip(&self.neighbours) {
-            let has_come = |loan| desk.loans.borrowed().values().any(|known| known.is(name, loan));
+        for (neighbour, name) in leadership.neighbours.values_mut().zip(&self.neighbours) {
+            let has_come = |loan| leadership.loans.borrowed().values().any(|known| known.is(name, loan));
             neighbour.promised.retain(|loan, _| !has_come(*loan));
         }
-        if desk.loans.lent() != before.lent() || desk.loans.borrowed() != before.borrowed() {
+        if leadership.loans.lent() != before.lent() || leadership.loans.borrowed() != before.borrowed() {
             self.beat(out);
         }
         self.offer(&lent, out);
         self.look_after_lent(true, out);
-        if self.neighbours.is_empty() && self.desk.as_ref().is_some_and(|desk| desk.loans.is_empty()) {
+        if self.neighbours.is_empty()
+            && self.leadership.as_ref().is_some_and(|leadership| leadership.loans.is_empty())
+        {
             self.follow(out);
         }
     }
@@ -461,7 +465,7 @@ impl Neighbour {
     }
 }
 
-impl Desk {
+impl Leadership {
     fn new(term: Term, loans: Loans, neighbours: usize) -> Self {
         let numbers = (1..=neighbours as u64).map(FarmId);
         Self {
@@ -486,7 +490,7 @@ impl Desk {
         }
     }
 
-    fn say(&self, to: FarmId, content: Content, out: &mut Outbox<Office>) {
+    fn say(&self, to: FarmId, content: Content, out: &mut Outbox<Lending>) {
         out.send(to, Message { term: self.fence.term, content });
     }
 
@@ -496,7 +500,7 @@ impl Desk {
         known.heard.is_some_and(|heard| heard + HEARD >= self.looks).then_some(known)
     }
 
-    fn look(&mut self, situation: Situation, rules: &Rules, out: &mut Outbox<Office>) {
+    fn look(&mut self, situation: Situation, rules: &Rules, out: &mut Outbox<Lending>) {
         self.looks += 1;
         let was_saturated = self.is_saturated(rules);
         let is_busy = situation.queued >= rules.saturated_at && situation.free == 0;
@@ -529,7 +533,7 @@ impl Desk {
     }
 }
 
-impl Machine for Office {
+impl Machine for Lending {
     type Peer = FarmId;
     type Message = Message;
     type Command = Command;
@@ -542,7 +546,7 @@ impl Machine for Office {
     fn step(&mut self, _: Moment, input: Input<Self>, out: &mut Outbox<Self>) {
         match input {
             Input::Message { from, message } => self.on_message(from, message, out),
-            Input::Timer(Timer::Look) if self.desk.is_some() => {
+            Input::Timer(Timer::Look) if self.leadership.is_some() => {
                 out.set(Timer::Look, LOOK);
                 out.notify(Notice::LookAround);
             }
@@ -553,7 +557,7 @@ impl Machine for Office {
             Input::Command(Command::Arrived(worker, loan)) => self.on_arrived(worker, loan, out),
             Input::Command(Command::Said(worker, word)) => self.on_said(worker, &word, out),
             Input::Timer(Timer::Look) | Input::LinkUp(_) | Input::LinkDown(_) => {
-                out.ignore("what no office needs");
+                out.ignore("what the lending side does not need");
             }
         }
     }
@@ -564,7 +568,7 @@ const fn looks(length_ms: u64) -> u64 {
     length_ms.div_ceil(LOOK_MS)
 }
 
-fn propose(entries: Vec<Entry>, out: &mut Outbox<Office>) {
+fn propose(entries: Vec<Entry>, out: &mut Outbox<Lending>) {
     if !entries.is_empty() {
         out.notify(Notice::Propose(entries));
     }

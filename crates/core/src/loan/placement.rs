@@ -9,7 +9,7 @@ use core::fmt;
 
 use alloc::string::String;
 
-use super::Word;
+use super::WorkerMessage;
 use crate::ServerId;
 use crate::ledger::LoanId;
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox, Token};
@@ -21,9 +21,9 @@ const EXTENSION: Delay = Delay::exactly_ms(2000);
 /// No loan is longer, and no deadline later, whatever others say.
 const LONGEST_MS: u64 = 30 * 24 * 3600 * 1000;
 
-/// A worker's allegiance.
+/// A worker's placement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Allegiance {
+pub struct Placement {
     /// The newest call that it has followed.
     epoch: LoanId,
     place: Place,
@@ -71,13 +71,13 @@ pub enum Place {
     },
 }
 
-/// What its owner tells a worker's allegiance.
+/// What its owner tells a worker's placement.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
     /// This is the leader of its own farm, and the worker is welcome there; or there is none that it reaches.
     Home(Option<ServerId>),
     /// The leader of the farm that it works for says this.
-    Abroad(Word),
+    Abroad(WorkerMessage),
     /// Nothing runs or waits for the farm that it works for, or something does.
     Idle(bool),
 }
@@ -117,7 +117,7 @@ pub enum Timer {
     Deadline,
 }
 
-impl Allegiance {
+impl Placement {
     /// A worker that has just started, with what it had on disk.
     #[must_use]
     pub const fn new(epoch: LoanId, planted: Planted) -> Self {
@@ -150,14 +150,14 @@ impl Allegiance {
         self.place != Place::Home
     }
 
-    fn on_home_word(&mut self, word: Word, out: &mut Outbox<Self>) {
+    fn on_home_word(&mut self, word: WorkerMessage, out: &mut Outbox<Self>) {
         match word {
-            Word::Redirect { loan, farm, for_ms, within_ms } => {
+            WorkerMessage::Redirect { loan, farm, for_ms, within_ms } => {
                 self.on_redirect(loan, farm, (for_ms, within_ms), out);
             }
-            Word::Return { loan, .. } if loan > self.epoch => self.on_call_taken_back(loan, out),
-            Word::Return { loan, within_ms } => self.on_return(loan, within_ms, out),
-            Word::At { .. } | Word::CannotGo { .. } => out.ignore("what only workers say"),
+            WorkerMessage::Return { loan, .. } if loan > self.epoch => self.on_call_taken_back(loan, out),
+            WorkerMessage::Return { loan, within_ms } => self.on_return(loan, within_ms, out),
+            WorkerMessage::At { .. } | WorkerMessage::CannotGo { .. } => out.ignore("what only workers say"),
         }
     }
 
@@ -263,14 +263,14 @@ impl Allegiance {
     fn tell(&self, out: &mut Outbox<Self>) {
         let is_settled = !matches!(self.place, Place::Going { .. } | Place::Staying { .. });
         if let Some(leader) = self.home.filter(|_| is_settled) {
-            out.send(leader, Word::At { epoch: self.epoch, is_away: self.is_away() });
+            out.send(leader, WorkerMessage::At { epoch: self.epoch, is_away: self.is_away() });
         }
     }
 }
 
-impl Machine for Allegiance {
+impl Machine for Placement {
     type Peer = ServerId;
-    type Message = Word;
+    type Message = WorkerMessage;
     type Command = Command;
     type Timer = Timer;
     type Record = Record;
@@ -284,7 +284,7 @@ impl Machine for Allegiance {
             Input::Message { .. } => out.ignore("a call of somebody who does not lead its own farm"),
             Input::Command(Command::Home(leader)) => self.on_home(leader, out),
             Input::Command(Command::Idle(is_idle)) => self.on_idle(is_idle, out),
-            Input::Command(Command::Abroad(Word::Return { loan, within_ms })) => {
+            Input::Command(Command::Abroad(WorkerMessage::Return { loan, within_ms })) => {
                 self.on_return(loan, within_ms, out);
             }
             Input::Command(Command::Abroad(_)) => out.ignore("what only its own leader may say"),

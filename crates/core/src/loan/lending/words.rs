@@ -1,4 +1,4 @@
-//! What an office is told and asked, and what it says.
+//! What a lending side is told and asked, and what it says.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -7,9 +7,9 @@ use core::fmt;
 
 use crate::Term;
 use crate::ledger::{Entry, LoanId, Loans};
-use crate::loan::{Objection, Word};
+use crate::loan::{Objection, WorkerMessage};
 
-/// What its owner tells an office.
+/// What its owner tells a lending side.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Command {
     /// This server leads from now on, in this term, and this is agreed on.
@@ -23,7 +23,7 @@ pub enum Command {
     /// A worker of another farm says that it is lent to this one. The name is the one that it has here.
     Arrived(String, LoanId),
     /// A worker of our own says this.
-    Said(String, Word),
+    Said(String, WorkerMessage),
 }
 
 /// What its owner is told.
@@ -34,7 +34,7 @@ pub enum Notice {
     /// Say how things are.
     LookAround,
     /// Say this to this worker. Whoever it is redirected to is a neighbour.
-    Tell(String, Word),
+    Tell(String, WorkerMessage),
     /// Something that people may want to know.
     Happened(Happening),
 }
@@ -76,7 +76,7 @@ pub enum Timer {
     Look,
 }
 
-/// What an office sees when it looks around in its own farm.
+/// What a lending side sees when it looks around in its own farm.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Situation {
     /// What time it is, in milliseconds since 1970.
