@@ -73,7 +73,7 @@ fn check_descriptions(value: &Value, place: &str) {
     }
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(name, value)| check_descriptions(value, &format!("{place}.{name}")))
+            fields.iter().for_each(|(name, value)| check_descriptions(value, &format!("{place}.{name}")));
         }
         Value::Array(items) => items.iter().for_each(|item| check_descriptions(item, place)),
         _ => {}
