@@ -61,6 +61,13 @@ async fn many_tasks_are_told_page_by_page() {
     assert!(results.iter().all(|task| task.stdout.len() == 4096));
     let places: Vec<u64> = results.iter().map(|task| task.task.index).collect();
     assert_eq!(places, (1..=2500).collect::<Vec<_>>());
+    // Why they failed takes room in an answer, too.
+    let refused = Job::command(["x".repeat(2000)]).array(1..=600);
+    let job = client.submit(refused).await.expect("it is taken");
+    timeout(PATIENCE, job.wait()).await.expect("it ends").expect("it is known");
+    let results = job.results().await.expect("they are kept");
+    assert_eq!(results.len(), 600);
+    assert!(results.iter().all(|task| task.reason.as_ref().is_some_and(|reason| reason.len() > 4000)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use primus_core::farm::foreman::Foreman;
-use primus_core::ledger::{Counts, Effect, Entry, Job, JobId, Outcome, State, Target, TaskId};
+use primus_core::ledger::{Counts, Effect, Entry, Job, JobId, Outcome, State, Target, TaskId, Verdict};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
@@ -20,7 +20,7 @@ const WAIT_TIME_MAX: Duration = Duration::from_secs(2);
 const TASKS_MAX: usize = 1000;
 /// How long that answer may be, in bytes: it must fit into a frame.
 const TASKS_LEN_MAX: usize = 512 << 10;
-/// What a task takes in an answer beside what it printed.
+/// What a task takes in an answer beside what is said of its end.
 const TASK_LEN: usize = 128;
 
 /// A job as its leader sees it.
@@ -147,7 +147,7 @@ fn tasks(foreman: &Foreman, id: JobId, from: u64) -> Option<Vec<TaskView>> {
         let Some(state) = job.state(index) else { break };
         let task = TaskId { job: id, index };
         let outcome = foreman.ledger().outcome(task);
-        len += TASK_LEN + outcome.as_ref().map_or(0, printed_len);
+        len += TASK_LEN + outcome.as_ref().map_or(0, said_len);
         if found.len() == TASKS_MAX || len > TASKS_LEN_MAX && !found.is_empty() {
             break;
         }
@@ -157,6 +157,7 @@ fn tasks(foreman: &Foreman, id: JobId, from: u64) -> Option<Vec<TaskView>> {
     Some(found)
 }
 
-fn printed_len(outcome: &Outcome) -> usize {
-    outcome.worker.len() + outcome.stdout.bytes.len() + outcome.stderr.bytes.len()
+fn said_len(outcome: &Outcome) -> usize {
+    let reason = if let Verdict::Refused(reason) = &outcome.verdict { reason.len() } else { 0 };
+    outcome.worker.len() + outcome.stdout.bytes.len() + outcome.stderr.bytes.len() + reason
 }
