@@ -73,7 +73,7 @@ const ABOUT: &str = "Every server answers; what only the leader can do, a follow
 
 /// All rows of the table.
 fn rows() -> impl Iterator<Item = Row> {
-    [Row::index()].into_iter().chain(own_routes().rows).chain(task_routes().rows)
+    Row::of_the_table().into_iter().chain(own_routes().rows).chain(task_routes().rows)
 }
 
 /// The table's words without the examples behind them.

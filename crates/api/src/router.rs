@@ -19,16 +19,17 @@ use crate::problem::{Problem, SEE_ROUTES, in_one_body};
 use crate::routes::{own_routes, task_routes};
 use crate::serve::phases;
 use crate::table::{Row, Table};
-use crate::{bodies, jobs};
+use crate::{bodies, document, jobs};
 
 /// Everything that a server of this farm serves, behind its doors.
 pub(crate) fn router(context: Context, doors: Arc<Doors>) -> Router {
     let Table { rows, router } = own_routes();
     let tasks = task_routes();
-    let index = [Row::index()].into_iter().chain(rows).chain(tasks.rows).collect::<Vec<_>>();
+    let index = Row::of_the_table().into_iter().chain(rows).chain(tasks.rows).collect::<Vec<_>>();
     let index = json!({ "items": index, "next": null });
     router
         .route(Row::INDEX, get(async move || Json(index.clone())))
+        .route(Row::DOCUMENT, get(document::read))
         .merge(tasks.router.layer(from_fn_with_state(Arc::clone(&context), at_the_leader)))
         .fallback(|| async { Problem::not_found("there is nothing at this path", SEE_ROUTES) })
         .layer(from_fn(refuse_long_bodies))

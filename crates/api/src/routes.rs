@@ -3,14 +3,13 @@
 use crate::doors::LIVEZ;
 use crate::table::Table;
 use crate::{
-    chaos, document, elections, events, farms, groups, health, jobs, kv, leader, loans, metrics, sessions, status,
-    tasks, workers,
+    chaos, elections, events, farms, groups, health, jobs, kv, leader, loans, metrics, sessions, status, tasks,
+    workers,
 };
 
 /// What every server answers.
 pub(crate) fn own_routes() -> Table {
     Table::default()
-        .get("/v1/openapi.json", "this API, as an OpenAPI document", document::read)
         .get(LIVEZ, "this process lives", health::alive)
         .get("/readyz", "a server leads, as far as this one knows", health::ready)
         .get("/metrics", "what this server counts, for Prometheus", metrics::metrics)

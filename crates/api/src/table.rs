@@ -33,9 +33,15 @@ impl Row {
     /// Where all others are listed.
     pub(crate) const INDEX: &str = "/v1";
 
-    /// The route that lists them.
-    pub(crate) const fn index() -> Self {
-        Self { method: "GET", path: Self::INDEX, about: "this list" }
+    /// Where all others are described.
+    pub(crate) const DOCUMENT: &str = "/v1/openapi.json";
+
+    /// The routes that tell of all others, and so are made from the table instead of standing in it.
+    pub(crate) const fn of_the_table() -> [Self; 2] {
+        [
+            Self { method: "GET", path: Self::INDEX, about: "this list" },
+            Self { method: "GET", path: Self::DOCUMENT, about: "this API, as an OpenAPI document" },
+        ]
     }
 }
 

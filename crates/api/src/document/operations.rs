@@ -66,7 +66,7 @@ fn server() -> Part {
             ),
         ),
         (
-            ("GET", "/v1/openapi.json"),
+            ("GET", Row::DOCUMENT),
             new().gives_kind(200, "This document.", JSON, shapes::any, r#"{"openapi":"3.1.0"}"#),
         ),
         (
