@@ -211,7 +211,7 @@ pub(crate) async fn change(context: &Context, entries: Vec<Entry>) -> Result<u64
 
 fn parse(id: &str) -> Result<JobId, Problem> {
     let number = id.parse().ok().filter(|number| *number > 0);
-    number.map(JobId).ok_or_else(|| Problem::usage(format!("'{id}' is no job"), "a job is a number, such as 12"))
+    number.map(JobId).ok_or_else(|| Problem::usage(format!("'{id}' is not a job"), "a job is a number, such as 12"))
 }
 
 fn unknown(id: JobId) -> Problem {

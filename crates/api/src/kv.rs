@@ -107,7 +107,7 @@ pub(crate) async fn write(
     match bodies::read(Request::from_parts(parts.clone(), body), VALUE_LEN_MAX).await {
         // It is told as text, so that anything else would come back as something else.
         Ok(value) if std::str::from_utf8(&value).is_err() => {
-            Problem::usage("the value is no UTF-8 text", "encode it, with base64 for instance").into_response()
+            Problem::usage("the value is not UTF-8 text", "encode it, with base64 for instance").into_response()
         }
         Ok(value) => change(&context, &key, Change::Put(&key, &value), &parts).await,
         Err(problem) => problem.into_response(),

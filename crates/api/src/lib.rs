@@ -1,7 +1,7 @@
 //! The HTTP API of a server: [`serve`] answers requests until the process ends.
 //!
 //! Every server answers. What only the leader can do, a follower passes on to it. `/livez` never depends on a quorum. Every
-//! request passes the same [`doors`] first, whatever it asks for. The table of all routes is in [`routes`]; a file is named
+//! request passes the same `doors` first, whatever it asks for. The table of all routes is in `routes`; a file is named
 //! after what its routes are about.
 //!
 //! The crate knows nothing of command lines and configuration files: a server's [`Settings`] are plain values.

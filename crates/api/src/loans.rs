@@ -133,7 +133,8 @@ impl<'a> Name<'a> {
         let (number, lender) = text.split_once('@').map_or((text, None), |(number, lender)| (number, Some(lender)));
         let loan = number.parse().ok().filter(|number| *number > 0).map(LoanId);
         let lender = lender.filter(|lender| *lender != farm);
-        let wrong = || Problem::usage(format!("'{text}' is no loan"), "a loan is 3, or 3@south if south lends it");
+        let wrong =
+            || Problem::usage(format!("'{text}' is not a loan"), "a loan is 3, or 3@south if south lends it");
         let loan = loan.filter(|_| lender.is_none_or(|lender| !lender.is_empty())).ok_or_else(wrong)?;
         Ok(lender.map_or(Self::Own(loan), |lender| Self::Of(loan, lender)))
     }
@@ -315,7 +316,7 @@ impl Recalled {
                 }
             }
             Self::All(true) => Ok(loans.lent().keys().copied().collect()),
-            Self::All(false) => Err(Problem::usage("this recalls nobody", "send {\"all\":true}")),
+            Self::All(false) => Err(Problem::usage("this recalls no worker", "send {\"all\":true}")),
         }
     }
 }

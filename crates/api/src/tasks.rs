@@ -192,7 +192,7 @@ pub(crate) async fn retry(
 
 pub(crate) fn parse(id: &str) -> Result<TaskId, Problem> {
     let task = id.parse::<TaskId>().ok().filter(|task| task.job.0 > 0 && task.index > 0);
-    task.ok_or_else(|| Problem::usage(format!("'{id}' is no task"), "the seventh task of job 12 is 12.7"))
+    task.ok_or_else(|| Problem::usage(format!("'{id}' is not a task"), "the seventh task of job 12 is 12.7"))
 }
 
 pub(crate) fn unknown(id: TaskId) -> Problem {

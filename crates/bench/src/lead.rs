@@ -184,7 +184,7 @@ impl GuardedFarm {
         }
         Err(Failure::failed(
             "too_slow",
-            format!("nobody runs the command after term {term}"),
+            format!("no host runs the command after term {term}"),
             "see whether the host is overloaded",
         ))
     }

@@ -90,9 +90,9 @@ fn measure(plan: Plan) -> Result<Lending, Failure> {
     come_home(&[&borrower, &lender])?;
     let (here, there) = (Events(borrower.happened()), Events(lender.happened()));
     let saturated_us = 1000.0 * here.first_ms("saturated").ok_or_else(not_saturated)?;
-    let began_us = helped.first_borrowed_us().ok_or_else(|| missing("nobody was lent"))?;
+    let began_us = helped.first_borrowed_us().ok_or_else(|| missing("no worker was lent"))?;
     let calm_ms = here.last_ms("calm").ok_or_else(|| missing("the farm never was calm"))?;
-    let home_ms = there.last_ms("loan_home").ok_or_else(|| missing("nobody came home"))?;
+    let home_ms = there.last_ms("loan_home").ok_or_else(|| missing("no worker came home"))?;
     Ok(Lending {
         n: plan.n,
         task_ms: plan.task_ms,

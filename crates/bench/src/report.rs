@@ -149,7 +149,7 @@ runs         {} ms
 
 /// A remark below the figures of a build that is not meant to be measured.
 pub(crate) const fn debug_remark() -> &'static str {
-    if cfg!(debug_assertions) { "\nThis is no release build: the figures mean little.\n" } else { "" }
+    if cfg!(debug_assertions) { "\nThis is not a release build: the figures mean little.\n" } else { "" }
 }
 
 /// The smallest of the times that this share of them does not exceed.

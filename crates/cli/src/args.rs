@@ -239,6 +239,17 @@ mod tests {
     }
 
     #[test]
+    fn a_mistyped_command_is_answered_with_the_nearest_one() {
+        for (typed, near) in
+            [("primus stauts", "status"), ("primus simulat ring", "simulate"), ("primus wokers", "workers")]
+        {
+            let Err(Early::Mistake(failure)) = parse(&words(typed)) else { panic!("{typed} is not a command") };
+            let text = format!("{failure:?}");
+            assert!(text.contains(&format!("did you mean {near}?")), "{typed}: {text}");
+        }
+    }
+
+    #[test]
     fn a_line_that_runs_a_program_is_recognised() {
         assert!(is_run(&words("primus -o json run --nonsense")));
         assert!(!is_run(&words("primus submit run")) && !is_run(&words("primus")));

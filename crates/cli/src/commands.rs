@@ -105,14 +105,14 @@ fn companion(words: &[OsString]) -> Result<Verdict, Failure> {
             return Err(Failure::failed("command", message, "look at the command behind --").into_own());
         }
         Some(_) => {
-            return Err(Failure::usage("a companion takes no arguments", "workers start it; nobody else needs to"));
+            return Err(Failure::usage("a companion takes no arguments", "workers start it; you need not"));
         }
     };
     ended.map(|()| Verdict::Held).map_err(|error| {
         Failure::failed(
             "companion",
-            format!("there is no worker: {error}"),
-            "workers start it; nobody else needs to",
+            format!("it has not been started by a worker: {error}"),
+            "workers start it; you need not",
         )
     })
 }

@@ -258,7 +258,7 @@ fn a_farm_outlives_its_leader_and_takes_it_back() {
     assert_eq!(place.primus("kv get colour").stdout, "blue\n");
     assert_eq!(place.primus(&format!("chaos kill {first}")).code, Some(1));
     let diary = Path::new(farm.ready["dir"].as_str().unwrap()).join(format!("server-{second}.log"));
-    let noted = format!(" warn {second}: suspect {first} link_lost\n");
+    let noted = format!(" warn {second}: server {first} is suspected (link_lost)\n");
     eventually("the server to write it down", || fs::read_to_string(&diary).ok()?.contains(&noted).then_some(()));
 
     let again = place.json(&format!("chaos restart {first}"));
@@ -293,6 +293,9 @@ fn a_ring_of_servers_is_led_by_the_highest_id_that_is_alive() {
     let elsewhere = farm.ready["servers"][0]["api"].as_str().unwrap();
     eventually("the majority's own leader", || {
         place.primus(&format!("leader --api {elsewhere} -o json")).stdout.contains("\"leader\":4,").then_some(())
+    });
+    eventually("the lone server to be shown as cut off", || {
+        place.primus("status").stdout.contains("server 5 is cut off").then_some(())
     });
     place.json("chaos heal");
     leads(5);

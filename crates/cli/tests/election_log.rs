@@ -104,7 +104,7 @@ fn heartbeats_are_written_at_trace_only() {
     let is_beat =
         |line: &String| line.contains("from 3 Heartbeat t") && line.contains("send 3 HeartbeatResponse t");
     eventually("heartbeats", || lines(&place, 1, "trace").iter().any(is_beat).then_some(()));
-    assert!(!lines(&place, 1, "debug").iter().any(is_beat), "a heartbeat is no step of an election");
+    assert!(!lines(&place, 1, "debug").iter().any(is_beat), "a heartbeat is not a step of an election");
     let told = place.primus("events --steps").stdout;
     // A heartbeat may be how a server learns who leads; that is a step, but its answer is none.
     assert!(told.contains("boot -> ") && !told.contains("send 3 HeartbeatResponse"), "{told}");

@@ -141,7 +141,7 @@ impl Fake<'_> {
         let mut arrived = BytesMut::new();
         let greeting =
             self.await_word(&mut stream, &mut arrived, |arrived| Greeting::take(arrived).ok().flatten())?;
-        let Greeting::Farm(hello) = greeting else { panic!("{greeting:?} is no call of a farm") };
+        let Greeting::Farm(hello) = greeting else { panic!("{greeting:?} is not a call of a farm") };
         assert_eq!((hello.farm.as_str(), hello.to.as_str()), ("north", "fake"));
         match self.manner {
             Manner::Mute => {}
@@ -421,7 +421,7 @@ fn a_farm_that_is_no_neighbour_is_refused_with_a_reason() {
     let place = Place::new();
     let street = Street::start(&place, local(free_ports()));
     for (from, to, words) in [
-        ("moon", "north", "farm 'moon' is no neighbour of farm 'north'"),
+        ("moon", "north", "farm 'moon' is not a neighbour of farm 'north'"),
         ("south", "south", "farm 'north' here, 'south' was meant"),
         ("north", "north", "two farms are called 'north'"),
     ] {

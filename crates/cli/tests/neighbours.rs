@@ -113,7 +113,7 @@ fn what_cannot_be_lent_or_recalled_is_refused_in_one_sentence() {
         ("lend 1 --farm north", 2, "--to"),
         ("recall 7 --farm north", 1, "there is no loan 7; primus loans lists those that last"),
         ("recall 7@south --farm north", 2, "only south can recall loan 7@south: the worker is its own"),
-        ("recall x --farm north", 2, "'x' is no loan; a loan is 3, or 3@south if south lends it"),
+        ("recall x --farm north", 2, "'x' is not a loan; a loan is 3, or 3@south if south lends it"),
         ("recall --worker n1 --farm north", 1, "no worker 'n1' is lent"),
         ("recall --from moon --farm north", 2, "there is no neighbour 'moon'"),
         ("chaos partition --from-farm moon --farm north", 2, "there is no neighbour 'moon'"),
@@ -122,12 +122,12 @@ fn what_cannot_be_lent_or_recalled_is_refused_in_one_sentence() {
         ("recall --farm north", 2, "who is to come home is missing; name a loan, "),
         ("explain loan 7 --farm north", 1, "there is no loan 7"),
         ("explain loan --farm north", 2, "which loan is missing; write it like primus explain loan 3"),
-        ("explain loan x --farm north", 2, "'x' is no loan"),
+        ("explain loan x --farm north", 2, "'x' is not a loan"),
         ("explain 1.1 7 --farm north", 2, "'7' is too much"),
     ] {
         refused(&place, line, code, words);
     }
-    assert_eq!(place.primus("recall --all --farm north").stdout, "nobody is away\n");
+    assert_eq!(place.primus("recall --all --farm north").stdout, "no worker is away\n");
     let job = submit(&place, "north", "-- sleep 60");
     eventually("a task to run", || (place.json("status --farm north")["running"] == 1).then_some(()));
     refused(&place, "lend --to south 1 --farm north", 4, "no worker is idle; try again when one has nothing to do");

@@ -229,7 +229,7 @@ impl Response {
     fn begin(mut stream: BufReader<TcpStream>) -> io::Result<Self> {
         let first = line(&mut stream)?;
         let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)?.parse().ok());
-        let status = status.ok_or_else(|| strange("this is no HTTP server"))?;
+        let status = status.ok_or_else(|| strange("this is not an HTTP server"))?;
         let mut framing = Framing::UntilClose;
         let mut fields = Vec::new();
         for _ in 0..HEAD_LINES_MAX {
@@ -273,7 +273,10 @@ impl Framing {
             return Ok(Self::Chunked(0));
         }
         if name.eq_ignore_ascii_case("content-length") && self == Self::UntilClose {
-            return value.parse().map(Self::Length).map_err(|_| strange("the length of the answer is no number"));
+            return value
+                .parse()
+                .map(Self::Length)
+                .map_err(|_| strange("the length of the answer is not a number"));
         }
         Ok(self)
     }

@@ -200,7 +200,7 @@ pub fn delay(farm: &Farm, servers: &str, time: &str) -> Result<Done, Failure> {
 pub fn delay_time(text: &str) -> Result<Duration, Failure> {
     let is_good = |length: &Duration| *length <= DELAY_MAX && length.as_micros().is_multiple_of(1000);
     length("TIME", text).ok().filter(is_good).ok_or_else(|| {
-        let hint = "write it like 75ms, whole milliseconds up to 5s; 0ms is no delay";
+        let hint = "write it like 75ms, whole milliseconds up to 5s; 0ms is not a delay";
         Failure::usage(format!("the delay is {}", quoted(text)), hint)
     })
 }

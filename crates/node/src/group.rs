@@ -43,7 +43,7 @@ pub struct Group {
 pub enum Unguarded {
     /// This is no name.
     #[error(
-        "{0:?} is no name: a group has up to {GROUP_NAME_LEN_MAX} letters, digits and . _ - /, and a candidate {HOLDER_NAME_LEN_MAX} bytes"
+        "{0:?} is not a name: a group has up to {GROUP_NAME_LEN_MAX} letters, digits and . _ - /, and a candidate {HOLDER_NAME_LEN_MAX} bytes"
     )]
     Name(String),
     /// So many cannot hold it at once.

@@ -532,7 +532,7 @@ async fn pass_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: WorkerHello
 async fn pass_envoy_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: FarmHello, shared: &Shared<T>) {
     let farm = &shared.identity.cluster;
     let strange = || match shared.doors.neighbours.get(&hello.farm) {
-        None => Some(format!("farm '{}' is no neighbour of farm '{farm}'", hello.farm)),
+        None => Some(format!("farm '{}' is not a neighbour of farm '{farm}'", hello.farm)),
         Some(servers) if servers.contains(&hello.server) => None,
         Some(_) => Some(format!("farm '{}' has no server {} as far as '{farm}' knows", hello.farm, hello.server)),
     };

@@ -49,7 +49,7 @@ impl FromStr for Source {
             None if text == "system" => Ok(Self::System),
             None if text == "cgroup" => Ok(Self::Cgroup),
             None if text == "process" => Ok(Self::Process),
-            _ => Err(format!("'{text}' is no source of loads; choose system, cgroup, process or file:PATH")),
+            _ => Err(format!("'{text}' is not a source of loads; choose system, cgroup, process or file:PATH")),
         }
     }
 }

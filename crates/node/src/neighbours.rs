@@ -166,7 +166,7 @@ impl Neighbours {
         let Envoy { stream, arrived, hello } = envoy;
         let FarmHello { farm, server, store, .. } = hello;
         let number = self.known().find(|(_, neighbour)| neighbour.name == farm).map(|(number, _)| number);
-        let number = number.ok_or_else(|| format!("farm '{farm}' is no neighbour"))?;
+        let number = number.ok_or_else(|| format!("farm '{farm}' is not a neighbour"))?;
         let stream = TcpStream::from_std(stream).map_err(|error| format!("a link of farm '{farm}': {error}"))?;
         let place = (number, server);
         let twin = self.accepted.get(&place).filter(|(known, task)| *known != store && !task.0.is_finished());

@@ -142,9 +142,12 @@ async fn a_server_that_was_away_for_long_gets_the_whole_state_in_pieces() {
     // It ranks best, so it leads soon; then it must know everything.
     servers.push((servers[0].0.clone(), late));
     servers[2].0.plan.id = ServerId(3);
-    while leader(&servers).await != 2 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let leads = async {
+        while leader(&servers).await != 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), leads).await.expect("it leads in time");
     assert_eq!(get(&servers, "key 7").await, Some(Bytes::from(value.into_bytes())));
     servers.iter().for_each(|(_, server)| server.task.abort());
     _ = std::fs::remove_dir_all(&dir);

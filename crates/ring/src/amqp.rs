@@ -169,7 +169,7 @@ impl Broker {
                 _ => BrokerError::Lost(error.get_message().to_string()),
             },
             ErrorKind::ParsingError(_) | ErrorKind::InvalidProtocolVersion(_) => {
-                self.unreachable("whoever answers does not speak AMQP 0-9-1")
+                self.unreachable("the server there does not speak AMQP 0-9-1")
             }
             _ => BrokerError::Lost(error.to_string()),
         }

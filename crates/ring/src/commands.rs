@@ -68,10 +68,10 @@ pub fn failure(error: &BrokerError) -> Failure {
             Failure::not_allowed(message, "look at rabbitmq.user, its password, rabbitmq.vhost and its permissions")
         }
         BrokerError::Taken(_) => {
-            Failure::not_now("taken", message, "end whoever consumes it, or choose another --index")
+            Failure::not_now("taken", message, "end the program that consumes it, or choose another --index")
         }
         BrokerError::Different(_) => {
-            Failure::failed("different", message, "primus ring setup --delete takes it down, if nobody needs it")
+            Failure::failed("different", message, "primus ring setup --delete takes it down, if it is not needed")
         }
         BrokerError::Lost(_) => Failure::failed("broker", message, "try again"),
     }

@@ -57,7 +57,7 @@ pub enum NotUnderstood {
     #[error("no field '{0}'")]
     Missing(&'static str),
     /// A field is not what it should be.
-    #[error("'{0}' is no whole number from 0")]
+    #[error("'{0}' is not a whole number from 0")]
     NoNumber(&'static str),
     /// The type is none of the two.
     #[error("type '{0}', neither ELECTION nor ELECTED")]
@@ -232,12 +232,21 @@ mod tests {
             (r#"{"type":"election"}"#, "type 'election', neither ELECTION nor ELECTED"),
             (r#"{"type":"ELECTED","sender_id":1}"#, "no field 'candidate_id'"),
             (r#"{"type":"ELECTED","candidate_id":1}"#, "no field 'sender_id'"),
-            (r#"{"type":"ELECTED","candidate_id":"1","sender_id":1}"#, "'candidate_id' is no whole number from 0"),
-            (r#"{"type":"ELECTED","candidate_id":-1,"sender_id":1}"#, "'candidate_id' is no whole number from 0"),
-            (r#"{"type":"ELECTED","candidate_id":1.5,"sender_id":1}"#, "'candidate_id' is no whole number from 0"),
+            (
+                r#"{"type":"ELECTED","candidate_id":"1","sender_id":1}"#,
+                "'candidate_id' is not a whole number from 0",
+            ),
+            (
+                r#"{"type":"ELECTED","candidate_id":-1,"sender_id":1}"#,
+                "'candidate_id' is not a whole number from 0",
+            ),
+            (
+                r#"{"type":"ELECTED","candidate_id":1.5,"sender_id":1}"#,
+                "'candidate_id' is not a whole number from 0",
+            ),
             (
                 r#"{"type":"ELECTED","candidate_id":1,"sender_id":1,"round":[]}"#,
-                "'round' is no whole number from 0",
+                "'round' is not a whole number from 0",
             ),
         ] {
             assert_eq!(Message::read(text.as_bytes()).unwrap_err().to_string(), reason, "{text}");

@@ -96,7 +96,7 @@ impl RingSettings {
             Ok(root) => reader.root = root,
             Err(error) => {
                 // Without the lines around it: a password may stand there.
-                let message = format!("this is no YAML: {}", error.without_snippet());
+                let message = format!("this is not YAML: {}", error.without_snippet());
                 reader.complain("", message, "mend the line");
             }
         }
@@ -164,7 +164,7 @@ impl Reader<'_> {
         let Value::Object(sections) = self.root.clone() else {
             return self.complain(
                 "",
-                "this is no ring's configuration",
+                "this is not a ring's configuration",
                 "write sections: rabbitmq, ring and election",
             );
         };
@@ -204,7 +204,7 @@ impl Reader<'_> {
             Value::String(text) if !text.is_empty() => Some(text),
             // What it is instead is not told: it may be a password.
             _ => {
-                self.complain(key, format!("{key} is no text"), "put it in quotes");
+                self.complain(key, format!("{key} is not text"), "put it in quotes");
                 None
             }
         }
@@ -238,12 +238,12 @@ impl Reader<'_> {
     fn ids(&mut self) -> Option<Vec<ServerId>> {
         const HINT: &str = "write node_ids: [5, 3, 7, 1, 4]";
         let Some(Value::Array(values)) = self.value("ring.node_ids") else {
-            self.complain("ring.node_ids", "ring.node_ids is no list of ids", HINT);
+            self.complain("ring.node_ids", "ring.node_ids is not a list of ids", HINT);
             return None;
         };
         let ids: Vec<ServerId> = values.iter().filter_map(|value| value.as_u64().map(ServerId)).collect();
         if let Some(strange) = values.iter().find(|value| value.as_u64().is_none()) {
-            let message = format!("{} in ring.node_ids is no id", quoted(&strange.to_string()));
+            let message = format!("{} in ring.node_ids is not an id", quoted(&strange.to_string()));
             self.complain("ring.node_ids", message, "ids are whole numbers from 0");
             return None;
         }
@@ -389,12 +389,12 @@ election:
             ("_index: 1", "_index: 6", "election.initiator_index is '6'; give a whole number from 1 to 5"),
             ("_index: 1", "_index: 0", "election.initiator_index is '0'; give a whole number from 1 to 5"),
             ("5672", "0", "rabbitmq.port is '0'; give a whole number from 1 to 65535"),
-            ("7, 1", "7, x", "'\"x\"' in ring.node_ids is no id; ids are whole numbers from 0"),
-            ("7, 1", "7, -1", "'-1' in ring.node_ids is no id; ids are whole numbers from 0"),
+            ("7, 1", "7, x", "'\"x\"' in ring.node_ids is not an id; ids are whole numbers from 0"),
+            ("7, 1", "7, -1", "'-1' in ring.node_ids is not an id; ids are whole numbers from 0"),
             ("  host", "  hots", "there is no key 'rabbitmq.hots'; did you mean rabbitmq.host?"),
             ("election:", "elections:", "there is no section 'elections'; did you mean election?"),
-            ("[5, 3, 7, 1, 4]", "[5, 3", "this is no YAML: "),
-            ("[5, 3, 7, 1, 4]", "5", "ring.node_ids is no list of ids"),
+            ("[5, 3, 7, 1, 4]", "[5, 3", "this is not YAML: "),
+            ("[5, 3, 7, 1, 4]", "5", "ring.node_ids is not a list of ids"),
             ("port: 5672", "port: 5672\n  tls: maybe", "rabbitmq.tls is neither true nor false"),
             ("port: 5672", "ca_file: /none", "rabbitmq.ca_file means nothing without TLS"),
             ("port: 5672", "password_file: /none", "rabbitmq.password_file is '/none', which cannot be read"),

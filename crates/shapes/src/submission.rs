@@ -224,7 +224,7 @@ fn check_words<'a>(mut words: impl Iterator<Item = &'a String>) -> Result<(), Mi
 fn check_names<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), Mistake> {
     for name in names {
         if name.is_empty() || name.contains('=') {
-            return wrong(format!("'{name}' is no name of a variable"), "write NAME=VALUE");
+            return wrong(format!("'{name}' is not the name of a variable"), "write NAME=VALUE");
         }
         if name.starts_with("PRIMUS_") {
             return wrong(format!("{name} is one of the variables that tasks get anyway"), "use another name");
@@ -238,7 +238,7 @@ fn input(text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, Mistak
         (Some(_), Some(_)) => return wrong("stdin and stdin_base64 exclude each other", "leave one out"),
         (Some(text), None) => text.into_bytes(),
         (None, Some(base64)) => {
-            STANDARD.decode(base64).or_else(|_| wrong("stdin_base64 is no base64", "encode it with padding"))?
+            STANDARD.decode(base64).or_else(|_| wrong("stdin_base64 is not base64", "encode it with padding"))?
         }
         (None, None) => Vec::new(),
     };

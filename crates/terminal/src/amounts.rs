@@ -61,7 +61,7 @@ fn borrow(number: &str, other: &str) -> Option<u64> {
 pub fn moment_us(text: &str) -> Result<u64, Failure> {
     let moment = length_us(text).filter(|moment| *moment <= MOMENT_MAX_US);
     moment.ok_or_else(|| {
-        Failure::usage(format!("{} is no moment of a run", quoted(text)), "write it like 250ms or 2s, up to 24h")
+        Failure::usage(format!("{} is not a moment of a run", quoted(text)), "write it like 250ms or 2s, up to 24h")
     })
 }
 

@@ -122,7 +122,7 @@ pub enum NotUnderstood {
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// It is no message.
-    #[error("a frame that is no message of protocol {PROTOCOL}")]
+    #[error("a frame that is not a message of protocol {PROTOCOL}")]
     Message,
 }
 

@@ -208,7 +208,7 @@ pub(crate) fn guard(args: &GuardArgs) -> Result<Verdict, Failure> {
 }
 
 fn silent() -> Failure {
-    Failure::failed("silent", "nobody asked anything", "see whether the host is overloaded")
+    Failure::failed("silent", "the client asked nothing", "see whether the host is overloaded")
 }
 
 #[cfg(test)]

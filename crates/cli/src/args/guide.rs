@@ -104,7 +104,7 @@ Examples:
 pub(super) const LEAD: &str = "\
 Start it on every host that could run the command: one of them does, the others wait. Should that one die, freeze or be cut
 off, its command is killed in time, and only then another host starts it. PRIMUS_TERM in the command's environment grows
-with every start; whoever is shown an older one can refuse it.
+with every start, so a program that is shown an older number can refuse it.
 
 It ends with the command's own exit code, with 128+n if signal n ended it, and with 125 if primus itself could not do it.
 SIGTERM ends the command first, then lets the next host begin, at once.
@@ -276,7 +276,7 @@ Examples:
 
 pub(super) const LOANS: &str = "\
 A loan is named by the number that its lender gave it: 3 is one of this farm's own workers, 3@south is one of south's. Its
-state is going, away, returning, recalled, overdue (it should be back by now) or missing (nobody has seen it lately).
+state is going, away, returning, recalled, overdue (it should be back by now) or missing (neither farm has seen it lately).
 
 Examples:
   primus loans
@@ -362,7 +362,7 @@ Examples:
   primus chaos restart 3";
 
 pub(super) const CHAOS_PARTITION: &str = "\
-Whoever is not named keeps all links. Between two servers packets are dropped; on a worker's link everything waits until it
+Servers and workers that are not named keep all links. Between two servers packets are dropped; on a worker's link everything waits until it
 is mended, or with --close the link is closed, and the worker is turned away whenever it calls. With --from-farm the servers
 neither hear nor answer those of a neighbour; its workers that are here, such as n1@north, are cut off like others.
 

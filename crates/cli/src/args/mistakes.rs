@@ -37,7 +37,7 @@ impl Found<'_> {
         let hint = if choices.is_empty() { self.see_help() } else { format!("choose one of {choices}") };
         match self.text(ContextKind::InvalidValue).as_deref() {
             None | Some("") => Failure::usage(format!("{argument} needs a value"), hint),
-            Some(value) => Failure::usage(format!("'{value}' is no value for {argument}"), hint),
+            Some(value) => Failure::usage(format!("'{value}' is not a value for {argument}"), hint),
         }
     }
 
@@ -80,7 +80,8 @@ impl Found<'_> {
     }
 
     fn suggestion(&self, kind: ContextKind) -> String {
-        self.text(kind).map_or_else(|| self.see_help(), |other| format!("did you mean {other}?"))
+        // Of several suggestions the last is the nearest.
+        self.list(kind).pop().map_or_else(|| self.see_help(), |other| format!("did you mean {other}?"))
     }
 
     fn argument(&self) -> String {

@@ -79,6 +79,6 @@ const RECALL: &str = "/v1/loans/recall";
 pub(super) fn name(text: &str) -> Result<String, Failure> {
     let is_loan = text.split('@').next().is_some_and(|number| number.parse::<u64>().is_ok_and(|number| number > 0));
     let wrong =
-        || Failure::usage(format!("{} is no loan", quoted(text)), "a loan is 3, or 3@south if south lends it");
+        || Failure::usage(format!("{} is not a loan", quoted(text)), "a loan is 3, or 3@south if south lends it");
     if is_loan { Ok(text.to_owned()) } else { Err(wrong()) }
 }

@@ -127,7 +127,7 @@ impl Call {
             return Ok(Verdict::Code(128u8.saturating_add(signal)));
         }
         let id = &self.task;
-        let reason = task["reason"].as_str().unwrap_or("nobody knows why");
+        let reason = task["reason"].as_str().unwrap_or("for an unknown reason");
         if task["verdict"] == "timed_out" {
             screen::complain(&on_one_line(&format!("task {id} {reason}")));
             return Ok(Verdict::Code(TIMED_OUT));

@@ -1,10 +1,11 @@
 //! `primus status`: who leads, and how all servers and workers are.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::thread;
 use std::time::Duration;
 
-use primus_client::Leader;
+use primus_client::{Leader, listens};
 use primus_terminal::failure::Failure;
 use primus_terminal::table::fitted;
 use primus_terminal::values::{number, plain};
@@ -31,7 +32,7 @@ pub(super) fn run(args: &StatusArgs, format: Format) -> Result<Verdict, Failure>
         return watch(args, format);
     }
     let status = args.place.client()?.latest("/v1/status")?;
-    format.show(|| text(&status), &status)?;
+    format.show(|| text(&status, &answering(&status)), &status)?;
     Ok(Verdict::Held)
 }
 
@@ -41,7 +42,7 @@ fn watch(args: &StatusArgs, format: Format) -> Result<Verdict, Failure> {
     loop {
         match args.place.client().and_then(|client| Ok(client.latest("/v1/status")?)) {
             Ok(status) => {
-                if !format.show(|| format!("{clear}{}", text(&status)), &status)? {
+                if !format.show(|| format!("{clear}{}", text(&status, &answering(&status))), &status)? {
                     return Ok(Verdict::Held);
                 }
             }
@@ -52,23 +53,41 @@ fn watch(args: &StatusArgs, format: Format) -> Result<Verdict, Failure> {
     }
 }
 
-fn text(status: &Value) -> String {
+/// The servers that are missed, and yet answer this command: no process that is dead or frozen does, so they are cut off.
+fn answering(status: &Value) -> BTreeSet<u64> {
+    let servers = status["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let missed = servers.iter().filter(|server| server["state"] == "suspected");
+    let missed: Vec<(u64, &str)> =
+        missed.filter_map(|it| Some((it["id"].as_u64()?, it["api"].as_str()?))).collect();
+    thread::scope(|scope| {
+        let asked: Vec<_> =
+            missed.iter().map(|(id, api)| scope.spawn(move || listens(api).then_some(*id))).collect();
+        asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
+    })
+}
+
+fn text(status: &Value, answering: &BTreeSet<u64>) -> String {
     let headline = Leader::read(status).map_or_else(|_| "the farm".to_string(), |leader| leader.sentence());
     let servers = status["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let rows: Vec<[String; 11]> = servers.iter().map(row).collect();
-    let (table, notes) = (fitted(&COLUMNS, &rows, &SPARE), notes(servers));
+    let is_cut_off = |server: &Value| server["id"].as_u64().is_some_and(|id| answering.contains(&id));
+    let rows: Vec<[String; 11]> = servers.iter().map(|server| row(server, is_cut_off(server))).collect();
+    let (table, notes) = (fitted(&COLUMNS, &rows, &SPARE), notes(servers, is_cut_off));
     let remarks = full_disks(servers) + &slow_links(status, servers);
     format!("{headline}\n\n{table}{notes}{remarks}{}", crew(status))
 }
 
 /// What a table has no room for: who is not up, since when and why, and who gave way.
-fn notes(servers: &[Value]) -> String {
+fn notes(servers: &[Value], is_cut_off: impl Fn(&Value) -> bool) -> String {
     let note = |server: &Value| {
         let (id, state) = (plain(&server["id"]), server["state"].as_str().filter(|state| *state != "up"));
         let heard = server["heard_ms"].as_f64().map(|ms| format!(", last heard {:.1} s ago", ms / 1000.0));
         let (since, heard) = (plain(&server["since"]), heard.unwrap_or_default());
-        let missing =
-            state.map(|state| format!("server {id} is {state} since {since}{heard}: {}\n", plain(&server["why"])));
+        let missing = state.map(|state| match is_cut_off(server) {
+            true => format!(
+                "server {id} is cut off since {since}{heard}: it answers here, but the others do not hear it\n"
+            ),
+            false => format!("server {id} is {state} since {since}{heard}: {}\n", plain(&server["why"])),
+        });
         let to = server["gave_way_to"].as_u64();
         let gave_way = to.map(|to| {
             format!(
@@ -107,8 +126,9 @@ fn crew(status: &Value) -> String {
     format!("\n{}\n{queued} queued, {running} running\n", workers::table(workers))
 }
 
-fn row(server: &Value) -> [String; 11] {
-    let (role, state) = (plain(&server["role"]), plain(&server["state"]));
+fn row(server: &Value, is_cut_off: bool) -> [String; 11] {
+    let state = if is_cut_off { "cut off".to_owned() } else { plain(&server["state"]) };
+    let role = plain(&server["role"]);
     let [score, cpu, memory, tasks, applied, lag, address, api] = FIELDS.map(|name| plain(&server[name]));
     [plain(&server["id"]), role, state, score, cpu, memory, tasks, applied, lag, address, api]
 }
@@ -140,7 +160,12 @@ SERVER  ROLE    STATE  SCORE  CPU  MEMORY  TASKS  APPLIED  LAG  ADDRESS  API
 server 1 is dead since then, last heard 2.5 s ago: its port refuses connections
 server 1 gave way to server 2: it does not stand; primus explain leader says until when
 ";
-        assert_eq!(text(&status), expected);
+        assert_eq!(text(&status, &BTreeSet::new()), expected);
+        let mut missed = status;
+        missed["servers"][0]["state"] = "suspected".into();
+        let text = text(&missed, &BTreeSet::from([1]));
+        let expected = "server 1 is cut off since then, last heard 2.5 s ago: it answers here, but the others do not hear it\n";
+        assert!(text.contains("1       -       cut off") && text.contains(expected), "{text}");
         let slow = slow_links(
             &json!({"server": 1}),
             &[json!({"id": 1, "delay_ms": null}), json!({"id": 2, "delay_ms": 75})],

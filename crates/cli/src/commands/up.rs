@@ -64,7 +64,7 @@ pub(super) fn run(args: &UpArgs, format: Format) -> Result<Verdict, Failure> {
     let fleets = homes.iter().map(|home| Fleet::new(home, settings(args, home.servers)?));
     let mut fleets = fleets.collect::<Result<Vec<_>, _>>()?;
     if homes.iter().any(|home| home.servers == 2) {
-        screen::complain("warning: two servers tolerate no loss; if one dies, nobody leads");
+        screen::complain("warning: two servers tolerate no loss; if one dies, no server leads");
     }
     let Some(leaders) = start(&mut fleets, &stop)? else { return Ok(Verdict::Held) };
     announce(&fleets, &leaders, format)?;

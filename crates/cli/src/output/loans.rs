@@ -56,7 +56,7 @@ pub(crate) fn recalled(answer: &Value) -> String {
         format!("loan {id}: {worker} is called home from {farm}\n")
     };
     match number(&answer["recalled"]) {
-        0 => "nobody is away\n".to_owned(),
+        0 => "no worker is away\n".to_owned(),
         _ => items.iter().map(line).collect(),
     }
 }
@@ -94,6 +94,6 @@ LOAN  WORKER  HOME   FARM   SINCE  UNTIL  WHY    STATE
         assert_eq!(lent(&begun), "loan 3: n1 goes to south until U\n1 of 2 stay: no more are idle\n");
         let called = json!({"recalled": 1, "items": [loan]});
         assert_eq!(recalled(&called), "loan 3: n1 is called home from south\n");
-        assert_eq!(recalled(&json!({"recalled": 0, "items": []})), "nobody is away\n");
+        assert_eq!(recalled(&json!({"recalled": 0, "items": []})), "no worker is away\n");
     }
 }

@@ -121,7 +121,7 @@ fn folder(typed: Option<&str>, here: bool) -> Result<Option<String>, Failure> {
         Failure::usage(format!("this folder cannot be used: {error}"), "go to another one, or say --cwd DIR")
     })?;
     let folder = typed.map_or_else(|| current.clone(), |typed| current.join(typed));
-    let named = || format!("{} is no UTF-8 text", folder.display());
+    let named = || format!("{} is not UTF-8 text", folder.display());
     Ok(Some(folder.to_str().ok_or_else(|| Failure::usage(named(), "choose another folder with --cwd"))?.to_owned()))
 }
 
@@ -153,7 +153,7 @@ fn lines(file: &str) -> Result<Lines, Failure> {
     for line in BufReader::new(open(file)?).lines() {
         let line = line.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => {
-                let message = format!("line {} of {} is no UTF-8 text", lines.len() + 1, quoted(file));
+                let message = format!("line {} of {} is not UTF-8 text", lines.len() + 1, quoted(file));
                 Failure::usage(message, "write it in plain characters")
             }
             _ => unreadable(file, &error),

@@ -38,53 +38,39 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The port for AMQP over TLS, and whom to trust; nothing if there was no openssl, which is said.
-    pub(crate) fn tls(&self) -> Option<(u16, PathBuf)> {
+    /// The port for AMQP over TLS, and the file of the authority to trust.
+    pub(crate) fn tls(&self) -> (u16, PathBuf) {
         let authority = self.dir.join("authority.pem");
-        if !authority.exists() {
-            assert!(std::env::var_os("CI").is_none(), "openssl is missing, and nothing may be skipped");
-            println!("skipped: openssl is missing; to install it: sudo apt-get install openssl");
-            return None;
-        }
-        Some((self.port + PORTS - 1, authority))
+        assert!(authority.exists(), "openssl is missing; to install it: sudo apt-get install openssl");
+        (self.port + PORTS - 1, authority)
     }
 }
 
-/// A virtual host of the common broker; nothing if there is no broker, which is said, and is a failure where all must run.
-pub(crate) fn vhost() -> Option<Vhost> {
+/// A virtual host of the common broker.
+pub(crate) fn vhost() -> Vhost {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let Common { port, .. } = common()?;
+    let Common { port, .. } = common();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     assert!(number < VHOSTS, "there are {VHOSTS} virtual hosts");
-    Some(Vhost { port, name: format!("t{number}") })
+    Vhost { port, name: format!("t{number}") }
 }
 
 /// The broker that all tests share.
-pub(crate) fn common() -> Option<Common> {
-    static COMMON: OnceLock<Option<Common>> = OnceLock::new();
+pub(crate) fn common() -> Common {
+    static COMMON: OnceLock<Common> = OnceLock::new();
     COMMON.get_or_init(find_or_start).clone()
 }
 
-fn find_or_start() -> Option<Common> {
+fn find_or_start() -> Common {
     let given = std::env::var(GIVEN).ok().and_then(|port| port.parse().ok());
     if let Some((port, dir)) = given.zip(std::env::var_os(GIVEN_DIR)) {
-        return Some(Common { port, dir: dir.into() });
+        return Common { port, dir: dir.into() };
     }
-    let broker = Broker::start()?;
+    let broker = Broker::start();
     let common = Common { port: broker.port, dir: broker.dir.clone() };
     // It ends with this process.
     std::mem::forget(broker);
-    Some(common)
-}
-
-/// Is there a RabbitMQ to start?
-pub(crate) fn is_installed() -> bool {
-    let is_there = Path::new(SERVER).exists();
-    if !is_there {
-        assert!(std::env::var_os("CI").is_none(), "rabbitmq-server is missing, and nothing may be skipped");
-        println!("skipped: rabbitmq-server is missing; to install it: sudo apt-get install rabbitmq-server");
-    }
-    is_there
+    common
 }
 
 /// A broker of one's own, to be stopped and started.
@@ -96,19 +82,18 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// Nothing if RabbitMQ is not installed.
-    pub(crate) fn start() -> Option<Self> {
+    /// Starts one in a folder of its own.
+    pub(crate) fn start() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        if !is_installed() {
-            return None;
-        }
+        let hint = "rabbitmq-server is missing; to install it: sudo apt-get install rabbitmq-server";
+        assert!(Path::new(SERVER).exists(), "{hint}");
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         sweep(folder);
         let dir = folder.join(format!("broker-{}-{number}", std::process::id()));
         let mut broker = Self { port: free_ports(), dir, process: None };
         broker.go_on();
-        Some(broker)
+        broker
     }
 
     /// Starts it again where it was.

@@ -158,7 +158,7 @@ impl<'a> Flood<'a> {
         let (mut traces, mut offset) = (BTreeMap::<String, Vec<Trace>>::new(), 0);
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            let [what, task, start, folder, time] = words[..] else { panic!("{line:?} is no trace") };
+            let [what, task, start, folder, time] = words[..] else { panic!("{line:?} is not a trace") };
             let (attempt, time) = (attempt(start), time.parse().expect("a time is a number"));
             let starts = traces.entry(task.to_owned()).or_default();
             if what == "begin" {
@@ -212,5 +212,5 @@ impl Verdict {
 fn attempt(text: &str) -> Attempt {
     let parts =
         text.split_once('-').and_then(|(term, sequence)| Some((term.parse().ok()?, sequence.parse().ok()?)));
-    parts.unwrap_or_else(|| panic!("{text:?} is no attempt"))
+    parts.unwrap_or_else(|| panic!("{text:?} is not an attempt"))
 }

@@ -450,7 +450,7 @@ impl Submitters {
         let (mut traces, mut offset) = (BTreeMap::<String, Vec<Trace>>::new(), 0);
         for line in text.lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            let [task, start, worker] = words[..] else { panic!("{line:?} is no trace") };
+            let [task, start, worker] = words[..] else { panic!("{line:?} is not a trace") };
             let trace = Trace { attempt: attempt(start), worker: worker.to_owned(), offset };
             traces.entry(task.to_owned()).or_default().push(trace);
             offset += line.len() as u64 + 1;
@@ -475,5 +475,5 @@ fn wrong(nature: Nature, result: &Outcome, starts: &[Trace]) -> Option<&'static 
 fn attempt(text: &str) -> Attempt {
     let parts =
         text.split_once('-').and_then(|(term, sequence)| Some((term.parse().ok()?, sequence.parse().ok()?)));
-    parts.unwrap_or_else(|| panic!("{text:?} is no attempt"))
+    parts.unwrap_or_else(|| panic!("{text:?} is not an attempt"))
 }

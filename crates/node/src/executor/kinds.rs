@@ -87,7 +87,7 @@ impl Default for Kinds {
 async fn sleep(call: Call) -> Answer {
     let text = if call.input.is_empty() { call.argument.into_bytes() } else { call.input };
     let text = String::from_utf8_lossy(&text);
-    let length_ms = text.trim().parse().map_err(|_| format!("{text:?} is no number of milliseconds"))?;
+    let length_ms = text.trim().parse().map_err(|_| format!("{text:?} is not a number of milliseconds"))?;
     let began = Instant::now();
     let length = Duration::from_millis(length_ms);
     tokio::time::sleep(length.saturating_sub(COARSE)).await;

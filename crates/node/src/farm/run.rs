@@ -245,10 +245,10 @@ impl Driver {
             FarmRequest::LookHere(look) => look(&self.farm),
             FarmRequest::Output(worker, part, reply) => self.outputs.ask(&worker, part, reply, &self.callers),
             FarmRequest::Enter(draft, reply) => {
-                self.write(Waiting::Entered(reply), |ticket| Command::Enter(ticket, draft))
+                self.write(Waiting::Entered(reply), |ticket| Command::Enter(ticket, draft));
             }
             FarmRequest::Lend(order, reply) => {
-                self.write(Waiting::Lent(reply), |ticket| Command::Lend(ticket, order))
+                self.write(Waiting::Lent(reply), |ticket| Command::Lend(ticket, order));
             }
             FarmRequest::Look(index, look) => {
                 let ticket = self.replies.add(Waiting::Look(look));

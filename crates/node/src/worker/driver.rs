@@ -152,7 +152,7 @@ impl Driver {
                 self.step(Input::LinkUp(Peer { farm, server }));
             }
             LinkEvent::WorkerMessage(server, ToWorker::Output(number, part)) => {
-                session.read_output(server, number, part)
+                session.read_output(server, number, part);
             }
             LinkEvent::WorkerMessage(server, word) => self.on_word(Peer { farm, server }, word),
             LinkEvent::Down(server) => {

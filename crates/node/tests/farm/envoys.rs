@@ -76,7 +76,7 @@ async fn wait_for_event(farm: &Farm, what: &str, is_it: impl Fn(&Kind) -> bool) 
 async fn whoever_is_no_neighbour_is_refused() {
     let (north, address) = north().await;
     for (hello, words) in [
-        (hello("west", "north", 1), "farm 'west' is no neighbour of farm 'north'"),
+        (hello("west", "north", 1), "farm 'west' is not a neighbour of farm 'north'"),
         (hello("north", "north", 1), "two farms are called 'north'"),
         (hello("east", "west", 1), "farm 'north' here, 'west' was meant"),
         (hello("east", "north", 9), "farm 'east' has no server 9"),

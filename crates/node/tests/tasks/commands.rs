@@ -204,9 +204,12 @@ async fn a_short_output_needs_no_file_and_a_running_task_can_be_followed() {
     stage.executor.run(assignment(2, Work::Command(command(&["sh", "-c", "echo so far; sleep 1000"]))));
     let so_far = || outputs::read(&folder, held(2), Stream::Stdout, 0, 99).unwrap();
     // Time passes for the executor only while somebody waits for it.
-    while so_far().as_deref() != Some(&b"so far\n"[..]) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let printed = async {
+        while so_far().as_deref() != Some(&b"so far\n"[..]) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), printed).await.expect("it is printed in time");
 }
 
 #[tokio::test]

@@ -158,9 +158,12 @@ async fn a_dropped_executor_leaves_nothing() {
     let stage = Stage::new();
     let mark = stage.directory.0.display().to_string();
     stage.executor.run(assignment(1, Work::Command(marked(SCRIPT, &mark))));
-    while alive(&mark).len() < 4 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let started = async {
+        while alive(&mark).len() < 4 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), started).await.expect("all processes start in time");
     stage.close().await;
     assert_eq!(alive(&mark), [0; 0]);
 }

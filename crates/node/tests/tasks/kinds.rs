@@ -23,7 +23,7 @@ async fn the_kinds_that_every_worker_has() {
     stage.executor.run(assignment(1, kind("sleep", "")));
     let outcome = stage.outcome().await;
     assert_eq!(outcome.verdict, Verdict::Exited(1));
-    assert_eq!(outcome.stderr.bytes, b"\"argument 1\" is no number of milliseconds");
+    assert_eq!(outcome.stderr.bytes, b"\"argument 1\" is not a number of milliseconds");
     stage.executor.run(assignment(1, kind("dance", "")));
     let refused = Verdict::Refused("this worker has no kind \"dance\"; it has noop, sleep".to_owned());
     assert_eq!(stage.outcome().await.verdict, refused);

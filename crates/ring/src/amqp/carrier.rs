@@ -126,11 +126,13 @@ impl AmqpCarrier {
         match Message::read(&delivery.data) {
             Err(reason) => Arrival::Garbage(reason.to_string(), delivery),
             Ok(message) if !self.positions.contains_key(&message.candidate) => {
-                Arrival::Garbage(format!("candidate_id {} is nobody's id here", message.candidate), delivery)
+                Arrival::Garbage(format!("candidate_id {} is not the id of a member", message.candidate), delivery)
             }
             Ok(message) => match self.sender(message.sender) {
                 Some(from) => Arrival::Message(from, message.meaning(), delivery),
-                None => Arrival::Garbage(format!("sender_id {} is nobody's id here", message.sender), delivery),
+                None => {
+                    Arrival::Garbage(format!("sender_id {} is not the id of a member", message.sender), delivery)
+                }
             },
         }
     }

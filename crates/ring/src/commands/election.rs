@@ -99,7 +99,7 @@ impl Plan {
         };
         starters.retain(|place| !without.contains(place));
         if starters.is_empty() {
-            return Err(Failure::usage("nobody is left who could start", "name somebody else with --start"));
+            return Err(Failure::usage("no node is left that could start", "name another one with --start"));
         }
         let starters = starters.into_iter().map(|place| settings.members[place]).collect();
         let elections = args.elections.as_deref();

@@ -115,7 +115,7 @@ impl Diary<'_> {
         let lines = match &told.event {
             Event::Ready => vec![format!("{node} (id {}) is there", told.node)],
             Event::Cut(reason) => vec![format!("{node} is cut off: {}", on_one_line(reason))],
-            Event::Dropped(reason) => vec![format!("{node} drops what is no message: {}", on_one_line(reason))],
+            Event::Dropped(reason) => vec![format!("{node} drops what is not a message: {}", on_one_line(reason))],
             Event::Sent(..) => Vec::new(),
             Event::Step(input, outputs, _) => {
                 let at_us = u64::try_from(told.at.duration_since(self.since).as_micros()).unwrap_or(u64::MAX);

@@ -86,7 +86,7 @@ fn summed_up(settings: &RingSettings, there: &[usize], answers: &[Answer]) -> St
 fn text(settings: &RingSettings, status: &Status) -> String {
     let leader = status.leader.map(primus_core::ServerId).map(|leader| settings.cast.full(leader));
     let headline =
-        leader.map_or_else(|| "nobody leads whom all agree on".to_owned(), |leader| format!("{leader} leads"));
+        leader.map_or_else(|| "the nodes do not agree on a leader".to_owned(), |leader| format!("{leader} leads"));
     let missing = match status.missing.as_slice() {
         [] => "all nodes are there".to_owned(),
         [only] => format!("node {only} is missing"),

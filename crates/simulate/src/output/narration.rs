@@ -295,7 +295,7 @@ impl Spoken for ring::Message {
     fn label(&self) -> String {
         match self {
             Self::Election { candidate: Some(candidate), .. } => format!("ELECTION({candidate})"),
-            Self::Election { candidate: None, .. } => "ELECTION(nobody)".to_string(),
+            Self::Election { candidate: None, .. } => "ELECTION(-)".to_string(),
             Self::Elected { leader, .. } => format!("ELECTED({leader})"),
         }
     }

@@ -59,7 +59,7 @@ pub fn leader(cast: &Cast, report: &Report) -> String {
     let leaders: Vec<String> = report.outcome.leaders_at_end().map(|node| cast.full(node)).collect();
     let sign = if report.properties.contains_key(&Property::Agreement) { mark(false) } else { "–".to_string() };
     let led = match leaders.as_slice() {
-        [] => "nobody leads".to_string(),
+        [] => "no node leads".to_string(),
         [leader] => format!("{leader} leads"),
         leaders => format!("{} lead", listed(leaders.iter())),
     };

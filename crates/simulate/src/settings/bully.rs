@@ -64,7 +64,7 @@ fn addresses(cast: &Cast) -> Result<Vec<(ServerId, Address)>, Failure> {
     for (id, name) in cast.nodes() {
         let address = name.parse().map_err(|_| {
             let hint = "with --rank address write IP addresses, such as 172.18.0.9 or [::1]:80";
-            Failure::usage(format!("{} is no address", quoted(name)), hint)
+            Failure::usage(format!("{} is not an address", quoted(name)), hint)
         })?;
         if let Some(other) = found.insert(address, name) {
             let message = format!("{} and {} are one address", quoted(other), quoted(name));
@@ -93,7 +93,7 @@ fn load(text: &str) -> Result<Score, Failure> {
     let percent = text.trim().parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
     percent.map(Score::from_percent).ok_or_else(|| {
         Failure::usage(
-            format!("{} in --loads is no load", quoted(text)),
+            format!("{} in --loads is not a load", quoted(text)),
             "give numbers from 0 to 100, such as 25.3",
         )
     })

@@ -160,7 +160,7 @@ pub(super) fn names(flag: &str, text: &str, most: usize) -> Result<Vec<String>, 
         }
         Some(name) => {
             let hint = "names consist of letters, digits and the characters - _ . : [ ]";
-            Err(Failure::usage(format!("{} is no name", quoted(name)), hint))
+            Err(Failure::usage(format!("{} is not a name", quoted(name)), hint))
         }
     }
 }
@@ -173,7 +173,7 @@ fn is_name(name: &str) -> bool {
 fn integers(flag: &str, names: &[String], hint: &str) -> Result<Vec<(ServerId, String)>, Failure> {
     let id = |name: &String| match name.parse() {
         Ok(number) => Ok((ServerId(number), name.clone())),
-        Err(_) => Err(Failure::usage(format!("{} in {flag} is no id", quoted(name)), hint)),
+        Err(_) => Err(Failure::usage(format!("{} in {flag} is not an id", quoted(name)), hint)),
     };
     names.iter().map(id).collect()
 }

@@ -12,13 +12,13 @@ const MISTAKES: &[(&str, &str)] = &[
     ("ring --ids 5,3,05", "'05' appears twice in --ids; every node needs a name of its own"),
     ("ring --ids=", "the ring is empty; give at least one id: --ids 5,3,7"),
     ("ring --ids 5,,3", "--ids has an empty place between commas; write it like 1,2,3"),
-    ("ring --ids 5,x", "'x' in --ids is no id; ids are whole numbers from 0, such as 5,3,7"),
-    ("ring --ids -5,3", "'-5' in --ids is no id; ids are whole numbers from 0, such as 5,3,7"),
+    ("ring --ids 5,x", "'x' in --ids is not an id; ids are whole numbers from 0, such as 5,3,7"),
+    ("ring --ids -5,3", "'-5' in --ids is not an id; ids are whole numbers from 0, such as 5,3,7"),
     ("ring --ids 5,3 --start 3", "--start names '3', which is not there; positions in this ring go from 1 to 2"),
     ("ring --ids 5,3 --start 0", "--start names '0', which is not there; positions in this ring go from 1 to 2"),
     ("ring --ids 5,3 --start 1,1", "--start names 1 twice; name every node once at most"),
     ("ring --ids 5,3 --crash 1,2", "--crash leaves nobody alive; name fewer nodes"),
-    ("ring --ids 5,3 --crash 1@soon", "'soon' is no moment of a run; write it like 250ms or 2s, up to 24h"),
+    ("ring --ids 5,3 --crash 1@soon", "'soon' is not a moment of a run; write it like 250ms or 2s, up to 24h"),
     ("ring --ids 5,3 --loss 7", "--loss is '7'; give a share from 0 to 1, such as 0.1 for one in ten"),
     ("ring --ids 5,3 --delay 20..1ms", "--delay '20..1ms' begins with the longer time; put the shorter one first"),
     ("ring --ids 5,3 --delay 5", "--delay is '5'; write it like 5ms, 1..20ms or 1ms..2s"),
@@ -48,12 +48,12 @@ const MISTAKES: &[(&str, &str)] = &[
     ("ring --ids 5,3 --partition 1|1", "--partition names 1 twice; name every node once at most"),
     (
         "bully --nodes a,b",
-        "'a' in --nodes is no id; ids are whole numbers from 0; other names need --rank load or --rank address",
+        "'a' in --nodes is not an id; ids are whole numbers from 0; other names need --rank load or --rank address",
     ),
     ("bully --nodes 1,2 --partition 1|x", "--partition names 'x', which is not there; the nodes are 1 and 2"),
     (
         "bully --nodes 1,2 --rank address",
-        "'1' is no address; with --rank address write IP addresses, such as 172.18.0.9 or [::1]:80",
+        "'1' is not an address; with --rank address write IP addresses, such as 172.18.0.9 or [::1]:80",
     ),
     (
         "bully --nodes ::ffff:10.0.0.1,10.0.0.1 --rank address",
@@ -66,11 +66,11 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "bully --nodes 1,2 --rank load --loads 3,400",
-        "'400' in --loads is no load; give numbers from 0 to 100, such as 25.3",
+        "'400' in --loads is not a load; give numbers from 0 to 100, such as 25.3",
     ),
     (
         "bully --nodes a|b,c --rank load",
-        "'a|b' is no name; names consist of letters, digits and the characters - _ . : [ ]",
+        "'a|b' is not a name; names consist of letters, digits and the characters - _ . : [ ]",
     ),
     (
         "bully --nodes 1,2,3 --crash 2",

@@ -145,7 +145,7 @@ impl Guards {
             }
             thread::sleep(LOOK);
         }
-        Err(Failure::failed("too_slow", "nobody runs the guarded command", "see whether the host is overloaded"))
+        Err(Failure::failed("too_slow", "the guarded command runs nowhere", "see whether the host is overloaded"))
     }
 }
 

@@ -110,7 +110,7 @@ pub(super) fn kill_leader(play: &mut RealTour) -> Result<Shown, Failure> {
     let loans = pair.south.happened().iter().filter(|event| event["kind"] == "lent").count() as u64;
     let LeaderTerm { leader, term } = new;
     let claim = format!(
-        "server {leader} leads north in term {term}, {} work for it, too, and nobody was lent anew",
+        "server {leader} leads north in term {term}, {} work for it, too, and no worker was lent anew",
         joined(guests.keys())
     );
     let is_new = leader != old.leader && term > old.term;

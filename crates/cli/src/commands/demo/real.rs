@@ -86,7 +86,7 @@ pub(super) const ACTS: &[Act] = &[
         play: work::count,
     },
     Act {
-        title: "Exactly one at a time: whoever runs a guarded command is frozen",
+        title: "Exactly one at a time: the host that runs a guarded command is frozen",
         command: |_| guard::command(),
         play: guard::freeze_supervisor,
     },

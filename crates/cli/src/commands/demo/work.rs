@@ -84,7 +84,7 @@ pub(super) fn count(play: &mut RealTour) -> Result<Shown, Failure> {
     let mut distinct: Vec<&str> = told.lines().collect();
     distinct.sort_unstable();
     distinct.dedup();
-    let lines = vec![format!("{} began again, because whoever ran it died", begun.saturating_sub(TASKS))];
+    let lines = vec![format!("{} began again, because the worker that ran it died", begun.saturating_sub(TASKS))];
     let [done, failed, lost] = ["done", "failed", "lost"].map(|count| job[count].as_u64().unwrap_or(u64::MAX));
     let claim = format!("{TASKS} submitted, {done} done, {failed} failed, {lost} lost; each has one result");
     let all_began = distinct.len() as u64 == TASKS;

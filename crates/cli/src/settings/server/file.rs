@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path, text: &str, layers: &mut Layers) {
     reader.layers.is_damaged = !errors.is_empty();
     for error in errors {
         let origin = reader.origin(&error.span().unwrap_or_default());
-        let message = format!("this is no TOML: {}", error.message());
+        let message = format!("this is not TOML: {}", error.message());
         reader.layers.complain(Some(&origin), "", (message, "mend the line".to_owned()));
     }
     reader.section("", table.get_ref());
@@ -144,14 +144,16 @@ fn texts<'a>(key: &Key, value: &'a DeValue<'_>) -> Result<Vec<&'a str>, Complain
     let wrong = |what: &str| (what.to_owned(), format!("write it like {last} = {}", key.kind.example()));
     let list = value.as_array().ok_or_else(|| wrong(&format!("is {}", kind_of(value))))?;
     let texts: Option<Vec<&str>> = list.iter().map(|text| text.get_ref().as_str()).collect();
-    texts.ok_or_else(|| wrong("holds something that is no text"))
+    texts.ok_or_else(|| wrong("holds something that is not text"))
 }
 
 pub(super) fn servers(value: &DeValue<'_>) -> Result<Vec<Listed>, Complaint> {
     let wrong = |what: &str| (what.to_owned(), format!("write it like {}", Kind::Servers.example()));
     let list = value.as_array().ok_or_else(|| wrong(&format!("is {}", kind_of(value))))?;
     let tables = list.iter().map(|server| server.get_ref().as_table());
-    tables.map(|table| table.ok_or_else(|| wrong("holds something that is no server")).and_then(listed)).collect()
+    tables
+        .map(|table| table.ok_or_else(|| wrong("holds something that is not a server")).and_then(listed))
+        .collect()
 }
 
 fn listed(table: &DeTable<'_>) -> Result<Listed, Complaint> {

@@ -88,7 +88,7 @@ pub(super) fn of_toml(value: &DeValue<'_>) -> Result<Vec<GroupEntry>, Complaint>
     let wrong = |what: String| (what, "write [[groups]] above each group".to_owned());
     let list = value.as_array().ok_or_else(|| wrong(format!("is {}", kind_of(value))))?;
     let tables = list.iter().map(|group| group.get_ref().as_table());
-    let tables = tables.map(|table| table.ok_or_else(|| wrong("holds something that is no group".to_owned())));
+    let tables = tables.map(|table| table.ok_or_else(|| wrong("holds something that is not a group".to_owned())));
     distinct(tables.map(|table| of_table(table?)?.entry()).collect::<Result<_, _>>()?)
 }
 
@@ -140,7 +140,7 @@ impl Written {
         }
         let asking = choice(name, "asking", self.asking.as_deref(), &ASKINGS)?;
         if algorithm == Algorithm::Ring && asking.is_some() {
-            let what = format!("holds {}, a ring with asking: a ring asks nobody but the next", quoted(name));
+            let what = format!("holds {}, a ring with asking: a ring asks only the next member", quoted(name));
             return Err((what, "leave asking out, or choose bully".to_owned()));
         }
         let default = if algorithm == Algorithm::Ring { RankBy::Id } else { RankBy::Load };

@@ -215,7 +215,7 @@ pub(crate) const KEYS: &[Key] = &[
         kind: Kind::Time,
         fallback: Fallback::Is("1s"),
         flag: Some("lease"),
-        about: "how long whoever guards something may go on without a word of the leader, from 300ms; the leader's counts",
+        about: "lease length: how long a holder may run without hearing from the leader, from 300ms; the leader's value counts",
     },
     Key {
         name: "groups",

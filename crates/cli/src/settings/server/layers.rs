@@ -106,7 +106,7 @@ impl Layers {
         }
         let near = KEYS.iter().map(Key::variable).find(|name| strsim::damerau_levenshtein(name, variable) <= 2);
         if let Some(near) = near {
-            let message = "is no variable of primus".to_owned();
+            let message = "is not a variable of primus".to_owned();
             self.complain(Some(&origin), variable, (message, format!("did you mean {near}?")));
         }
     }

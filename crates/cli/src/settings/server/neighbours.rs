@@ -49,7 +49,7 @@ pub(super) fn of_toml(value: &DeValue<'_>) -> Result<Vec<NeighbourEntry>, Compla
     let wrong = |what: String| (what, "write [[neighbours]] above each of them".to_owned());
     let list = value.as_array().ok_or_else(|| wrong(format!("is {}", kind_of(value))))?;
     let tables = list.iter().map(|neighbour| neighbour.get_ref().as_table());
-    let tables = tables.map(|table| table.ok_or_else(|| wrong("holds something that is no farm".to_owned())));
+    let tables = tables.map(|table| table.ok_or_else(|| wrong("holds something that is not a farm".to_owned())));
     distinct(tables.map(|table| of_table(table?)).collect::<Result<_, _>>()?)
 }
 

@@ -133,10 +133,10 @@ fn a_hook_is_a_program_with_arguments_or_a_mistake() {
     assert_eq!(hook("leader_changed = [\"notify\", \"a b\"]"), Some(expected));
     for (text, what) in [
         ("[]", "is empty; give a program, "),
-        ("[\"\"]", "begins with '', which is no program's name or path; give a program, "),
-        ("[\"notify all\"]", "begins with 'notify all', which is no program's name or path; "),
+        ("[\"\"]", "begins with '', which is not a program's name or path; give a program, "),
+        ("[\"notify all\"]", "begins with 'notify all', which is not a program's name or path; "),
         ("[\"notify\", \"a\\u0000\"]", "holds a zero byte; "),
-        ("[1]", "holds something that is no text; write it like leader_changed = ["),
+        ("[1]", "holds something that is not text; write it like leader_changed = ["),
         ("\"notify\"", "is a text; write it like leader_changed = ["),
     ] {
         let said = mistakes(&format!("[server]\nid = 1\n[hooks]\nleader_changed = {text}"));
@@ -432,7 +432,7 @@ fn every_mistake_says_what_to_do() {
     let election = |lines: &str| format!("[server]\nid = 1\n[election]\n{lines}");
     for (text, expected) in [
         (String::new(), "server.id is missing; write id = 1 under [server], or --id on the command line\n"),
-        ("[server".to_owned(), "1: this is no TOML"),
+        ("[server".to_owned(), "1: this is not TOML"),
         ("load = 1\n[server]\nid = 1".to_owned(), "1: load holds keys, not a value; write [load] above them\n"),
         ("[sever]\nid = 1\n[server]\nid = 1".to_owned(), "1: there is no section 'sever'; did you mean server?\n"),
         (peers("{ id = 2, address = \"127.0.0.1:1\" }"), "5: 127.0.0.1:1 is taken twice"),
@@ -447,7 +447,7 @@ fn every_mistake_says_what_to_do() {
         ),
         (peers("{ id = 0, address = \"127.0.0.1:7\" }"), "5: peers.peers holds a server without a good id; "),
         (peers("{ id = 2 }"), "5: peers.peers holds server 2 without an address; "),
-        (peers("2"), "5: peers.peers holds something that is no server; "),
+        (peers("2"), "5: peers.peers holds something that is not a server; "),
         (
             NATIVE.replace("id = 2\n", "id = 4\n"),
             "7: cluster.servers names 1, 2 but not this server, 4; add server 4",
@@ -506,7 +506,7 @@ fn mistakes_of_variables_and_flags_name_them() {
     let words = configured("[server]\nid = 1", &environment, &flags).settle().unwrap_err().words();
     for part in [
         "has 4 mistakes: ",
-        "PRIMUS_ELECTION_HEARTBEET: is no variable of primus",
+        "PRIMUS_ELECTION_HEARTBEET: is not a variable of primus",
         "PRIMUS_ELECTION_RANK: election.rank is 'best'",
         "--set: there is no key 'election.hartbeat'",
         "--set: election.answers is given twice, by --answers too",

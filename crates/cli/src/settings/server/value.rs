@@ -263,7 +263,7 @@ pub(super) fn command(words: Vec<String>) -> Result<Value, Complaint> {
     let is_path = program.contains('/') && !program.ends_with('/');
     let is_name = !program.is_empty() && !program.contains(|c: char| c == '/' || c.is_whitespace());
     if !is_path && !is_name {
-        return wrong(format!("begins with {}, which is no program's name or path", quoted(program)));
+        return wrong(format!("begins with {}, which is not a program's name or path", quoted(program)));
     }
     if words.iter().any(|word| word.contains('\0')) {
         return wrong("holds a zero byte".to_owned());
@@ -276,7 +276,7 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, Complaint> {
     let address: Result<SocketAddr, _> = text.trim().parse();
     match address {
         Ok(address) if address.port() == 0 => Err((
-            format!("is {}, whose port nobody would know", quoted(text)),
+            format!("is {}, whose port would not be known", quoted(text)),
             "give a port from 1 to 65535".to_owned(),
         )),
         Ok(address) => Ok(address),
