@@ -207,7 +207,7 @@ fn bad_requests_get_the_right_status_and_the_usual_body() {
             b"\xff\xfe",
         ];
         let answer = exchange(*api, &broken.concat()).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("no UTF-8 text"), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("not UTF-8 text"), "{answer}");
     }
     farm.end();
 }

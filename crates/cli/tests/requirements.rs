@@ -10,7 +10,7 @@ const DEMANDS: [(&str, usize); 5] = [("000", 27), ("001", 29), ("002", 59), ("00
 /// What may be left for later.
 const LATER: [&str; 4] = ["wire protocol", "clients of the existing system", "image workload", "joining"];
 /// Tests that need this are run wherever the host can give it, and nowhere else.
-const NEEDS: [&str; 2] = ["needs network namespaces", "needs mount namespaces"];
+const NEEDS: [&str; 3] = ["needs network namespaces", "needs mount namespaces", "RabbitMQ"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
