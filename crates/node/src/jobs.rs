@@ -1,7 +1,7 @@
 //! Jobs, as any server of a farm can be asked about them: how they are, how their tasks ended, and that they end.
 //!
 //! Only the leader knows what runs, so what is asked of another server travels to the leader over the servers' own links
-//! ([`crate::questions`]). An answer has a bound: tasks come page by page, and a wait is answered after a moment and asked again.
+//! (`questions.rs`). An answer has a bound: tasks come page by page, and a wait is answered after a moment and asked again.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Links to the other servers: TCP, one per direction. A server dials each peer and writes there; it reads what it accepts.
 //!
 //! A read stays pending on every dialled link, because only that shows at once that the peer is gone. Then the link is
-//! dialled again without delay, because only a refusal says that the process is dead ([`crate::dialling`]). Every queue has a
+//! dialled again without delay, because only a refusal says that the process is dead (`dialling.rs`). Every queue has a
 //! bound; what does not fit is dropped, and Raft sends it again.
 //!
 //! Of each peer one accepted link is read: a newer one closes the older, which may be half-open. So what the links of all

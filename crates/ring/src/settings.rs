@@ -403,8 +403,8 @@ election:
             let words = mistake(&DOCUMENT.replace(from, to));
             assert!(words.contains(expected), "{words}");
         }
-        assert!(mistake("").contains("no ring's configuration"));
-        assert!(mistake("[1]").contains("no ring's configuration"));
+        assert!(mistake("").contains("not a ring's configuration"));
+        assert!(mistake("[1]").contains("not a ring's configuration"));
     }
 
     #[test]

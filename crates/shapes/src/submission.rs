@@ -289,13 +289,13 @@ mod tests {
             (r#"{"command":["a"],"lines":[]}"#, "there are no tasks"),
             (r#"{"command":["a"],"lines":["x"],"array":"1"}"#, "exclude each other"),
             (r#"{"command":["a\u0000b"]}"#, "zero byte"),
-            (r#"{"command":["a"],"env":{"A=B":""}}"#, "no name of a variable"),
+            (r#"{"command":["a"],"env":{"A=B":""}}"#, "not the name of a variable"),
             (r#"{"command":["a"],"env":{"PRIMUS_TASK":"x"}}"#, "tasks get anyway"),
             (r#"{"command":["a"],"cpus":0}"#, "cpus is 0"),
             (r#"{"command":["a"],"timeout_ms":0}"#, "timeout_ms is 0"),
             (r#"{"command":["a"],"timeout_ms":86400001}"#, "timeout_ms is 86400001"),
             (r#"{"command":["a"],"timeout_ms":18446744073709551615}"#, "timeout_ms is 18446744073709551615"),
-            (r#"{"command":["a"],"stdin_base64":"!"}"#, "no base64"),
+            (r#"{"command":["a"],"stdin_base64":"!"}"#, "not base64"),
             (r#"{"command":["a"],"colour":"red"}"#, "unknown field `colour`"),
         ] {
             let said = spec(json).expect_err(json);
