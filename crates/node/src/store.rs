@@ -269,7 +269,7 @@ impl Store {
         self.peers.iter().map(|(peer, store)| (ServerId(*peer), *store)).collect()
     }
 
-    /// Compares a peer's store with the one that it had, and remembers the first. FarmRequest only about servers of this cluster:
+    /// Compares a peer's store with the one that it had, and remembers the first. Ask only about servers of this cluster:
     /// every new one is kept.
     ///
     /// # Errors

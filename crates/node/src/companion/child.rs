@@ -66,7 +66,7 @@ fn command(name: &str, program: PathBuf, rules: &Rules) -> Command {
     }
 }
 
-/// A command gives way from its first instruction on: it inherits that from the thread that starts it. ToFarm afterwards, it could
+/// A command gives way from its first instruction on: it inherits that from the thread that starts it. Told afterwards, it could
 /// have forked by then.
 fn spawn_nicely(command: &mut Command, nice: u8) -> io::Result<process::Child> {
     if nice == 0 {
