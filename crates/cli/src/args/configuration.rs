@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand, ValueEnum};
 
 use super::guide;
-use crate::settings::server::keys::{self, Fallback, KEYS, Key, WORKER_FLAGS};
+use crate::settings::server::keys::{self, KEYS};
 use crate::settings::server::layers::Override;
+use crate::settings::server::slot::{Fallback, Key};
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct ServerArgs {
@@ -87,17 +88,17 @@ const SET: &str = "set";
 
 /// The flags of a server, with the keys that they set.
 fn server_flags() -> impl Iterator<Item = (&'static Key, &'static str)> {
-    KEYS.iter().filter_map(|key| Some((key, key.flag?)))
+    KEYS.iter().filter_map(|key| Some((*key, key.flag?)))
 }
 
 /// Those of a worker.
 fn worker_flags() -> impl Iterator<Item = (&'static Key, &'static str)> {
-    WORKER_FLAGS.iter().filter_map(|(name, flag)| Some((keys::find(name)?, *flag)))
+    keys::worker_flags().into_iter()
 }
 
 fn augment(command: Command, flags: impl Iterator<Item = (&'static Key, &'static str)>) -> Command {
     let flags = flags.map(|(key, flag)| {
-        Arg::new(key.name).long(flag).value_name(key.kind.word()).help(help(key)).allow_hyphen_values(true)
+        Arg::new(key.name).long(flag).value_name(key.word).help(help(key)).allow_hyphen_values(true)
     });
     let set = Arg::new(SET).long(SET).value_name("KEY=VALUE").action(ArgAction::Append);
     let set = set.help("Any key of the configuration, such as load.weights.cpu=40");

@@ -10,8 +10,9 @@ use serde_json::Value as Json;
 
 use crate::args::{Choices, ConfigWhat};
 use crate::settings::server::Configuration;
-use crate::settings::server::keys::Key;
-use crate::settings::server::layers::{Given, Origin, Override, Sources};
+use crate::settings::server::layers::{Override, Sources};
+use crate::settings::server::mistakes::Origin;
+use crate::settings::server::slot::{Given, Key};
 
 /// All values, as scripts see them.
 #[derive(Serialize)]
@@ -91,10 +92,9 @@ fn text(entries: &[(&Key, Given)]) -> String {
 
 impl Item {
     fn new(key: &Key, given: &Given) -> Self {
-        let plain = || if given.text.is_empty() { Json::Null } else { Json::from(given.text.as_str()) };
         Self {
             key: key.name,
-            value: given.value.as_ref().map_or_else(plain, crate::settings::server::Value::json),
+            value: given.json.clone(),
             origin: given.origin.to_string(),
             variable: key.variable(),
             flag: key.flag.map(|flag| format!("--{flag}")),

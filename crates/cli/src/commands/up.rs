@@ -25,7 +25,8 @@ use serde::Serialize;
 use super::server::end_with;
 use crate::args::UpArgs;
 use crate::settings::server::groups::{self, GroupEntry};
-use crate::settings::server::keys::{KEYS, Key};
+use crate::settings::server::keys::KEYS;
+use crate::settings::server::slot::Key;
 
 /// What scripts see when every farm has a leader: the first farm, and all of them if there are several.
 #[derive(Serialize)]
@@ -93,10 +94,10 @@ fn wanted(args: &UpArgs) -> Result<Wanted, Failure> {
 fn settings(args: &UpArgs, servers: u64) -> Result<Settings, Failure> {
     let groups: String = groups::typed(&args.groups, servers)?.iter().map(GroupEntry::toml).collect();
     // Which node it is says its file; a variable would say the same to all of them.
-    let is_common = |key: &Key| {
+    let is_common = |key: &&Key| {
         ["election.", "guard.", "lending.", "load."].iter().any(|section| key.name.starts_with(section))
     };
-    let hidden = KEYS.iter().filter(|key| !is_common(key)).map(Key::variable).collect();
+    let hidden = KEYS.iter().filter(|key| !is_common(key)).map(|key| key.variable()).collect();
     Ok(Settings { servers: Preset::new(args)?.toml() + &groups, hidden })
 }
 

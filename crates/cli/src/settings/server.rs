@@ -7,18 +7,21 @@ mod cluster;
 mod file;
 pub(crate) mod groups;
 pub(crate) mod keys;
+mod kind;
 pub(crate) mod layers;
+pub(crate) mod mistakes;
 pub(crate) mod neighbours;
 mod rules;
-mod value;
+pub(crate) mod slot;
 pub(crate) mod worker;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use keys::{Fallback, KEYS, Key};
-use layers::{Given, Layers, Origin, Sources};
+use keys::Values;
+use layers::{Layers, Sources};
+use mistakes::Origin;
 use primus_api::Places;
 use primus_core::ServerId;
 use primus_core::loan::lending;
@@ -27,12 +30,9 @@ use primus_node::load::Source;
 use primus_server::Plan;
 use primus_shapes::token::Token;
 use primus_terminal::failure::Failure;
-
-pub(crate) use value::Value;
+use serde_json::Value as Json;
+use slot::{AnySlot, Fallback, Given, Key};
 pub(crate) use worker::WorkerSettings;
-
-/// The key that names the file with the secret of the API.
-const TOKEN_FILE: &str = "api.token_file";
 
 /// What a server must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,6 @@ pub(crate) struct ServerSettings {
 }
 
 /// A configuration with every value that could be found out, right or wrong.
-#[derive(Debug)]
 pub(crate) struct Configuration {
     layers: Layers,
     servers: Option<BTreeMap<ServerId, Places>>,
@@ -68,12 +67,11 @@ pub(crate) struct Configuration {
 impl Configuration {
     /// Finds out what these sources mean. `insecure`: may it listen beyond loopback?
     pub(crate) fn read(sources: &Sources, insecure: bool) -> Self {
-        let mut layers = Layers::read(sources);
-        layers.plain_defaults();
-        rules::derive(&mut layers);
+        let mut layers = Layers::with_plain_defaults(sources);
+        rules::derive(&mut layers.values);
         worker::derive_beside_server(&mut layers);
         let servers = cluster::servers(&mut layers);
-        rules::derive_victory(&mut layers, servers.as_ref().map_or(0, BTreeMap::len));
+        rules::derive_victory(&mut layers.values, servers.as_ref().map_or(0, BTreeMap::len));
         groups::check(&mut layers, servers.as_ref());
         neighbours::check(&mut layers, servers.as_ref());
         rules::check(&mut layers, insecure);
@@ -85,9 +83,10 @@ impl Configuration {
         // A default that depends on something missing is not known yet.
         let unsaid = |key: &Key| {
             let origin = if key.fallback == Fallback::Missing { Origin::Missing } else { Origin::Default };
-            Given { text: String::new(), value: None, origin }
+            Given { text: String::new(), json: Json::Null, origin }
         };
-        KEYS.iter().map(move |key| (key, self.layers.given(key.name).cloned().unwrap_or_else(|| unsaid(key))))
+        let slots = self.layers.slots().into_iter();
+        slots.map(move |slot| (slot.key(), slot.given().cloned().unwrap_or_else(|| unsaid(slot.key()))))
     }
 
     /// The settings, if nothing is wrong.
@@ -95,70 +94,62 @@ impl Configuration {
         self.complain_of_missing();
         self.read_token();
         self.check()?;
-        Ok(self.settings().expect("without mistakes every key has a value"))
+        self.settings()
     }
 
     /// Is anything wrong, other than that something has not been said?
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let mistakes = &self.layers.mistakes;
-        if mistakes.is_empty() { Ok(()) } else { Err(Failure::configuration(mistakes.clone())) }
+        self.layers.check()
     }
 
     /// By which rules workers are lent, if nothing that was said is wrong.
     pub(crate) fn lending(&self) -> Result<lending::Rules, Failure> {
         self.check()?;
-        Ok(rules::lending(&self.layers).expect("without mistakes every key of lending has a value"))
+        Ok(rules::lending(&self.layers.values.lending.settled()?))
     }
 
     /// Only who starts a server needs to be able to read its secret.
     fn read_token(&mut self) {
-        let Some(file) = self.layers.text(TOKEN_FILE).filter(|file| !file.is_empty()) else { return };
-        match Token::read(Path::new(file)) {
+        let slot = &self.layers.values.api.token_file;
+        let Some(file) = slot.get().flatten() else { return };
+        match Token::read(&file) {
             Ok(token) => self.token = Some(token),
-            Err((what, hint)) => self.layers.complain_about(TOKEN_FILE, format!("{TOKEN_FILE} {what}"), hint),
+            Err((what, hint)) => self.layers.mistakes.about(slot, format!("{} {what}", slot.key.name), hint),
         }
     }
 
     fn complain_of_missing(&mut self) {
-        if self.layers.is_damaged {
-            return;
-        }
-        for key in KEYS.iter().filter(|key| key.fallback == Fallback::Missing) {
-            if self.layers.given(key.name).is_none() {
-                let (section, name) = key.name.rsplit_once('.').unwrap_or_default();
-                let flag = key.flag.map(|flag| format!(", or --{flag} on the command line")).unwrap_or_default();
-                let hint = format!("write {name} = {} under [{section}]{flag}", key.kind.example());
-                self.layers.complain(None, key.name, (format!("{} is missing", key.name), hint));
-            }
+        let Layers { values, mistakes, is_damaged } = &mut self.layers;
+        let unsaid = values.slots().into_iter().filter(|slot| slot.given().is_none()).map(AnySlot::key);
+        for key in unsaid.filter(|key| key.fallback == Fallback::Missing && !*is_damaged) {
+            let (section, name) = key.parts();
+            let flag = key.flag.map(|flag| format!(", or --{flag} on the command line")).unwrap_or_default();
+            let hint = format!("write {name} = {} under [{section}]{flag}", (key.example)());
+            mistakes.add(None, key.name, (format!("{} is missing", key.name), hint));
         }
     }
 
-    fn settings(&self) -> Option<ServerSettings> {
-        let layers = &self.layers;
-        let servers = self.servers.clone()?;
+    fn settings(self) -> Result<ServerSettings, Failure> {
+        let gathered = &self.layers.values;
+        let Values { server, api, hooks, load, .. } = gathered.settled()?;
+        let servers = self.servers.ok_or_else(|| gathered.cluster.servers.unknown())?;
         let addresses: BTreeMap<ServerId, SocketAddr> =
             servers.iter().map(|(id, places)| (*id, places.address)).collect();
-        let worker = WorkerSettings::new(layers, addresses.clone())?;
-        let groups = groups::plans(layers, &addresses)?;
-        let neighbours = neighbours::plans(layers)?;
-        let plan = Plan { groups, neighbours, ..Plan::new(ServerId(layers.number("server.id")?), addresses) };
-        let plan = rules::plan(layers, plan)?;
-        let command = layers.command("hooks.leader_changed")?.to_vec();
-        let hook = Hook { command, timeout: layers.time("hooks.timeout")? };
-        Some(ServerSettings {
-            farm: layers.text("server.farm")?.to_owned(),
-            id: plan.id,
-            address: layers.address("server.address")?,
-            api: layers.address("server.api")?,
-            token: self.token.clone(),
-            names: layers.programs("api.names")?.to_vec(),
+        let hook = Hook { command: hooks.leader_changed, timeout: hooks.timeout };
+        Ok(ServerSettings {
+            farm: server.farm,
+            id: server.id,
+            address: server.address,
+            api: server.api,
+            token: self.token,
+            names: api.names,
             servers,
-            dir: PathBuf::from(layers.text("server.dir")?),
-            plan,
-            load: layers.source("load.source")?.clone(),
-            chaos: layers.truth("server.chaos")?,
+            dir: server.dir,
+            plan: rules::plan(gathered, Plan::new(server.id, addresses.clone()))?,
+            load: load.source,
+            chaos: server.chaos,
             hook: Some(hook).filter(|hook| !hook.command.is_empty()),
-            worker: Some(worker).filter(|worker| worker.slots > 0),
+            worker: Some(WorkerSettings::new(gathered, addresses)?).filter(|worker| worker.slots > 0),
         })
     }
 }

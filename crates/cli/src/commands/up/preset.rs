@@ -9,9 +9,8 @@ use primus_local::quoted;
 use primus_terminal::failure::Failure;
 
 use crate::args::{UpArgs, WhichAlgorithm};
-use crate::settings::server::Value;
-use crate::settings::server::keys::KEYS;
-use crate::settings::server::layers::{Layers, Origin, Sources};
+use crate::settings::server::layers::{Layers, Sources};
+use crate::settings::server::mistakes::Origin;
 
 /// What such a file may say.
 const SECTIONS: [&str; 6] = ["election", "guard", "farm", "lending", "load", "load.weights"];
@@ -36,25 +35,21 @@ impl Preset {
 
     fn read(path: &Path) -> Result<Self, Failure> {
         let layers = Layers::read(&Sources { file: Some(path.to_owned()), ..Sources::default() });
-        if !layers.mistakes.is_empty() {
-            return Err(Failure::configuration(layers.mistakes));
-        }
+        layers.check()?;
         let mut preset = Self::default();
-        for key in KEYS {
-            let Some(given) = layers.given(key.name).filter(|given| matches!(given.origin, Origin::File(..)))
-            else {
+        for slot in layers.slots() {
+            let Some(given) = slot.given().filter(|given| matches!(given.origin, Origin::File(..))) else {
                 continue;
             };
-            let (section, name) = key.name.rsplit_once('.').unwrap_or(("", key.name));
+            let key = slot.key();
+            let (section, name) = key.parts();
             if !SECTIONS.contains(&section) {
                 let message = format!("{} says {}, which is not the same for all", path.display(), key.name);
                 let hint = format!("leave it out: here only {} count", SECTIONS.join(", "));
                 return Err(Failure::usage(message, hint));
             }
-            let text = match &given.value {
-                Some(Value::Number(_) | Value::Truth(_)) => given.text.clone(),
-                _ => quoted(&given.text),
-            };
+            let is_bare = given.json.is_number() || given.json.is_boolean();
+            let text = if is_bare { given.text.clone() } else { quoted(&given.text) };
             preset.0.entry(section).or_default().insert(name, text);
         }
         Ok(preset)

@@ -10,8 +10,11 @@ use std::net::SocketAddr;
 use primus_api::Places;
 use primus_core::ServerId;
 
+use super::keys::{Peers, Values};
+use super::kind::{Address, Listed, Servers};
 use super::layers::Layers;
-use super::value::{Listed, Value};
+use super::mistakes::Mistakes;
+use super::slot::{AnySlot, Gathered, Slot};
 
 /// Where a server listens, unless somebody says otherwise.
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7460);
@@ -19,98 +22,100 @@ const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4A
 /// All servers with their places; nothing if that cannot be known. Also settles where this one listens.
 pub(super) fn servers(layers: &mut Layers) -> Option<BTreeMap<ServerId, Places>> {
     let list = if is_native(layers)? { of_cluster(layers)? } else { of_peers(layers)? };
-    let id = ServerId(layers.number("server.id")?);
-    check_places(layers, &list);
+    let Layers { values, mistakes, .. } = layers;
+    let own = values.server.id.get()?;
+    check_places(values, mistakes, &list);
     let step = api_step(&list);
     let mut servers = BTreeMap::new();
     for server in list {
         let Some(api) = server.api.or_else(|| above(server.address, step?)) else {
             let message = format!("no port above {} is free for the API of server {}", server.address, server.id);
-            layers.complain_about("server.api", message, "say where its api is");
+            mistakes.about(&values.server.api, message, "say where its api is");
             return None;
         };
         servers.insert(server.id, Places { address: server.address, api });
     }
-    let own = servers.get(&id).copied()?;
-    layers.fall_back("server.address", Value::Address(own.address));
-    layers.fall_back("server.api", Value::Address(own.api));
+    let own = servers.get(&own).copied()?;
+    values.server.address.fall_back(own.address);
+    values.server.api.fall_back(own.api);
     Some(servers)
 }
 
 /// Where a worker finds the servers, as far as somebody says it. The document lists the others only, so there a file that
 /// says which server it is for says more.
 pub(super) fn of_worker(layers: &mut Layers) -> Option<BTreeMap<ServerId, SocketAddr>> {
-    let name = if is_native(layers)? { "cluster.servers" } else { "peers.peers" };
-    let mut list = layers.servers(name)?.to_vec();
-    check_ids(layers, name, &list)?;
-    if let (false, Some(id), Some(address)) =
-        (list.is_empty(), layers.number("server.id"), layers.address("server.address"))
-        && !list.iter().any(|server| server.id.0 == id)
+    let is_native = is_native(layers)?;
+    let Layers { values, mistakes, .. } = layers;
+    let slot = if is_native { &values.cluster.servers } else { &values.peers.peers };
+    let mut list = slot.get()?;
+    check_ids(slot, &list, mistakes)?;
+    if let (false, Some(id), Some(address)) = (list.is_empty(), values.server.id.get(), values.server.address.get())
+        && !list.iter().any(|server| server.id == id)
     {
-        list.push(Listed { id: ServerId(id), address, api: None });
+        list.push(Listed { id, address, api: None });
     }
     Some(list.into_iter().map(|server| (server.id, server.address)).collect())
 }
 
 /// Does our list count, or the document's?
 fn is_native(layers: &mut Layers) -> Option<bool> {
-    match (layers.is_written("cluster.servers"), layers.is_written("peers.peers")) {
-        (true, true) => {
-            let message = "cluster.servers and peers.peers both say which servers there are".to_owned();
-            layers.complain_about("cluster.servers", message, "leave one out");
-            None
-        }
-        (is_native, _) => Some(is_native),
+    let Values { cluster, peers, .. } = &layers.values;
+    if cluster.servers.is_written() && peers.peers.is_written() {
+        let message = "cluster.servers and peers.peers both say which servers there are".to_owned();
+        layers.mistakes.about(&cluster.servers, message, "leave one out");
+        return None;
     }
+    Some(cluster.servers.is_written())
 }
 
 fn of_cluster(layers: &mut Layers) -> Option<Vec<Listed>> {
-    let list = layers.servers("cluster.servers")?.to_vec();
-    check_ids(layers, "cluster.servers", &list)?;
-    let id = ServerId(layers.number("server.id")?);
+    let Layers { values: Values { cluster, server: this, .. }, mistakes, .. } = layers;
+    let list = cluster.servers.get()?;
+    check_ids(&cluster.servers, &list, mistakes)?;
+    let id = this.id.get()?;
     let Some(own) = list.iter().find(|server| server.id == id).copied() else {
         let ids: Vec<String> = list.iter().map(|server| server.id.to_string()).collect();
         let message = format!("cluster.servers names {} but not this server, {id}", ids.join(", "));
-        layers.complain_about("cluster.servers", message, format!("add server {id}, or mend server.id"));
+        mistakes.about(&cluster.servers, message, format!("add server {id}, or mend server.id"));
         return None;
     };
-    check_own(layers, "server.address", Some(own.address));
-    check_own(layers, "server.api", own.api);
-    let api = own.api.or(layers.address("server.api"));
+    check_own(&this.address, Some(own.address), mistakes);
+    check_own(&this.api, own.api, mistakes);
+    let api = own.api.or(this.api.get());
     Some(list.into_iter().map(|server| if server.id == id { Listed { api, ..server } } else { server }).collect())
 }
 
 /// A server may listen on all its addresses, as long as the port is the one that the others dial.
-fn check_own(layers: &mut Layers, name: &'static str, listed: Option<SocketAddr>) {
-    let (Some(own), Some(listed)) = (layers.address(name), listed) else { return };
+fn check_own(slot: &Slot<Address>, listed: Option<SocketAddr>, mistakes: &mut Mistakes) {
+    let (Some(own), Some(listed)) = (slot.get(), listed) else { return };
     if own != listed && !(own.ip().is_unspecified() && own.port() == listed.port()) {
-        let message = format!("{name} is {own}, but cluster.servers says {listed}");
-        layers.complain_about(name, message, "make them the same, or leave the first out");
+        let message = format!("{} is {own}, but cluster.servers says {listed}", slot.key.name);
+        mistakes.about(slot, message, "make them the same, or leave the first out");
     }
 }
 
 fn of_peers(layers: &mut Layers) -> Option<Vec<Listed>> {
-    layers.fall_back("server.address", Value::Address(ADDRESS));
-    let peers = layers.servers("peers.peers")?.to_vec();
-    check_ids(layers, "peers.peers", &peers)?;
-    let id = ServerId(layers.number("server.id")?);
-    let address = layers.address("server.address")?;
-    let own = Listed { id, address, api: layers.address("server.api") };
-    if let Some(other) = peers.iter().find(|peer| peer.id == id && peer.address != address) {
+    let Layers { values: Values { peers: Peers { peers }, server: this, .. }, mistakes, .. } = layers;
+    this.address.fall_back(ADDRESS);
+    let list = peers.get()?;
+    check_ids(peers, &list, mistakes)?;
+    let own = Listed { id: this.id.get()?, address: this.address.get()?, api: this.api.get() };
+    let Listed { id, address, .. } = own;
+    if let Some(other) = list.iter().find(|peer| peer.id == id && peer.address != address) {
         let message =
             format!("two servers have the id {id}: this one at {address}, and a peer at {}", other.address);
-        layers.complain_about("peers.peers", message, "give each its own");
+        mistakes.about(peers, message, "give each its own");
         return None;
     }
     // A list that names the server itself is fine, if it says the same.
-    Some(std::iter::once(own).chain(peers.into_iter().filter(|peer| peer.id != id)).collect())
+    Some(std::iter::once(own).chain(list.into_iter().filter(|peer| peer.id != id)).collect())
 }
 
-fn check_ids(layers: &mut Layers, name: &'static str, list: &[Listed]) -> Option<()> {
+fn check_ids(slot: &Slot<Servers>, list: &[Listed], mistakes: &mut Mistakes) -> Option<()> {
     let twice =
         list.iter().enumerate().find(|(place, server)| list[..*place].iter().any(|other| other.id == server.id));
     let Some((_, server)) = twice else { return Some(()) };
-    layers.complain_about(name, format!("two servers have the id {}", server.id), "give each its own");
+    mistakes.about(slot, format!("two servers have the id {}", server.id), "give each its own");
     None
 }
 
@@ -130,7 +135,9 @@ fn above(mut address: SocketAddr, step: u16) -> Option<SocketAddr> {
 }
 
 /// Two listeners cannot share a place.
-fn check_places(layers: &mut Layers, list: &[Listed]) {
+fn check_places(values: &Values<Gathered>, mistakes: &mut Mistakes, list: &[Listed]) {
+    let Values { server: this, cluster, peers, .. } = values;
+    let in_use = if cluster.servers.is_written() { &cluster.servers } else { &peers.peers };
     let mut seen: BTreeMap<SocketAddr, (ServerId, &str)> = BTreeMap::new();
     for server in list {
         let id = server.id;
@@ -139,13 +146,8 @@ fn check_places(layers: &mut Layers, list: &[Listed]) {
             let Some((other, its)) = seen.insert(place, (id, what)) else { continue };
             let message =
                 format!("{place} is taken twice: for the {its} of server {other} and the {what} of server {id}");
-            let is_own = layers.number("server.id") == Some(id.0);
-            let name = if is_own { "server.address" } else { list_in_use(layers) };
-            layers.complain_about(name, message, "give each its own port");
+            let slot: &dyn AnySlot = if this.id.get() == Some(id) { &this.address } else { in_use };
+            mistakes.about(slot, message, "give each its own port");
         }
     }
-}
-
-fn list_in_use(layers: &Layers) -> &'static str {
-    if layers.is_written("cluster.servers") { "cluster.servers" } else { "peers.peers" }
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use primus_core::ServerId;
 use primus_terminal::amounts::quoted;
+use primus_terminal::names::advice;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use super::keys::{self, DOCUMENT_KEYS, DocumentKey, Key};
-use super::layers::{Layers, Origin, unknown};
-use super::value::{Complaint, Kind, Listed, Value, address, command, hosts, programs, variables};
-use super::{groups, neighbours};
+use super::keys::{self, DOCUMENT_KEYS, DocumentKey};
+use super::kind::{Kind, Listed, Servers, address, misfit};
+use super::layers::Layers;
+use super::mistakes::{Complaint, Mistakes, Origin, unknown};
 
 /// The document's times are at most a day long, too.
 const SECONDS_MAX: f64 = 86_400.0;
@@ -23,12 +24,12 @@ const FIELDS: [&str; 3] = ["id", "address", "api"];
 /// Reads a file's text into these layers.
 pub(super) fn read(path: &Path, text: &str, layers: &mut Layers) {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { path, text, layers, seen: BTreeMap::new() };
+    let mut reader = Reader { path, text, layers, seen: Seen::default() };
     reader.layers.is_damaged = !errors.is_empty();
     for error in errors {
         let origin = reader.origin(&error.span().unwrap_or_default());
         let message = format!("this is not TOML: {}", error.message());
-        reader.layers.complain(Some(&origin), "", (message, "mend the line".to_owned()));
+        reader.layers.mistakes.add(Some(&origin), "", (message, "mend the line".to_owned()));
     }
     reader.section("", table.get_ref());
 }
@@ -37,8 +38,27 @@ struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
     layers: &'a mut Layers,
-    /// Under which name each key was given: its own, or the document's.
-    seen: BTreeMap<&'static str, &'static str>,
+    seen: Seen,
+}
+
+/// Under which name each key was given: its own, or the document's.
+#[derive(Default)]
+struct Seen(BTreeMap<&'static str, &'static str>);
+
+impl Seen {
+    /// The document's form and ours for one value could contradict each other.
+    fn is_first(
+        &mut self,
+        key: &'static str,
+        name: &'static str,
+        origin: &Origin,
+        mistakes: &mut Mistakes,
+    ) -> bool {
+        let Some(other) = self.0.insert(key, name) else { return true };
+        let message = format!("{name} and {other} say the same in two ways");
+        mistakes.add(Some(origin), name, (message, "leave one out".to_owned()));
+        false
+    }
 }
 
 impl Reader<'_> {
@@ -58,7 +78,7 @@ impl Reader<'_> {
                 _ if is_section => {
                     let complaint =
                         (format!("{name} holds keys, not a value"), format!("write [{name}] above them"));
-                    self.layers.complain(Some(&origin), &name, complaint);
+                    self.layers.mistakes.add(Some(&origin), &name, complaint);
                 }
                 value => self.entry(&name, value, origin),
             }
@@ -66,47 +86,36 @@ impl Reader<'_> {
     }
 
     fn entry(&mut self, name: &str, value: &DeValue<'_>, origin: Origin) {
-        if let Some(key) = keys::find(name) {
-            if self.is_first(key.name, key.name, &origin) {
-                self.native(key, value, origin);
+        let Layers { values, mistakes, .. } = &mut *self.layers;
+        if let Some(slot) = values.slot(name) {
+            let key = slot.key().name;
+            if self.seen.is_first(key, key, &origin, mistakes) {
+                slot.give_toml(value, origin, mistakes);
             }
         } else if let Some(key) = DOCUMENT_KEYS.iter().find(|key| key.name == name) {
             self.of_document(key, value, &origin);
         } else if value.is_table() {
-            self.layers.complain(Some(&origin), name, unknown_section(name));
+            self.layers.mistakes.add(Some(&origin), name, unknown_section(name));
         } else {
-            self.layers.complain(Some(&origin), name, unknown(name, keys::names()));
-        }
-    }
-
-    /// The document's form and ours for one value could contradict each other.
-    fn is_first(&mut self, key: &'static str, name: &'static str, origin: &Origin) -> bool {
-        let Some(other) = self.seen.insert(key, name) else { return true };
-        let message = format!("{name} and {other} say the same in two ways");
-        self.layers.complain(Some(origin), name, (message, "leave one out".to_owned()));
-        false
-    }
-
-    fn native(&mut self, key: &'static Key, value: &DeValue<'_>, origin: Origin) {
-        match of_kind(key, value) {
-            Ok(value) => self.layers.set(key.name, value, origin),
-            Err(complaint) => self.layers.give_wrong(key, &plain(value), complaint, origin),
+            self.layers.mistakes.add(Some(&origin), name, unknown(name, keys::names()));
         }
     }
 
     fn of_document(&mut self, key: &'static DocumentKey, value: &DeValue<'_>, origin: &Origin) {
-        if key.sets.is_empty() {
+        let Layers { values, mistakes, .. } = &mut *self.layers;
+        let slots = (key.sets)(values);
+        if slots.is_empty() {
             return;
         }
         let seconds = plain(value).parse().ok().filter(|seconds| (0.001..=SECONDS_MAX).contains(seconds));
         let Some(seconds) = seconds.filter(|_| value.is_integer() || value.is_float()) else {
             let message = format!("{} is {}", key.name, quoted(&plain(value)));
             let hint = "give seconds, such as 1 or 0.5".to_owned();
-            return self.layers.complain(Some(origin), key.name, (message, hint));
+            return mistakes.add(Some(origin), key.name, (message, hint));
         };
-        for name in key.sets.iter().copied() {
-            if self.is_first(name, key.name, origin) {
-                self.layers.set(name, Value::Time(Duration::from_secs_f64(seconds)), origin.clone());
+        for slot in slots {
+            if self.seen.is_first(slot.key.name, key.name, origin, mistakes) {
+                slot.set(Duration::from_secs_f64(seconds), origin.clone());
             }
         }
     }
@@ -114,41 +123,19 @@ impl Reader<'_> {
 
 fn unknown_section(name: &str) -> Complaint {
     let sections: BTreeSet<&str> = keys::names().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
-    let hint = keys::advice(name, sections.into_iter(), "primus config show lists all keys");
+    let hint = advice(name, sections.into_iter(), "primus config show lists all keys");
     (format!("there is no section {}", quoted(name)), hint)
 }
 
-fn of_kind(key: &Key, value: &DeValue<'_>) -> Result<Value, Complaint> {
-    let is_right = match key.kind {
-        Kind::Number { .. } => value.is_integer(),
-        Kind::Truth => value.is_bool(),
-        Kind::Servers => return servers(value).map(Value::Servers),
-        Kind::Programs => return texts(key, value).map(|names| Value::Programs(programs(names.into_iter()))),
-        Kind::Hosts => return hosts(texts(key, value)?.into_iter()),
-        Kind::Variables => return variables(programs(texts(key, value)?.into_iter())),
-        Kind::Command => return command(texts(key, value)?.into_iter().map(str::to_owned).collect()),
-        Kind::Groups => return groups::of_toml(value).map(Value::Groups),
-        Kind::Neighbours => return neighbours::of_toml(value).map(Value::Neighbours),
-        _ => value.is_str(),
-    };
-    if is_right {
-        return key.kind.read(&plain(value));
-    }
-    let last = key.name.rsplit('.').next().unwrap_or(key.name);
-    let hint = format!("write it like {last} = {}", key.kind.example());
-    Err((format!("is {}", kind_of(value)), hint))
-}
-
-fn texts<'a>(key: &Key, value: &'a DeValue<'_>) -> Result<Vec<&'a str>, Complaint> {
-    let last = key.name.rsplit('.').next().unwrap_or(key.name);
-    let wrong = |what: &str| (what.to_owned(), format!("write it like {last} = {}", key.kind.example()));
-    let list = value.as_array().ok_or_else(|| wrong(&format!("is {}", kind_of(value))))?;
-    let texts: Option<Vec<&str>> = list.iter().map(|text| text.get_ref().as_str()).collect();
-    texts.ok_or_else(|| wrong("holds something that is not text"))
+/// The texts of a list.
+pub(super) fn texts<K: Kind>(value: &DeValue<'_>, name: &str) -> Result<Vec<String>, Complaint> {
+    let list = value.as_array().ok_or_else(|| misfit::<K>(&format!("is {}", kind_of(value)), name))?;
+    let texts: Option<_> = list.iter().map(|text| text.get_ref().as_str().map(str::to_owned)).collect();
+    texts.ok_or_else(|| misfit::<K>("holds something that is not text", name))
 }
 
 pub(super) fn servers(value: &DeValue<'_>) -> Result<Vec<Listed>, Complaint> {
-    let wrong = |what: &str| (what.to_owned(), format!("write it like {}", Kind::Servers.example()));
+    let wrong = |what: &str| (what.to_owned(), format!("write it like {}", Servers::example()));
     let list = value.as_array().ok_or_else(|| wrong(&format!("is {}", kind_of(value))))?;
     let tables = list.iter().map(|server| server.get_ref().as_table());
     tables
@@ -158,7 +145,7 @@ pub(super) fn servers(value: &DeValue<'_>) -> Result<Vec<Listed>, Complaint> {
 
 fn listed(table: &DeTable<'_>) -> Result<Listed, Complaint> {
     if let Some(strange) = table.keys().map(Spanned::get_ref).find(|word| !FIELDS.contains(&word.as_ref())) {
-        let hint = keys::advice(strange, FIELDS.into_iter(), "a server has id, address and api");
+        let hint = advice(strange, FIELDS.into_iter(), "a server has id, address and api");
         return Err((format!("holds a server with {}", quoted(strange)), hint));
     }
     let field = |name: &str| table.get(name).map(Spanned::get_ref);

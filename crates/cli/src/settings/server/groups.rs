@@ -15,23 +15,20 @@ use primus_server::groups::{GROUPS_MAX, GroupPlan};
 use primus_shapes::objects::shown;
 use primus_terminal::amounts::quoted;
 use primus_terminal::failure::Failure;
+use primus_terminal::names::advice;
 use serde_json::{Value as Json, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::file::{kind_of, plain};
-use super::keys;
+use super::kind::{Choose, kinds, parts, with_commas};
 use super::layers::Layers;
-use super::value::Complaint;
+use super::mistakes::Complaint;
 
 /// What a group in a file may have.
 const FIELDS: [&str; 6] = ["name", "authority", "algorithm", "rank", "asking", "members"];
 /// The only authority that is configured: leases, which a quorum grants, need no configuration.
 const AUTHORITY: &str = "none";
-const ALGORITHMS: [(&str, Algorithm); 2] = [("bully", Algorithm::Bully), ("ring", Algorithm::Ring)];
-const RANKS: [(&str, RankBy); 3] = [("load", RankBy::Load), ("id", RankBy::Id), ("address", RankBy::Address)];
-
-const ASKINGS: [(&str, Asking); 2] = [("at-once", Asking::AllAtOnce), ("one-by-one", Asking::OneByOne)];
 
 /// A group as somebody configured it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,10 +61,15 @@ pub(crate) fn typed(texts: &[String], servers: u64) -> Result<Vec<GroupEntry>, F
     stranger(&groups, &servers).map_or(Ok(groups), |complaint| Err(refuse(complaint)))
 }
 
-/// Groups in a line, separated by commas.
-pub(super) fn of_text(text: &str) -> Result<Vec<GroupEntry>, Complaint> {
-    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    distinct(parts.map(|part| written(part).entry()).collect::<Result<_, _>>()?)
+kinds! {
+    /// A list of groups that elect a leader each.
+    Groups(Vec<GroupEntry>), "NAME=ALGORITHM:RANK:ASKING@ID+ID,…",
+        r#"[{ name = "router", algorithm = "bully", rank = "address" }]"#, of_text, with_commas,
+        json |groups: &Vec<GroupEntry>| groups.iter().map(GroupEntry::json).collect(), toml |value, _| of_toml(value);
+}
+
+fn of_text(text: &str) -> Result<Vec<GroupEntry>, Complaint> {
+    distinct(parts(text, ',').map(|part| written(part).entry()).collect::<Result<_, _>>()?)
 }
 
 fn written(text: &str) -> Written {
@@ -84,7 +86,7 @@ fn written(text: &str) -> Written {
 }
 
 /// Groups in a file.
-pub(super) fn of_toml(value: &DeValue<'_>) -> Result<Vec<GroupEntry>, Complaint> {
+fn of_toml(value: &DeValue<'_>) -> Result<Vec<GroupEntry>, Complaint> {
     let wrong = |what: String| (what, "write [[groups]] above each group".to_owned());
     let list = value.as_array().ok_or_else(|| wrong(format!("is {}", kind_of(value))))?;
     let tables = list.iter().map(|group| group.get_ref().as_table());
@@ -94,8 +96,7 @@ pub(super) fn of_toml(value: &DeValue<'_>) -> Result<Vec<GroupEntry>, Complaint>
 
 fn of_table(table: &DeTable<'_>) -> Result<Written, Complaint> {
     if let Some(strange) = table.keys().map(Spanned::get_ref).find(|word| !FIELDS.contains(&word.as_ref())) {
-        let hint =
-            keys::advice(strange, FIELDS.into_iter(), "a group has name, algorithm, rank, asking and members");
+        let hint = advice(strange, FIELDS.into_iter(), "a group has name, algorithm, rank, asking and members");
         return Err((format!("holds a group with {}", quoted(strange)), hint));
     }
     let field = |name: &str| table.get(name).map(Spanned::get_ref);
@@ -131,14 +132,14 @@ impl Written {
             return Err(wrong_name(&quoted(&shown(&self.name))));
         }
         let name = self.name.as_str();
-        let algorithm = choice(name, "algorithm", self.algorithm.as_deref(), &ALGORITHMS)?;
+        let algorithm = choice(name, "algorithm", self.algorithm.as_deref())?;
         let algorithm = algorithm.unwrap_or(Algorithm::Bully);
-        let rank = choice(name, "rank", self.rank.as_deref(), &RANKS)?;
+        let rank = choice(name, "rank", self.rank.as_deref())?;
         if let (Algorithm::Ring, Some(RankBy::Load | RankBy::Address)) = (algorithm, rank) {
             let what = format!("holds {}, a ring with a rank: a ring compares ids and nothing else", quoted(name));
             return Err((what, "leave the rank out, or choose bully".to_owned()));
         }
-        let asking = choice(name, "asking", self.asking.as_deref(), &ASKINGS)?;
+        let asking = choice(name, "asking", self.asking.as_deref())?;
         if algorithm == Algorithm::Ring && asking.is_some() {
             let what = format!("holds {}, a ring with asking: a ring asks only the next member", quoted(name));
             return Err((what, "leave asking out, or choose bully".to_owned()));
@@ -158,17 +159,9 @@ fn wrong(name: &str, what: &str, found: &str, hint: &str) -> Complaint {
     (format!("holds {}, whose {what} is {found}", quoted(name)), hint.to_owned())
 }
 
-fn choice<T: Copy>(
-    name: &str,
-    what: &str,
-    text: Option<&str>,
-    choices: &[(&str, T)],
-) -> Result<Option<T>, Complaint> {
-    let Some(text) = text else { return Ok(None) };
-    let found = choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
-    let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-    let hint = format!("choose one of {}", words.join(", "));
-    found.map(Some).ok_or_else(|| wrong(name, what, &quoted(text), &hint))
+fn choice<T: Choose>(name: &str, what: &str, text: Option<&str>) -> Result<Option<T>, Complaint> {
+    let choose = |text| T::choose(text).ok_or_else(|| wrong(name, what, &quoted(text), &T::rule()));
+    text.map(choose).transpose()
 }
 
 fn ids(name: &str, texts: &[String]) -> Result<BTreeSet<ServerId>, Complaint> {
@@ -209,66 +202,50 @@ fn stranger(groups: &[GroupEntry], servers: &BTreeSet<ServerId>) -> Option<Compl
 
 /// Are all members servers of the cluster?
 pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<ServerId, Places>>) {
-    let (Some(groups), Some(servers)) = (layers.groups("groups"), servers) else { return };
-    if let Some((what, hint)) = stranger(groups, &servers.keys().copied().collect()) {
-        layers.complain_about("groups", format!("groups {what}"), hint);
+    let slot = &layers.values.elections.groups;
+    let (Some(groups), Some(servers)) = (slot.get(), servers) else { return };
+    if let Some((what, hint)) = stranger(&groups, &servers.keys().copied().collect()) {
+        layers.mistakes.about(slot, format!("groups {what}"), hint);
     }
 }
 
-/// The groups of this server, as it runs them.
-pub(super) fn plans(layers: &Layers, servers: &BTreeMap<ServerId, SocketAddr>) -> Option<Vec<GroupPlan>> {
-    let all = || servers.keys().copied().collect();
-    let plan = |group: &GroupEntry| GroupPlan {
-        name: group.name.clone(),
-        algorithm: group.algorithm,
-        rank: group.rank,
-        asking: group.asking,
-        members: group.members.clone().unwrap_or_else(all),
-    };
-    Some(layers.groups("groups")?.iter().map(plan).collect())
-}
-
 impl GroupEntry {
+    /// The group, as a server among these runs it.
+    pub(super) fn plan(self, servers: &BTreeMap<ServerId, SocketAddr>) -> GroupPlan {
+        let Self { name, algorithm, rank, asking, members } = self;
+        let members = members.unwrap_or_else(|| servers.keys().copied().collect());
+        GroupPlan { name, algorithm, rank, asking, members }
+    }
+
     /// As scripts see it.
     pub(super) fn json(&self) -> Json {
         let members: Option<Vec<u64>> =
             self.members.as_ref().map(|members| members.iter().map(|id| id.0).collect());
-        let (algorithm, rank) = self.words();
         json!({
-            "name": self.name, "authority": AUTHORITY, "algorithm": algorithm, "rank": rank,
-            "asking": self.asking_word(), "members": members,
+            "name": self.name, "authority": AUTHORITY, "algorithm": self.algorithm.word(), "rank": self.rank.word(),
+            "asking": self.asking.map(Asking::word), "members": members,
         })
     }
 
     /// As a file says it.
     pub(crate) fn toml(&self) -> String {
-        let (algorithm, rank) = self.words();
-        let asking = self.asking_word().map(|asking| format!("asking = \"{asking}\"\n"));
+        let asking = self.asking.map(|asking| format!("asking = \"{}\"\n", asking.word()));
         let members = self.members.as_ref().map(|members| format!("members = [{}]\n", joined(members, ", ")));
         format!(
-            "\n[[groups]]\nname = \"{}\"\nauthority = \"{AUTHORITY}\"\nalgorithm = \"{algorithm}\"\nrank = \"{rank}\"\n{}{}",
+            "\n[[groups]]\nname = \"{}\"\nauthority = \"{AUTHORITY}\"\nalgorithm = \"{}\"\nrank = \"{}\"\n{}{}",
             self.name,
+            self.algorithm.word(),
+            self.rank.word(),
             asking.unwrap_or_default(),
             members.unwrap_or_default()
         )
-    }
-
-    fn asking_word(&self) -> Option<&'static str> {
-        ASKINGS.iter().find(|(_, asking)| Some(*asking) == self.asking).map(|(word, _)| *word)
-    }
-
-    fn words(&self) -> (&'static str, &'static str) {
-        let algorithm = ALGORITHMS.iter().find(|(_, algorithm)| *algorithm == self.algorithm);
-        let rank = RANKS.iter().find(|(_, rank)| *rank == self.rank);
-        (algorithm.map_or("", |(word, _)| word), rank.map_or("", |(word, _)| word))
     }
 }
 
 impl fmt::Display for GroupEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (algorithm, rank) = self.words();
-        write!(f, "{}={algorithm}:{rank}", self.name)?;
-        self.asking_word().map_or(Ok(()), |asking| write!(f, ":{asking}"))?;
+        write!(f, "{}={}:{}", self.name, self.algorithm.word(), self.rank.word())?;
+        self.asking.map_or(Ok(()), |asking| write!(f, ":{}", asking.word()))?;
         self.members.as_ref().map_or(Ok(()), |members| write!(f, "@{}", joined(members, "+")))
     }
 }

@@ -9,15 +9,15 @@ use primus_api::Places;
 use primus_core::ServerId;
 use primus_server::plan::Neighbour;
 use primus_terminal::amounts::quoted;
-use primus_terminal::names::check_name;
+use primus_terminal::names::{advice, check_name};
 use serde_json::{Value as Json, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::file::{kind_of, servers};
-use super::keys;
+use super::kind::{Listed, kinds, listed, parts, with_commas};
 use super::layers::Layers;
-use super::value::{Complaint, Kind, Listed, listed};
+use super::mistakes::Complaint;
 
 /// No farm has more neighbours.
 const NEIGHBOURS_MAX: usize = 64;
@@ -31,21 +31,25 @@ pub(crate) struct NeighbourEntry {
     servers: BTreeMap<ServerId, SocketAddr>,
 }
 
-/// Neighbours in a line, separated by commas.
-pub(super) fn of_text(text: &str) -> Result<Vec<NeighbourEntry>, Complaint> {
-    let wrong = |part: &str| (format!("holds {}", quoted(part)), Kind::Neighbours.rule());
-    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    let entry = |part: &str| {
-        let (name, places) = part.split_once('=').ok_or_else(|| wrong(part))?;
-        let places = places.split('+').map(str::trim).filter(|place| !place.is_empty());
-        let servers = places.map(|place| listed(place).map_err(|_| wrong(part))).collect::<Result<Vec<_>, _>>()?;
-        NeighbourEntry::new(name, &servers)
-    };
-    distinct(parts.map(entry).collect::<Result<_, _>>()?)
+kinds! {
+    /// A list of farms, with their servers.
+    Neighbours(Vec<NeighbourEntry>), "NAME=ID@ADDRESS+ID@ADDRESS,…",
+        r#"[{ name = "south", servers = [{ id = 1, address = "127.0.0.1:7560" }] }]"#,
+        |text| distinct(parts(text, ',').map(of_text).collect::<Result<_, _>>()?), with_commas,
+        json |all: &Vec<NeighbourEntry>| all.iter().map(NeighbourEntry::json).collect(), toml |value, _| of_toml(value);
+}
+
+fn of_text(part: &str) -> Result<NeighbourEntry, Complaint> {
+    let hint = "write it like south=1@127.0.0.1:7560+2@127.0.0.1:7570";
+    let wrong = || (format!("holds {}", quoted(part)), hint.to_owned());
+    let (name, places) = part.split_once('=').ok_or_else(wrong)?;
+    let servers =
+        parts(places, '+').map(|place| listed(place).map_err(|_| wrong())).collect::<Result<Vec<_>, _>>()?;
+    NeighbourEntry::new(name, &servers)
 }
 
 /// Neighbours in a file.
-pub(super) fn of_toml(value: &DeValue<'_>) -> Result<Vec<NeighbourEntry>, Complaint> {
+fn of_toml(value: &DeValue<'_>) -> Result<Vec<NeighbourEntry>, Complaint> {
     let wrong = |what: String| (what, "write [[neighbours]] above each of them".to_owned());
     let list = value.as_array().ok_or_else(|| wrong(format!("is {}", kind_of(value))))?;
     let tables = list.iter().map(|neighbour| neighbour.get_ref().as_table());
@@ -55,7 +59,7 @@ pub(super) fn of_toml(value: &DeValue<'_>) -> Result<Vec<NeighbourEntry>, Compla
 
 fn of_table(table: &DeTable<'_>) -> Result<NeighbourEntry, Complaint> {
     if let Some(strange) = table.keys().map(Spanned::get_ref).find(|word| !FIELDS.contains(&word.as_ref())) {
-        let hint = keys::advice(strange, FIELDS.into_iter(), "a neighbour has name and servers");
+        let hint = advice(strange, FIELDS.into_iter(), "a neighbour has name and servers");
         return Err((format!("holds a farm with {}", quoted(strange)), hint));
     }
     let field = |name: &str| table.get(name).map(Spanned::get_ref);
@@ -73,6 +77,11 @@ fn wrong_name(found: &str, hint: &str) -> Complaint {
 }
 
 impl NeighbourEntry {
+    /// The neighbour, as a server needs to know it.
+    pub(super) fn plan(self) -> Neighbour {
+        Neighbour { name: self.name, servers: self.servers }
+    }
+
     /// A farm of this name with these servers, if that makes sense.
     fn new(name: &str, listed: &[Listed]) -> Result<Self, Complaint> {
         let named = |what: String, hint: &str| (format!("holds {}, {what}", quoted(name)), hint.to_owned());
@@ -117,9 +126,8 @@ fn distinct(neighbours: Vec<NeighbourEntry>) -> Result<Vec<NeighbourEntry>, Comp
 
 /// Is none of them this farm itself, by name or by place?
 pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<ServerId, Places>>) {
-    let (Some(neighbours), Some(farm)) = (layers.neighbours("neighbours"), layers.text("server.farm")) else {
-        return;
-    };
+    let slot = &layers.values.neighbourhood.neighbours;
+    let (Some(neighbours), Some(farm)) = (slot.get(), layers.values.server.farm.get()) else { return };
     let own: BTreeSet<SocketAddr> =
         servers.into_iter().flat_map(BTreeMap::values).map(|places| places.address).collect();
     let is_own_place = |address: &&SocketAddr| own.contains(address);
@@ -134,14 +142,8 @@ pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<ServerId, Pla
         Some((message, "say where that farm's own servers are"))
     });
     if let Some((message, hint)) = found {
-        layers.complain_about("neighbours", message, hint);
+        layers.mistakes.about(slot, message, hint);
     }
-}
-
-/// The neighbours, as a server needs to know them.
-pub(super) fn plans(layers: &Layers) -> Option<Vec<Neighbour>> {
-    let plan = |entry: &NeighbourEntry| Neighbour { name: entry.name.clone(), servers: entry.servers.clone() };
-    Some(layers.neighbours("neighbours")?.iter().map(plan).collect())
 }
 
 impl fmt::Display for NeighbourEntry {

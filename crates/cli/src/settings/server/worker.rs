@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use primus_core::ServerId;
 use primus_core::load::Weights;
@@ -13,8 +13,9 @@ use primus_node::load::Source;
 use primus_terminal::failure::Failure;
 use primus_terminal::names::check_name;
 
+use super::keys::Values;
 use super::layers::{Layers, Sources};
-use super::value::Value;
+use super::slot::Gathered;
 use super::{cluster, rules};
 
 /// What hosts are called that do not say.
@@ -46,15 +47,12 @@ pub(crate) struct WorkerSettings {
 impl WorkerSettings {
     /// The settings of a worker that is a process of its own.
     pub(crate) fn read(sources: &Sources) -> Result<Self, Failure> {
-        let mut layers = Layers::read(sources);
-        layers.plain_defaults();
+        let mut layers = Layers::with_plain_defaults(sources);
         derive(&mut layers);
         let servers = cluster::of_worker(&mut layers).unwrap_or_default();
-        rules::check_weights(&mut layers);
-        if !layers.mistakes.is_empty() {
-            return Err(Failure::configuration(layers.mistakes));
-        }
-        let settings = Self::new(&layers, servers).expect("without mistakes every key has a value");
+        rules::check_weights(&layers.values, &mut layers.mistakes);
+        layers.check()?;
+        let settings = Self::new(&layers.values, servers)?;
         settings.check_beside().map(|()| settings)
     }
 
@@ -69,65 +67,64 @@ impl WorkerSettings {
     }
 
     /// What these values mean.
-    pub(super) fn new(layers: &Layers, servers: BTreeMap<ServerId, SocketAddr>) -> Option<Self> {
-        Some(Self {
-            farm: layers.text("server.farm")?.to_owned(),
-            name: layers.text("worker.name")?.to_owned(),
-            slots: u16::try_from(layers.number("worker.slots")?).ok()?,
-            beside: layers.number("worker.beside").map(ServerId),
-            dir: PathBuf::from(layers.text("worker.dir")?),
+    pub(super) fn new(values: &Values<Gathered>, servers: BTreeMap<ServerId, SocketAddr>) -> Result<Self, Failure> {
+        let worker = values.worker.settled()?;
+        // Zero stands for no limit.
+        let some = |limit: u64| Some(limit).filter(|limit| *limit > 0);
+        Ok(Self {
+            farm: values.server.farm.settled()?,
+            name: worker.name,
+            slots: worker.slots,
+            beside: worker.beside,
+            dir: worker.dir,
             servers,
-            allow: layers.programs("worker.allow")?.to_vec(),
-            allow_env: layers.programs("worker.allow_env")?.to_vec(),
-            pass: layers.programs("worker.pass")?.to_vec(),
-            user: Some(layers.text("worker.user")?.to_owned()).filter(|user| !user.is_empty()),
-            limits: limits(layers)?,
-            output_max: layers.size("worker.output_max")?,
-            outputs_max: layers.size("worker.outputs_max")?,
-            load: layers.source("load.source")?.clone(),
-            weights: rules::weights(layers)?.ok()?,
+            allow: worker.allow,
+            allow_env: worker.allow_env,
+            pass: worker.pass,
+            user: worker.user,
+            limits: Limits {
+                memory: some(worker.memory_max),
+                processes: some(worker.processes_max),
+                file: some(worker.file_max),
+            },
+            output_max: worker.output_max,
+            outputs_max: worker.outputs_max,
+            load: values.load.source.settled()?,
+            weights: rules::weights(values)?,
         })
     }
 }
 
-/// What tasks may use; nothing stands for no limit.
-fn limits(layers: &Layers) -> Option<Limits> {
-    let some = |limit: u64| Some(limit).filter(|limit| *limit > 0);
-    Some(Limits {
-        memory: some(layers.size("worker.memory_max")?),
-        processes: some(layers.number("worker.processes_max")?),
-        file: some(layers.size("worker.file_max")?),
-    })
-}
-
 /// Defaults of a worker that is a process of its own.
 fn derive(layers: &mut Layers) {
-    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    layers.fall_back("worker.slots", Value::Number(processors.min(4096)));
-    layers.fall_back("worker.name", Value::Text(host_name()));
-    if let Some(name) = layers.text("worker.name") {
-        layers.fall_back("worker.dir", Value::Text(format!("primus-data/{name}")));
+    let worker = &mut layers.values.worker;
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get().min(4096) as u16);
+    worker.slots.fall_back(processors);
+    worker.name.fall_back(host_name());
+    worker.beside.fall_back(None);
+    if let Some(name) = worker.name.get() {
+        worker.dir.fall_back(format!("primus-data/{name}").into());
     }
-    if layers.number("worker.slots") == Some(0) {
+    if worker.slots.get() == Some(0) {
         let message = "worker.slots is 0, so this worker would never run anything".to_owned();
-        layers.complain_about("worker.slots", message, "give it a slot");
+        layers.mistakes.about(&worker.slots, message, "give it a slot");
     }
 }
 
 /// Defaults of a worker beside a server.
 pub(super) fn derive_beside_server(layers: &mut Layers) {
-    layers.fall_back("worker.slots", Value::Number(0));
-    if let Some(id) = layers.number("server.id") {
-        layers.fall_back("worker.name", Value::Text(format!("server-{id}")));
-        layers.fall_back("worker.beside", Value::Number(id));
-        if let Some(other) = layers.number("worker.beside").filter(|other| *other != id) {
+    let Values { worker, server, .. } = &mut layers.values;
+    worker.slots.fall_back(0);
+    if let Some(id) = server.id.get() {
+        worker.name.fall_back(format!("server-{id}"));
+        worker.beside.fall_back(Some(id));
+        if let Some(other) = worker.beside.get().flatten().filter(|other| *other != id) {
             let message = format!("worker.beside is {other}, but the slots of a server are its own");
-            layers.complain_about("worker.beside", message, "leave it out, or start primus worker --beside");
+            layers.mistakes.about(&worker.beside, message, "leave it out, or start primus worker --beside");
         }
     }
-    if let Some(dir) = layers.text("server.dir") {
-        let dir = Path::new(dir).join("worker").to_string_lossy().into_owned();
-        layers.fall_back("worker.dir", Value::Text(dir));
+    if let Some(dir) = server.dir.get() {
+        worker.dir.fall_back(dir.join("worker"));
     }
 }
 
