@@ -135,13 +135,13 @@ impl ServerBuilder {
 
     /// Sets which server should lead. All servers must agree.
     pub fn rank(mut self, rank: Rank) -> Self {
-        self.settings.plan.rank = rank.rank_by();
+        self.settings.plan.election.rank = rank.rank_by();
         self
     }
 
     /// Elects by a token that goes round the servers instead of Bully. All servers must agree.
     pub const fn ring(mut self) -> Self {
-        self.settings.plan.algorithm = Algorithm::Ring;
+        self.settings.plan.election.algorithm = Algorithm::Ring;
         self
     }
 
@@ -155,7 +155,7 @@ impl ServerBuilder {
     /// Sets how often a leader shows itself, and how long its silence may last before another server takes over: at least, and
     /// at most. Between these the time is measured.
     pub fn silence(mut self, heartbeat: Duration, least: Duration, most: Duration) -> Self {
-        let rules = &mut self.settings.plan.silence;
+        let rules = &mut self.settings.plan.election.silence;
         (rules.heartbeat_us, rules.floor_us, rules.ceiling_us) = (micros(heartbeat), micros(least), micros(most));
         (rules.is_floor_fixed, rules.is_ceiling_fixed) = (true, true);
         self
@@ -205,7 +205,7 @@ impl ServerBuilder {
 
     /// Sets how many tasks may wait, once this server leads: by default four million.
     pub const fn queue(mut self, tasks_max: u64) -> Self {
-        self.settings.plan.limits.waiting = tasks_max;
+        self.settings.plan.farm.limits.waiting = tasks_max;
         self
     }
 
@@ -225,10 +225,10 @@ impl ServerBuilder {
         let wrong = |what: &str| Err(StartError::Settings(what.to_owned()));
         let Settings { farm, plan, hook, .. } = &mut self.settings;
         if let Some([cpu, tasks, memory, tasks_full]) = self.weights {
-            plan.weights = Weights::new(cpu, tasks, memory, tasks_full)
+            plan.farm.weights = Weights::new(cpu, tasks, memory, tasks_full)
                 .map_err(|_| StartError::Settings("weights make no load: one of them must count".to_owned()))?;
         }
-        let rules = plan.silence;
+        let rules = plan.election.silence;
         let is_ordered =
             0 < rules.heartbeat_us && rules.heartbeat_us < rules.floor_us && rules.floor_us <= rules.ceiling_us;
         match () {

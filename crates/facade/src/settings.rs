@@ -54,15 +54,15 @@ impl Network {
             Self::Lan => (50, 250, 2_000, 2_000),
             Self::Wan => (200, 1_000, 10_000, 5_000),
         };
-        plan.silence = detector::Rules {
+        plan.election.silence = detector::Rules {
             heartbeat_us: heartbeat_ms * 1000,
             floor_us: floor_ms * 1000,
             ceiling_us: ceiling_ms * 1000,
-            ..plan.silence
+            ..plan.election.silence
         };
         plan.lease_us = lease_ms * 1000;
-        plan.answers = Some(Delay::exactly_ms(heartbeat_ms * 2));
-        plan.startup = Delay::between_ms(heartbeat_ms * 3, heartbeat_ms * 6);
+        plan.election.answers = Some(Delay::exactly_ms(heartbeat_ms * 2));
+        plan.election.startup = Delay::between_ms(heartbeat_ms * 3, heartbeat_ms * 6);
     }
 }
 

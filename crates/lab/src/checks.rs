@@ -117,7 +117,7 @@ struct Committed {
 
 impl Checks {
     pub(crate) fn new(plan: &Plan) -> Self {
-        let lending = &plan.server.lending;
+        let lending = &plan.server.lending.rules;
         let delay = plan.network.delay;
         // On a local network messages are a few milliseconds apart at most, which changes nothing.
         let overtaking = plan.one_way_us > 0 && delay.max_us > delay.min_us;

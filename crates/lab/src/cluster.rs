@@ -123,8 +123,8 @@ impl Cluster {
 impl Setup for Cluster {
     fn plan(&self, chance: &mut Chance) -> Plan {
         let mut plan = Plan::new(self.servers, &["farm"]);
-        plan.server.algorithm = chance.pick(&[Algorithm::Bully, Algorithm::Bully, Algorithm::Ring]);
-        plan.server.rank = chance.pick(&[RankBy::Id, RankBy::Load]);
+        plan.server.election.algorithm = chance.pick(&[Algorithm::Bully, Algorithm::Bully, Algorithm::Ring]);
+        plan.server.election.rank = chance.pick(&[RankBy::Id, RankBy::Load]);
         plan.server.snapshot_every = chance.pick(&[8, 40, 1_000]);
         plan.server.planted = self.planted;
         (plan.start_us, plan.clients) = (100_000, Some(CLIENTS));
@@ -213,7 +213,7 @@ fn slow_down(plan: &mut Plan, Slow { one_way_us, jitter_us }: Slow) {
 
 /// Loads that change, and nothing else that matters.
 fn add_noise(plan: &mut Plan, noise: Noise, chance: &mut Chance) {
-    (plan.server.algorithm, plan.server.rank) = (Algorithm::Bully, RankBy::Load);
+    (plan.server.election.algorithm, plan.server.election.rank) = (Algorithm::Bully, RankBy::Load);
     plan.clients = Some(QUIET_CLIENTS);
     plan.faults_end_us = noise.minutes * 60_000_000;
     // Messages keep their order, as on a real link: why there will be another leader is said just before it is so.

@@ -107,7 +107,7 @@ impl Day {
     fn plan(&self, is_lending: bool) -> Plan {
         let names: Vec<String> = (1..=self.farms).map(|farm| format!("farm{farm}")).collect();
         let mut plan = Plan::new(1, &names.iter().map(String::as_str).collect::<Vec<_>>());
-        plan.server.lending = self.rules;
+        plan.server.lending.rules = self.rules;
         plan.are_neighbours = is_lending;
         plan.is_judged = false;
         plan.network.delay = TRAVEL;

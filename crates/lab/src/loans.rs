@@ -87,7 +87,7 @@ impl Setup for Loans {
     fn plan(&self, chance: &mut Chance) -> Plan {
         let mut plan = Plan::new(self.servers, &NAMES[..self.farms]);
         plan.server.planted = self.planted;
-        plan.server.lending = rules(self.planted, chance);
+        plan.server.lending.rules = rules(self.planted, chance);
         plan.server.snapshot_every = chance.pick(&[40, 1_000]);
         plan.faults_end_us = FAULTS_END_US;
         plan.end = End::AtRest { within_us: HEALING_US_MAX, flood: true };

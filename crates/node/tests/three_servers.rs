@@ -41,7 +41,7 @@ async fn configured(count: u64) -> Vec<(Config, TcpListener)> {
         listeners.iter().map(|(id, listener)| (*id, listener.local_addr().expect("it is bound"))).collect();
     let configured = |(id, listener)| {
         let mut plan = Plan::new(id, servers.clone());
-        plan.rank = RankBy::Id;
+        plan.election.rank = RankBy::Id;
         (Config { cluster: "test".to_owned(), plan }, listener)
     };
     listeners.into_iter().map(configured).collect()

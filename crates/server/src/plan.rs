@@ -40,6 +40,25 @@ pub struct Plan {
     /// All servers, this one included, and where they listen for each other.
     pub servers: BTreeMap<ServerId, SocketAddr>,
     /// How they elect.
+    pub election: ElectionPlan,
+    /// Further elections, by name.
+    pub groups: Vec<GroupPlan>,
+    /// How long a lease lasts that this server grants.
+    pub lease_us: u64,
+    /// How the farm is led, once this server leads.
+    pub farm: FarmPlan,
+    /// How workers are lent.
+    pub lending: LendingPlan,
+    /// After how many entries the log is cut short. Half as many stay in memory for servers that are a little late.
+    pub snapshot_every: u64,
+    /// A known bug, to see whether tests find it.
+    pub planted: Planted,
+}
+
+/// How servers elect a leader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ElectionPlan {
+    /// The algorithm.
     pub algorithm: Algorithm,
     /// What Bully compares. A ring compares ids.
     pub rank: RankBy,
@@ -57,28 +76,30 @@ pub struct Plan {
     pub silence: detector::Rules,
     /// When a loaded leader hands over; never, if ranks are not loads.
     pub handover: handover::Rules,
+    /// An election of one's own, instead of the algorithm above. See [`Plan::elect_with`].
+    pub own: Option<Maker>,
+}
+
+/// Who gets a task, and how much the ledger keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FarmPlan {
     /// Who gets a task.
     pub assignment: Rule,
     /// How much each part of a load counts in a score.
     pub weights: Weights,
-    /// How long a lease lasts that this server grants.
-    pub lease_us: u64,
-    /// How much the ledger keeps, once this server leads.
+    /// How much the ledger keeps.
     pub limits: Limits,
-    /// How many bytes of keys, jobs and results there may be, once this server leads.
+    /// How many bytes of keys, jobs and results there may be.
     pub state_max: u64,
-    /// After how many entries the log is cut short. Half as many stay in memory for servers that are a little late.
-    pub snapshot_every: u64,
-    /// Further elections, by name.
-    pub groups: Vec<GroupPlan>,
+}
+
+/// With which farms workers are shared, and by which rules.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LendingPlan {
     /// Other farms that this one lends workers to and borrows from, in the order in which they are asked.
     pub neighbours: Vec<Neighbour>,
     /// When workers are lent, and for how long.
-    pub lending: lending::Rules,
-    /// A known bug, to see whether tests find it.
-    pub planted: Planted,
-    /// An election of one's own, instead of the algorithm above. See [`Plan::elect_with`].
-    pub own: Option<Maker>,
+    pub rules: lending::Rules,
 }
 
 /// A farm that this one lends workers to and borrows from.
@@ -100,13 +121,9 @@ const STARTUP: Delay = Delay::between_ms(50, 100);
 const BACKSTOP_US: u64 = 1_000_000;
 const BACKSTOP_REST_US: u64 = 500_000;
 
-impl Plan {
-    /// A plan with the usual times.
-    #[must_use]
-    pub fn new(id: ServerId, servers: BTreeMap<ServerId, SocketAddr>) -> Self {
+impl Default for ElectionPlan {
+    fn default() -> Self {
         Self {
-            id,
-            servers,
             algorithm: Algorithm::Bully,
             rank: RankBy::Load,
             preempt: None,
@@ -116,17 +133,32 @@ impl Plan {
             victory: None,
             silence: detector::Rules::DEFAULT,
             handover: handover::Rules::DEFAULT,
-            assignment: Rule::Balanced,
-            weights: Weights::DEFAULT,
-            lease_us: primus_core::lease::LEASE_US,
-            limits: Limits::default(),
-            state_max: 1 << 30,
-            planted: Planted::NONE,
-            snapshot_every: 10_000,
-            groups: Vec::new(),
-            neighbours: Vec::new(),
-            lending: lending::Rules::default(),
             own: None,
+        }
+    }
+}
+
+impl Default for FarmPlan {
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self { assignment: Rule::Balanced, weights: Weights::DEFAULT, limits, state_max: 1 << 30 }
+    }
+}
+
+impl Plan {
+    /// A plan with the usual times.
+    #[must_use]
+    pub fn new(id: ServerId, servers: BTreeMap<ServerId, SocketAddr>) -> Self {
+        Self {
+            id,
+            servers,
+            election: ElectionPlan::default(),
+            groups: Vec::new(),
+            lease_us: primus_core::lease::LEASE_US,
+            farm: FarmPlan::default(),
+            lending: LendingPlan::default(),
+            snapshot_every: 10_000,
+            planted: Planted::NONE,
         }
     }
 
@@ -137,7 +169,7 @@ impl Plan {
         E: OwnMachine,
         E::Message: Serialize + DeserializeOwned,
     {
-        self.own = Some(Maker::new(make));
+        self.election.own = Some(Maker::new(make));
     }
 
     /// Puts the server together, with what it had on disk.
@@ -160,29 +192,29 @@ impl Plan {
     pub fn elections(&self) -> Groups {
         let peers = self.servers.keys().copied().filter(|peer| *peer != self.id);
         let groups = self.groups.iter().map(|group| (group.clone(), self.election_of(group)));
-        Groups::new(self.id, peers, self.silence, groups)
+        Groups::new(self.id, peers, self.election.silence, groups)
     }
 
     /// The election of a group, if this server is a member. It has the cluster's times, and ranks of its own.
     fn election_of(&self, group: &GroupPlan) -> Option<AnyElection> {
         let servers = self.servers.iter().filter(|(id, _)| group.members.contains(*id));
-        let members = Self {
-            servers: servers.map(|(id, at)| (*id, *at)).collect(),
+        let election = ElectionPlan {
             algorithm: group.algorithm,
             rank: group.rank,
             preempt: None,
-            asking: group.asking.unwrap_or(self.asking),
+            asking: group.asking.unwrap_or(self.election.asking),
             own: None,
-            ..self.clone()
+            ..self.election.clone()
         };
+        let members = Self { servers: servers.map(|(id, at)| (*id, *at)).collect(), election, ..self.clone() };
         group.members.contains(&self.id).then(|| members.election_with(Some(REMINDERS)))
     }
 
     fn election_with(&self, reminders: Option<Reminders>) -> AnyElection {
-        if let Some(own) = &self.own {
+        if let Some(own) = &self.election.own {
             return AnyElection::Own(own.make(self));
         }
-        match self.algorithm {
+        match self.election.algorithm {
             Algorithm::Bully => {
                 let rules = self.bully_rules(reminders);
                 AnyElection::Bully(Bully::new(self.id, Arc::new(rules)))
@@ -198,13 +230,15 @@ impl Plan {
     /// How long things may take.
     #[must_use]
     pub fn times(&self) -> Times {
-        let by_load = self.algorithm == Algorithm::Bully && self.rank == RankBy::Load && self.own.is_none();
+        let election = &self.election;
+        let is_bully = election.algorithm == Algorithm::Bully && election.own.is_none();
+        let by_load = is_bully && election.rank == RankBy::Load;
         Times {
-            silence: self.silence,
-            handover: by_load.then_some(self.handover),
+            silence: election.silence,
+            handover: by_load.then_some(election.handover),
             retry: Delay::exactly_ms(3),
             leaderless: Delay::between_ms(150, 300),
-            startup_us: self.startup.max_us.saturating_sub(STARTUP.max_us),
+            startup_us: election.startup.max_us.saturating_sub(STARTUP.max_us),
             are_links_measured: true,
             tenure_ticks: 20,
         }
@@ -219,30 +253,31 @@ impl Plan {
     }
 
     fn bully_rules(&self, reminders: Option<Reminders>) -> bully::Rules {
+        let election = &self.election;
         let ids = self.servers.keys().copied();
-        let mut rules = match self.rank {
+        let mut rules = match election.rank {
             RankBy::Id => bully::Rules::by_id(ids),
             RankBy::Load => bully::Rules::by_load(ids),
             RankBy::Address => {
                 bully::Rules::by_address(self.servers.iter().map(|(id, at)| (*id, Address::from(*at))))
             }
         };
-        rules.preempt = self.preempt.unwrap_or(rules.preempt);
-        rules.asking = self.asking;
-        rules.startup = self.startup;
-        rules.answers = self.answers.unwrap_or(ANSWERS);
-        let usual = || Self::usual_victory(rules.answers, self.asking, self.servers.len());
-        rules.victory = self.victory.unwrap_or_else(usual);
-        rules.is_answers_fixed = self.answers.is_some();
-        rules.is_victory_fixed = self.victory.or(self.answers).is_some();
+        rules.preempt = election.preempt.unwrap_or(rules.preempt);
+        rules.asking = election.asking;
+        rules.startup = election.startup;
+        rules.answers = election.answers.unwrap_or(ANSWERS);
+        let usual = || Self::usual_victory(rules.answers, election.asking, self.servers.len());
+        rules.victory = election.victory.unwrap_or_else(usual);
+        rules.is_answers_fixed = election.answers.is_some();
+        rules.is_victory_fixed = election.victory.or(election.answers).is_some();
         rules.reminders = reminders;
         rules
     }
 
     fn ring_rules(&self, reminders: Option<Reminders>) -> ring::Rules {
         let mut rules = ring::Rules::new(Winner::Highest, self.servers.len());
-        rules.preempt = self.preempt.unwrap_or(rules.preempt);
-        rules.startup = self.startup;
+        rules.preempt = self.election.preempt.unwrap_or(rules.preempt);
+        rules.startup = self.election.startup;
         rules.reminders = reminders;
         rules
     }
@@ -250,10 +285,12 @@ impl Plan {
     /// The engine's own timers are only the backstop: about a second, different for every server. Where elections are
     /// configured to take longer, it must not come before their end.
     fn settings(&self) -> Settings {
-        let tick_us = self.silence.heartbeat_us;
-        let asked = if self.asking == Asking::OneByOne { (self.servers.len() as u64).saturating_sub(1) } else { 1 };
-        let answers_us = self.answers.unwrap_or(ANSWERS).times(asked).max_us;
-        let backstop_us = BACKSTOP_US.max(self.startup.max_us.max(answers_us) + BACKSTOP_REST_US);
+        let election = &self.election;
+        let tick_us = election.silence.heartbeat_us;
+        let others = (self.servers.len() as u64).saturating_sub(1);
+        let asked = if election.asking == Asking::OneByOne { others } else { 1 };
+        let answers_us = election.answers.unwrap_or(ANSWERS).times(asked).max_us;
+        let backstop_us = BACKSTOP_US.max(election.startup.max_us.max(answers_us) + BACKSTOP_REST_US);
         let backstop = usize::try_from(backstop_us / tick_us.max(1)).unwrap_or(40).max(8);
         Settings {
             id: self.id,

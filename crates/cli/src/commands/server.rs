@@ -94,12 +94,12 @@ fn serve_api(settings: ServerSettings, web: std::net::TcpListener, handle: Handl
         names: settings.names,
         token: settings.token,
         servers: settings.servers,
-        algorithm: settings.plan.algorithm,
-        rank: settings.plan.rank,
-        queue_max: settings.plan.limits.waiting,
+        algorithm: settings.plan.election.algorithm,
+        rank: settings.plan.election.rank,
+        queue_max: settings.plan.farm.limits.waiting,
         lease_us: settings.plan.lease_us,
-        lending: settings.plan.lending,
-        neighbours: settings.plan.neighbours.into_iter().map(|neighbour| neighbour.name).collect(),
+        lending: settings.plan.lending.rules,
+        neighbours: settings.plan.lending.neighbours.into_iter().map(|neighbour| neighbour.name).collect(),
         has_chaos: settings.chaos,
     };
     std::thread::Builder::new()

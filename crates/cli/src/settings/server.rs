@@ -105,7 +105,7 @@ impl Configuration {
     /// By which rules workers are lent, if nothing that was said is wrong.
     pub(crate) fn lending(&self) -> Result<lending::Rules, Failure> {
         self.check()?;
-        Ok(rules::lending(&self.layers.values.lending.settled()?))
+        Ok(rules::lending_rules(&self.layers.values.lending.settled()?))
     }
 
     /// Only who starts a server needs to be able to read its secret.

@@ -263,7 +263,7 @@ impl<O: Audience> Run<'_, O> {
         let own = self.workers.values().filter(alive).filter(|host| host.home == farm);
         let slots: u64 = own.map(|host| u64::from(host.slots)).sum();
         let number_of = |other| self.workers.values().filter(alive).filter(|host| host.home == other).count();
-        let reserve = self.plan.server.lending.reserve as usize;
+        let reserve = self.plan.server.lending.rules.reserve as usize;
         let can_help = (0..self.farms.len()).any(|other| other != farm && number_of(other) > reserve);
         self.flooded = Some(farm);
         self.checks.on_flood(farm, can_help);

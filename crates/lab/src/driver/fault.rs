@@ -223,7 +223,7 @@ impl<O: Audience> Run<'_, O> {
         if self.plan.is_failover
             && let Some(term) = self.process(leader).and_then(|process| process.leading)
         {
-            self.tally.on_kill(self.plan.server.algorithm, term, self.time.now_us);
+            self.tally.on_kill(self.plan.server.election.algorithm, term, self.time.now_us);
             self.checks.on_kill(self.servers[&leader].farm, term);
         }
         self.crash_until(leader, until_us);

@@ -142,8 +142,8 @@ impl Plan {
         };
         Self {
             work: foreman::Rules {
-                assignment: server.assignment,
-                weights: server.weights,
+                assignment: server.farm.assignment,
+                weights: server.farm.weights,
                 ..foreman::Rules::default()
             },
             server,

@@ -79,10 +79,10 @@ impl<O: Audience> Run<'_, O> {
         let neighbours = self.neighbours(farm).into_iter().map(|other| self.farms[other].name.clone());
         farm::Rules {
             work: self.plan.work,
-            lending: self.plan.server.lending,
+            lending: self.plan.server.lending.rules,
             neighbours: neighbours.collect(),
-            limits: self.plan.server.limits,
-            state_max: self.plan.server.state_max,
+            limits: self.plan.server.farm.limits,
+            state_max: self.plan.server.farm.state_max,
             servers,
             planted: self.plan.server.planted,
         }

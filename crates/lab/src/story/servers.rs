@@ -58,7 +58,7 @@ impl ServerRecipe {
         let names = cluster::name_nodes(&nodes, names)?;
         let address = SocketAddr::from(([127, 0, 0, 1], 7460));
         let mut plan = Plan::new(nodes[0], nodes.iter().map(|node| (*node, address)).collect());
-        plan.rank = RankBy::Id;
+        plan.election.rank = RankBy::Id;
         let recipe = Self { nodes, plan: Box::new(plan), scores: BTreeMap::new() };
         let mut description = Description { recipe, names, leader: None };
         options.iter().try_for_each(|option| description.set(option))?;
@@ -74,11 +74,11 @@ impl Description<ServerRecipe> {
     fn set(&mut self, option: &str) -> Result<(), String> {
         let plan = &mut self.recipe.plan;
         match option.split_once('=').unwrap_or((option, "")) {
-            ("algorithm", "bully") => plan.algorithm = Algorithm::Bully,
-            ("algorithm", "ring") => plan.algorithm = Algorithm::Ring,
-            ("rank", "id") => plan.rank = RankBy::Id,
-            ("rank", "load") => plan.rank = RankBy::Load,
-            ("preempt", value) => plan.preempt = Some(cluster::parse_flag(value)?),
+            ("algorithm", "bully") => plan.election.algorithm = Algorithm::Bully,
+            ("algorithm", "ring") => plan.election.algorithm = Algorithm::Ring,
+            ("rank", "id") => plan.election.rank = RankBy::Id,
+            ("rank", "load") => plan.election.rank = RankBy::Load,
+            ("preempt", value) => plan.election.preempt = Some(cluster::parse_flag(value)?),
             ("scores", scores) => self.recipe.scores = cluster::parse_scores(&self.recipe.nodes, scores)?,
             ("leader", name) => self.leader = Some(self.node(name)?),
             _ => return Err(format!("there is no option {option} here")),

@@ -63,7 +63,7 @@ pub(crate) fn start(
 ) -> Ends {
     let mut farm = Farm::new(identity.server, identity.incarnation, rules(plan));
     farm.restore(now(), index, state);
-    let (neighbours, of_neighbours) = Neighbours::new(identity.clone(), plan.neighbours.clone(), cuts);
+    let (neighbours, of_neighbours) = Neighbours::new(identity.clone(), plan.lending.neighbours.clone(), cuts);
     let (told_sender, told) = mpsc::unbounded_channel();
     let (asks_sender, asks) = mpsc::unbounded_channel();
     let (workers, calls) = mpsc::channel(CALLERS_MAX);
@@ -125,11 +125,15 @@ pub(crate) fn start(
 
 fn rules(plan: &Plan) -> Rules {
     Rules {
-        work: foreman::Rules { assignment: plan.assignment, weights: plan.weights, ..foreman::Rules::default() },
-        lending: plan.lending,
-        neighbours: plan.neighbours.iter().map(|neighbour| neighbour.name.clone()).collect(),
-        limits: plan.limits,
-        state_max: plan.state_max,
+        work: foreman::Rules {
+            assignment: plan.farm.assignment,
+            weights: plan.farm.weights,
+            ..foreman::Rules::default()
+        },
+        lending: plan.lending.rules,
+        neighbours: plan.lending.neighbours.iter().map(|neighbour| neighbour.name.clone()).collect(),
+        limits: plan.farm.limits,
+        state_max: plan.farm.state_max,
         servers: plan.servers.len(),
         planted: plan.planted,
     }
@@ -137,5 +141,5 @@ fn rules(plan: &Plan) -> Rules {
 
 fn servers_of_neighbours(plan: &Plan) -> BTreeMap<String, BTreeSet<ServerId>> {
     let servers = |neighbour: &Neighbour| neighbour.servers.keys().copied().collect();
-    plan.neighbours.iter().map(|neighbour| (neighbour.name.clone(), servers(neighbour))).collect()
+    plan.lending.neighbours.iter().map(|neighbour| (neighbour.name.clone(), servers(neighbour))).collect()
 }

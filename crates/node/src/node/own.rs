@@ -59,7 +59,7 @@ impl Own {
 
 impl Running {
     pub(super) fn on_load(&mut self) {
-        let load = self.config.plan.weights.load(self.own.usage, self.own.tasks);
+        let load = self.config.plan.farm.weights.load(self.own.usage, self.own.tasks);
         // Whatever somebody pretends, the parts are as they were measured and counted.
         let score = self.own.overridden.unwrap_or(load.score);
         self.own.is_full = self.shown.meters.disk_full.get();
@@ -100,7 +100,7 @@ impl Running {
         let meters = &self.shown.meters;
         let room = Room {
             disks: meters.disks(),
-            full_at: meters.state_full.get().then_some(self.config.plan.state_max),
+            full_at: meters.state_full.get().then_some(self.config.plan.farm.state_max),
             is_behind: self.others.is_farm_behind(),
         };
         if self.own.room != room {

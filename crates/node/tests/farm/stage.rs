@@ -161,12 +161,12 @@ impl Farm {
 
     pub(crate) async fn start_server(&mut self, id: u64) {
         let mut plan = Plan::new(ServerId(id), self.addresses.clone());
-        plan.rank = RankBy::Id;
+        plan.election.rank = RankBy::Id;
         plan.snapshot_every = self.snapshot_every;
-        plan.state_max = self.state_max;
+        plan.farm.state_max = self.state_max;
         plan.planted = self.planted;
-        plan.neighbours.clone_from(&self.neighbours);
-        plan.lending = self.lending;
+        plan.lending.neighbours.clone_from(&self.neighbours);
+        plan.lending.rules = self.lending;
         let config = Config { cluster: self.name.clone(), plan };
         let identity = Identity { cluster: config.cluster.clone(), server: ServerId(id) };
         let opened = open_store(&self.dir.join(id.to_string()), &identity).await;

@@ -12,9 +12,10 @@ use primus_core::machine::Delay;
 use primus_core::rank::RankBy;
 use primus_core::{detector, handover};
 use primus_server::Plan;
+use primus_server::plan::{ElectionPlan, FarmPlan, LendingPlan};
 use primus_terminal::failure::Failure;
 
-use super::keys::{self, LoadWeights, Values};
+use super::keys::{Election, Farm, Lending, LoadWeights, Values};
 use super::kind::{Time, time_text};
 use super::layers::Layers;
 use super::mistakes::Mistakes;
@@ -62,11 +63,19 @@ pub(super) fn derive_victory(values: &mut Values<Gathered>, servers: usize) {
 
 /// The plan by which servers elect, with everything that is configured.
 pub(super) fn plan(gathered: &Values<Gathered>, plan: Plan) -> Result<Plan, Failure> {
-    let Values { election, guard, elections, farm, neighbourhood, lending: rules, .. } = gathered.settled()?;
-    let groups = elections.groups.into_iter().map(|group| group.plan(&plan.servers)).collect();
-    // What nobody configured follows the measured round trips.
-    let written = &gathered.election;
-    Ok(Plan {
+    let Values { election, guard, elections, farm, neighbourhood, lending, .. } = gathered.settled()?;
+    let groups = elections.groups.into_iter().map(|group| group.plan(&plan.servers));
+    let lending = LendingPlan {
+        neighbours: neighbourhood.neighbours.into_iter().map(NeighbourEntry::plan).collect(),
+        rules: lending_rules(&lending),
+    };
+    let (groups, lease_us, farm) = (groups.collect(), us(guard.lease), farm_plan(farm, weights(gathered)?));
+    Ok(Plan { election: election_plan(election, &gathered.election), groups, lease_us, farm, lending, ..plan })
+}
+
+/// What nobody wrote follows the measured round trips.
+fn election_plan(election: Election<Settled>, written: &Election<Gathered>) -> ElectionPlan {
+    ElectionPlan {
         algorithm: election.algorithm,
         rank: election.rank,
         preempt: Some(election.preempt),
@@ -87,25 +96,22 @@ pub(super) fn plan(gathered: &Values<Gathered>, plan: Plan) -> Result<Plan, Fail
             cool_down_us: us(election.handover_cooldown),
             tenure_us: us(election.least_tenure),
         },
-        lease_us: us(guard.lease),
-        groups,
-        assignment: farm.assignment,
-        weights: weights(gathered)?,
-        limits: Limits {
-            results: farm.results_max,
-            results_len: farm.results_bytes,
-            age_ms: ms(farm.results_age),
-            waiting: farm.queue_max,
-        },
-        state_max: farm.state_max,
-        neighbours: neighbourhood.neighbours.into_iter().map(NeighbourEntry::plan).collect(),
-        lending: lending(&rules),
-        ..plan
-    })
+        own: None,
+    }
+}
+
+fn farm_plan(farm: Farm<Settled>, weights: Weights) -> FarmPlan {
+    let limits = Limits {
+        results: farm.results_max,
+        results_len: farm.results_bytes,
+        age_ms: ms(farm.results_age),
+        waiting: farm.queue_max,
+    };
+    FarmPlan { assignment: farm.assignment, weights, limits, state_max: farm.state_max }
 }
 
 /// When a farm asks for workers, and when it lends them.
-pub(super) fn lending(rules: &keys::Lending<Settled>) -> lending::Rules {
+pub(super) fn lending_rules(rules: &Lending<Settled>) -> lending::Rules {
     lending::Rules {
         saturated_at: rules.saturated_at,
         saturated_ms: ms(rules.saturated_for),
@@ -196,7 +202,7 @@ fn check_secret(values: &Values<Gathered>, mistakes: &mut Mistakes) {
 }
 
 /// A farm that were saturated and calm at once would ask for workers and send them home without end.
-fn check_marks(lending: &keys::Lending<Gathered>, mistakes: &mut Mistakes) {
+fn check_marks(lending: &Lending<Gathered>, mistakes: &mut Mistakes) {
     let [calm, saturated] = [&lending.calm_below, &lending.saturated_at];
     let (Some(low), Some(high)) = (calm.get(), saturated.get()) else { return };
     if low > high {

@@ -12,7 +12,7 @@ use primus_core::loan::lending;
 use primus_core::machine::Delay;
 use primus_core::rank::RankBy;
 use primus_server::groups::GroupPlan;
-use primus_server::plan::Neighbour;
+use primus_server::plan::{ElectionPlan, Neighbour};
 
 use super::layers::Override;
 use super::*;
@@ -91,10 +91,17 @@ fn a_file_of_the_load_aware_document_works_unchanged() {
     let settings = settled(DOCUMENT);
     let plan = &settings.plan;
     assert_eq!(plan.servers.len(), 3);
-    assert_eq!(plan.silence.heartbeat_us, 1_000_000);
-    assert_eq!((plan.silence.floor_us, plan.silence.ceiling_us), (3_000_000, 3_000_000), "T is fixed");
-    assert_eq!(plan.answers, Some(Delay::exactly_ms(2000)));
-    assert!(plan.silence.is_floor_fixed && plan.silence.is_ceiling_fixed, "and nothing is added to it");
+    assert_eq!(plan.election.silence.heartbeat_us, 1_000_000);
+    assert_eq!(
+        (plan.election.silence.floor_us, plan.election.silence.ceiling_us),
+        (3_000_000, 3_000_000),
+        "T is fixed"
+    );
+    assert_eq!(plan.election.answers, Some(Delay::exactly_ms(2000)));
+    assert!(
+        plan.election.silence.is_floor_fixed && plan.election.silence.is_ceiling_fixed,
+        "and nothing is added to it"
+    );
     assert_eq!(settings.dir, PathBuf::from("primus-data/primus-1"));
 }
 
@@ -114,15 +121,15 @@ fn one_list_for_all_servers_says_where_this_one_listens() {
     assert_eq!(settings.address.to_string(), "127.0.0.1:7470");
     assert_eq!(settings.api.to_string(), "127.0.0.1:7471");
     assert_eq!(settings.farm, "north");
-    assert_eq!(settings.plan.silence.heartbeat_us, 50_000);
-    assert_eq!(settings.plan.silence.floor_us, 150_000, "three heartbeats");
+    assert_eq!(settings.plan.election.silence.heartbeat_us, 50_000);
+    assert_eq!(settings.plan.election.silence.floor_us, 150_000, "three heartbeats");
 }
 
 #[test]
 fn what_nobody_says_is_as_the_machines_have_it() {
     let plan = settled("[server]\nid = 1").plan;
     let usual = Plan::new(plan.id, plan.servers.clone());
-    assert_eq!(plan, Plan { preempt: Some(false), ..usual });
+    assert_eq!(plan, Plan { election: ElectionPlan { preempt: Some(false), ..usual.election.clone() }, ..usual });
 }
 
 #[test]
@@ -149,8 +156,8 @@ fn how_much_a_farm_keeps_is_configured() {
     let farm = "[farm]\nqueue_max = 7\nresults_max = 8\nresults_bytes = \"3MiB\"\nresults_age = \"2h\"\n\
                 state_max = \"5MiB\"\n";
     let plan = settled(&format!("{NATIVE}{farm}")).plan;
-    assert_eq!((plan.state_max, settled(NATIVE).plan.state_max), (5 << 20, 1 << 30));
-    assert_eq!(plan.limits, Limits { waiting: 7, results: 8, results_len: 3 << 20, age_ms: 2 * 3600 * 1000 });
+    assert_eq!((plan.farm.state_max, settled(NATIVE).plan.farm.state_max), (5 << 20, 1 << 30));
+    assert_eq!(plan.farm.limits, Limits { waiting: 7, results: 8, results_len: 3 << 20, age_ms: 2 * 3600 * 1000 });
 }
 
 #[test]
@@ -159,11 +166,15 @@ fn how_servers_ask_and_how_long_they_wait_at_the_start_can_be_configured() {
 [cluster]\nservers = [{ id = 1, address = \"127.0.0.1:7460\" }, { id = 2, address = \"127.0.0.1:7470\" },
 { id = 3, address = \"127.0.0.1:7480\" }, { id = 4, address = \"127.0.0.1:7490\" }]";
     let plan = settled(text).plan;
-    assert_eq!((plan.asking, plan.answers), (Asking::OneByOne, Some(Delay::exactly_ms(3000))));
-    assert_eq!(plan.startup, Delay::between_ms(3100, 3500));
+    assert_eq!((plan.election.asking, plan.election.answers), (Asking::OneByOne, Some(Delay::exactly_ms(3000))));
+    assert_eq!(plan.election.startup, Delay::between_ms(3100, 3500));
     let shown = configured(text, &[], &[]);
     let victory = shown.entries().find(|(key, _)| key.name == "election.victory").expect("it is shown").1;
-    assert_eq!((victory.text.as_str(), plan.victory), ("12s", None), "each of four may have to be waited for");
+    assert_eq!(
+        (victory.text.as_str(), plan.election.victory),
+        ("12s", None),
+        "each of four may have to be waited for"
+    );
     let wrong = "[server]\nid = 1\n[election]\nasking = \"all\"\nstartup = \"3s..1s\"";
     let expected = "\
 4: election.asking is 'all'; choose one of at-once, one-by-one
@@ -174,7 +185,7 @@ fn how_servers_ask_and_how_long_they_wait_at_the_start_can_be_configured() {
 
 #[test]
 fn what_is_configured_does_not_follow_the_links() {
-    let silence = |text: &str| settled(&format!("[server]\nid = 1\n[election]\n{text}")).plan.silence;
+    let silence = |text: &str| settled(&format!("[server]\nid = 1\n[election]\n{text}")).plan.election.silence;
     let fixed = |text: &str| (silence(text).is_floor_fixed, silence(text).is_ceiling_fixed);
     assert_eq!(fixed(""), (false, false));
     assert_eq!(fixed("silence_min = \"200ms\""), (true, false));
@@ -184,7 +195,7 @@ fn what_is_configured_does_not_follow_the_links() {
 #[test]
 fn a_ring_compares_ids_and_may_be_preempted() {
     let plan = settled("[server]\nid = 1\n[election]\nalgorithm = \"ring\"").plan;
-    assert_eq!((plan.rank, plan.preempt), (RankBy::Id, Some(true)));
+    assert_eq!((plan.election.rank, plan.election.preempt), (RankBy::Id, Some(true)));
 }
 
 #[test]
@@ -208,7 +219,7 @@ fn flags_come_before_the_environment_that_before_the_file_that_before_defaults()
     }
     assert_eq!(found["election.victory"].0, "99ms");
     assert!(found["election.victory"].1.ends_with(".toml:6"), "{:?}", found["election.victory"]);
-    assert_eq!(configuration.settle().unwrap().plan.silence.heartbeat_us, 50_000);
+    assert_eq!(configuration.settle().unwrap().plan.election.silence.heartbeat_us, 50_000);
 }
 
 #[test]
@@ -314,12 +325,12 @@ servers = [{ id = 1, address = "127.0.0.1:7660" }]
 fn neighbours_are_configured_one_by_one_and_asked_in_that_order() {
     let plan = settled(&format!("{NATIVE}{NEIGHBOURS}")).plan;
     let facts = |neighbour: &Neighbour| (neighbour.name.clone(), neighbour.servers.len());
-    let found: Vec<_> = plan.neighbours.iter().map(facts).collect();
+    let found: Vec<_> = plan.lending.neighbours.iter().map(facts).collect();
     assert_eq!(found, [("south".to_owned(), 2), ("west".to_owned(), 1)]);
-    assert_eq!(plan.neighbours[0].servers[&ServerId(2)].to_string(), "127.0.0.1:7570");
+    assert_eq!(plan.lending.neighbours[0].servers[&ServerId(2)].to_string(), "127.0.0.1:7570");
     let variable = [("PRIMUS_NEIGHBOURS", "east=1@127.0.0.1:7760+3@127.0.0.1:7770")];
     let plan = configured(&format!("{NATIVE}{NEIGHBOURS}"), &variable, &[]).settle().unwrap().plan;
-    assert_eq!(plan.neighbours.iter().map(facts).collect::<Vec<_>>(), [("east".to_owned(), 2)]);
+    assert_eq!(plan.lending.neighbours.iter().map(facts).collect::<Vec<_>>(), [("east".to_owned(), 2)]);
 }
 
 #[test]
@@ -404,9 +415,9 @@ fn when_a_farm_borrows_and_lends_is_configured() {
         order: lending::Order::Idle,
         ..lending::Rules::default()
     };
-    assert_eq!(settled(&format!("{NATIVE}{lending}")).plan.lending, expected);
+    assert_eq!(settled(&format!("{NATIVE}{lending}")).plan.lending.rules, expected);
     let variable = [("PRIMUS_LENDING_LENT_MAX", "0")];
-    assert_eq!(configured(NATIVE, &variable, &[]).settle().unwrap().plan.lending.lent_max, 0);
+    assert_eq!(configured(NATIVE, &variable, &[]).settle().unwrap().plan.lending.rules.lent_max, 0);
     let found = mistakes(&format!("{NATIVE}[lending]\ncalm_below = 11"));
     assert_eq!(
         found,
