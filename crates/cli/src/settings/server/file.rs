@@ -12,14 +12,19 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::keys::{self, DOCUMENT_KEYS, DocumentKey};
-use super::kind::{Kind, Listed, Servers, address, misfit};
+use super::kind::{Kind, Listed, address, misfit};
 use super::layers::Layers;
 use super::mistakes::{Complaint, Mistakes, Origin, unknown};
 
 /// The document's times are at most a day long, too.
 const SECONDS_MAX: f64 = 86_400.0;
-/// What a server in a list may have.
-const FIELDS: [&str; 3] = ["id", "address", "api"];
+/// Servers as a file lists them.
+const SERVERS: Tables = Tables {
+    what: "a server",
+    fields: &["id", "address", "api"],
+    otherwise: "a server has id, address and api",
+    hint: "write it like [{ id = 1, address = \"127.0.0.1:7460\" }]",
+};
 
 /// Reads a file's text into these layers.
 pub(super) fn read(path: &Path, text: &str, layers: &mut Layers) {
@@ -134,20 +139,47 @@ pub(super) fn texts<K: Kind>(value: &DeValue<'_>, name: &str) -> Result<Vec<Stri
     texts.ok_or_else(|| misfit::<K>("holds something that is not text", name))
 }
 
+/// What the tables of a list have in common.
+pub(super) struct Tables {
+    /// What one of them is: `a server`.
+    pub(super) what: &'static str,
+    /// What it may hold.
+    pub(super) fields: &'static [&'static str],
+    /// The advice for a field that is not near any of these.
+    pub(super) otherwise: &'static str,
+    /// How to write the list.
+    pub(super) hint: &'static str,
+}
+
+impl Tables {
+    /// Reads each table of a list.
+    pub(super) fn read<T>(
+        &self,
+        value: &DeValue<'_>,
+        read: impl Fn(&DeTable<'_>) -> Result<T, Complaint>,
+    ) -> Result<Vec<T>, Complaint> {
+        let wrong = |what: String| (what, self.hint.to_owned());
+        let list = value.as_array().ok_or_else(|| wrong(format!("is {}", kind_of(value))))?;
+        let stranger = || wrong(format!("holds something that is not {}", self.what));
+        let known = |table| self.check(table).and_then(|()| read(table));
+        list.iter().map(|item| item.get_ref().as_table().ok_or_else(stranger).and_then(known)).collect()
+    }
+
+    fn check(&self, table: &DeTable<'_>) -> Result<(), Complaint> {
+        let mut words = table.keys().map(|word| word.get_ref().as_ref());
+        words.find(|word| !self.fields.contains(word)).map_or(Ok(()), |strange| {
+            let hint = advice(strange, self.fields.iter().copied(), self.otherwise);
+            Err((format!("holds {} with {}", self.what, quoted(strange)), hint))
+        })
+    }
+}
+
+/// The servers of a list.
 pub(super) fn servers(value: &DeValue<'_>) -> Result<Vec<Listed>, Complaint> {
-    let wrong = |what: &str| (what.to_owned(), format!("write it like {}", Servers::example()));
-    let list = value.as_array().ok_or_else(|| wrong(&format!("is {}", kind_of(value))))?;
-    let tables = list.iter().map(|server| server.get_ref().as_table());
-    tables
-        .map(|table| table.ok_or_else(|| wrong("holds something that is not a server")).and_then(listed))
-        .collect()
+    SERVERS.read(value, listed)
 }
 
 fn listed(table: &DeTable<'_>) -> Result<Listed, Complaint> {
-    if let Some(strange) = table.keys().map(Spanned::get_ref).find(|word| !FIELDS.contains(&word.as_ref())) {
-        let hint = advice(strange, FIELDS.into_iter(), "a server has id, address and api");
-        return Err((format!("holds a server with {}", quoted(strange)), hint));
-    }
     let field = |name: &str| table.get(name).map(Spanned::get_ref);
     let id = field("id").filter(|id| id.is_integer()).and_then(|id| plain(id).parse().ok()).filter(|id| *id > 0);
     let id = id.ok_or_else(|| {

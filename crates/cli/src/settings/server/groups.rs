@@ -15,18 +15,22 @@ use primus_server::groups::{GROUPS_MAX, GroupPlan};
 use primus_shapes::objects::shown;
 use primus_terminal::amounts::quoted;
 use primus_terminal::failure::Failure;
-use primus_terminal::names::advice;
 use serde_json::{Value as Json, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::file::{kind_of, plain};
+use super::file::{Tables, kind_of, plain};
 use super::kind::{Choose, kinds, parts, with_commas};
 use super::layers::Layers;
 use super::mistakes::Complaint;
 
-/// What a group in a file may have.
-const FIELDS: [&str; 6] = ["name", "authority", "algorithm", "rank", "asking", "members"];
+/// Groups as a file lists them.
+const TABLES: Tables = Tables {
+    what: "a group",
+    fields: &["name", "authority", "algorithm", "rank", "asking", "members"],
+    otherwise: "a group has name, algorithm, rank, asking and members",
+    hint: "write [[groups]] above each group",
+};
 /// The only authority that is configured: leases, which a quorum grants, need no configuration.
 const AUTHORITY: &str = "none";
 
@@ -65,7 +69,8 @@ kinds! {
     /// A list of groups that elect a leader each.
     Groups(Vec<GroupEntry>), "NAME=ALGORITHM:RANK:ASKING@ID+ID,…",
         r#"[{ name = "router", algorithm = "bully", rank = "address" }]"#, of_text, with_commas,
-        json |groups: &Vec<GroupEntry>| groups.iter().map(GroupEntry::json).collect(), toml |value, _| of_toml(value);
+        json |groups: &Vec<GroupEntry>| groups.iter().map(GroupEntry::json).collect(),
+        toml |value, _| distinct(TABLES.read(value, |table| of_table(table)?.entry())?);
 }
 
 fn of_text(text: &str) -> Result<Vec<GroupEntry>, Complaint> {
@@ -85,20 +90,7 @@ fn written(text: &str) -> Written {
     }
 }
 
-/// Groups in a file.
-fn of_toml(value: &DeValue<'_>) -> Result<Vec<GroupEntry>, Complaint> {
-    let wrong = |what: String| (what, "write [[groups]] above each group".to_owned());
-    let list = value.as_array().ok_or_else(|| wrong(format!("is {}", kind_of(value))))?;
-    let tables = list.iter().map(|group| group.get_ref().as_table());
-    let tables = tables.map(|table| table.ok_or_else(|| wrong("holds something that is not a group".to_owned())));
-    distinct(tables.map(|table| of_table(table?)?.entry()).collect::<Result<_, _>>()?)
-}
-
 fn of_table(table: &DeTable<'_>) -> Result<Written, Complaint> {
-    if let Some(strange) = table.keys().map(Spanned::get_ref).find(|word| !FIELDS.contains(&word.as_ref())) {
-        let hint = advice(strange, FIELDS.into_iter(), "a group has name, algorithm, rank, asking and members");
-        return Err((format!("holds a group with {}", quoted(strange)), hint));
-    }
     let field = |name: &str| table.get(name).map(Spanned::get_ref);
     let nameless =
         || ("holds a group without a name".to_owned(), "write name = \"router\", for example".to_owned());

@@ -9,20 +9,25 @@ use primus_api::Places;
 use primus_core::ServerId;
 use primus_server::plan::Neighbour;
 use primus_terminal::amounts::quoted;
-use primus_terminal::names::{advice, check_name};
+use primus_terminal::names::check_name;
 use serde_json::{Value as Json, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::file::{kind_of, servers};
+use super::file::{Tables, kind_of, servers};
 use super::kind::{Listed, kinds, listed, parts, with_commas};
 use super::layers::Layers;
 use super::mistakes::Complaint;
 
 /// No farm has more neighbours.
 const NEIGHBOURS_MAX: usize = 64;
-/// What a neighbour in a file has.
-const FIELDS: [&str; 2] = ["name", "servers"];
+/// Neighbours as a file lists them.
+const TABLES: Tables = Tables {
+    what: "a farm",
+    fields: &["name", "servers"],
+    otherwise: "a neighbour has name and servers",
+    hint: "write [[neighbours]] above each of them",
+};
 
 /// A neighbour as somebody configured it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +41,8 @@ kinds! {
     Neighbours(Vec<NeighbourEntry>), "NAME=ID@ADDRESS+ID@ADDRESS,…",
         r#"[{ name = "south", servers = [{ id = 1, address = "127.0.0.1:7560" }] }]"#,
         |text| distinct(parts(text, ',').map(of_text).collect::<Result<_, _>>()?), with_commas,
-        json |all: &Vec<NeighbourEntry>| all.iter().map(NeighbourEntry::json).collect(), toml |value, _| of_toml(value);
+        json |all: &Vec<NeighbourEntry>| all.iter().map(NeighbourEntry::json).collect(),
+        toml |value, _| distinct(TABLES.read(value, of_table)?);
 }
 
 fn of_text(part: &str) -> Result<NeighbourEntry, Complaint> {
@@ -48,20 +54,7 @@ fn of_text(part: &str) -> Result<NeighbourEntry, Complaint> {
     NeighbourEntry::new(name, &servers)
 }
 
-/// Neighbours in a file.
-fn of_toml(value: &DeValue<'_>) -> Result<Vec<NeighbourEntry>, Complaint> {
-    let wrong = |what: String| (what, "write [[neighbours]] above each of them".to_owned());
-    let list = value.as_array().ok_or_else(|| wrong(format!("is {}", kind_of(value))))?;
-    let tables = list.iter().map(|neighbour| neighbour.get_ref().as_table());
-    let tables = tables.map(|table| table.ok_or_else(|| wrong("holds something that is not a farm".to_owned())));
-    distinct(tables.map(|table| of_table(table?)).collect::<Result<_, _>>()?)
-}
-
 fn of_table(table: &DeTable<'_>) -> Result<NeighbourEntry, Complaint> {
-    if let Some(strange) = table.keys().map(Spanned::get_ref).find(|word| !FIELDS.contains(&word.as_ref())) {
-        let hint = advice(strange, FIELDS.into_iter(), "a neighbour has name and servers");
-        return Err((format!("holds a farm with {}", quoted(strange)), hint));
-    }
     let field = |name: &str| table.get(name).map(Spanned::get_ref);
     let nameless = || ("holds a farm without a name".to_owned(), "write name = \"south\", for example".to_owned());
     let name = field("name").ok_or_else(nameless)?;

@@ -1,8 +1,6 @@
 //! What is known of a key, and the place that holds its value: a [`Slot`] while values are gathered, and the plain value once
 //! they are settled.
 
-use std::fmt;
-
 use primus_terminal::failure::Failure;
 use serde_json::Value as Json;
 use toml::de::DeValue;
@@ -194,11 +192,5 @@ impl<K: Kind> AnySlot for Slot<K> {
         {
             self.fall_back(value);
         }
-    }
-}
-
-impl<K: Kind> fmt::Debug for Slot<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple(self.key.name).field(&self.given).finish()
     }
 }
