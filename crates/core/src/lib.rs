@@ -27,6 +27,7 @@ pub mod machine;
 pub mod names;
 pub mod planted;
 pub mod rank;
+pub mod retry;
 pub mod text;
 pub mod timers;
 pub mod trace;
