@@ -10,13 +10,15 @@ pub mod pages;
 pub mod tasks;
 pub mod tokens;
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::thread;
 use std::time::{Duration, Instant};
 
 pub use error::{Error, Kind};
 use farms::Farm;
-use http::{Request, Response, TransportError};
+use futures_util::future::join_all;
+use http::{Request, Response, TransportError, wait};
+use primus_core::retry::{Fate, Retry};
 use primus_shapes::token::Token;
 use serde::Deserialize;
 use serde_json::Value;
@@ -115,7 +117,7 @@ impl Client {
             let mut last = if views.is_empty() { self.absent() } else { self.unreachable() };
             for (address, _) in views {
                 let sent = request.send(&address, answer_time);
-                match sent.and_then(|response| understood(response).map_err(TransportError::NoAnswer)) {
+                match sent.and_then(understood) {
                     Ok(Err(failure)) if failure.is_not_now() => last = failure,
                     Ok(answer) => return answer,
                     Err(_) => {}
@@ -132,7 +134,7 @@ impl Client {
                 return Err(self.absent());
             };
             let sent = request.send(&address, answer_time);
-            match sent.and_then(|response| understood(response).map_err(TransportError::NoAnswer)) {
+            match sent.and_then(understood) {
                 Ok(answer) => answer,
                 Err(TransportError::Unreachable) => Err(Error::new(
                     Kind::NotNow,
@@ -153,7 +155,7 @@ impl Client {
         let address = leader.and_then(|leader| leader["api"].as_str()).unwrap_or(&first);
         tokens::share(&first, address);
         let sent = http::upload(address, &path, http::LINES, body, answer_time);
-        match sent.and_then(|response| understood(response).map_err(TransportError::NoAnswer)) {
+        match sent.and_then(understood) {
             Ok(answer) => answer,
             Err(TransportError::Unreachable) => Err(self.unreachable()),
             Err(TransportError::NoAnswer(error)) => Err(unknown_outcome(&error)),
@@ -236,15 +238,12 @@ impl Client {
     }
 
     fn ask_all(&self, path: &str, answer_time: Duration) -> Vec<(String, Value)> {
-        let ask = |address: &String| {
-            let response = Request::get(path).send(address, answer_time).ok()?;
-            let view = understood(response).ok()?.ok()?;
+        let ask = async |address: &String| {
+            let mut answer = Request::get(path).ask(address, &[], answer_time).await.ok()?;
+            let view = meaning(answer.status, &answer.bytes().await.ok()?).ok()?;
             Some((address.clone(), view))
         };
-        thread::scope(|scope| {
-            let asked: Vec<_> = self.addresses.iter().map(|address| scope.spawn(move || ask(address))).collect();
-            asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
-        })
+        wait(join_all(self.addresses.iter().map(ask))).into_iter().flatten().collect()
     }
 
     fn persist(
@@ -256,14 +255,11 @@ impl Client {
             Patience::Once(length) => return attempt(length),
             Patience::WhileNoLeader(length) => length,
         };
-        let until = Instant::now() + length;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match attempt(left.max(ANSWER_TIME_MIN)) {
-                Err(failure) if failure.is_not_now() && !left.is_zero() => thread::sleep(PAUSE),
-                done => return done,
-            }
-        }
+        persist(Retry::steady(length, PAUSE), false, |left| {
+            let answer = attempt(left.max(ANSWER_TIME_MIN));
+            let is_not_now = answer.as_ref().is_err_and(Error::is_not_now);
+            (if is_not_now { Fate::NotTaken } else { Fate::Refused }, answer)
+        })
     }
 
     /// Why no server tells anything: one of them may be there, and refuse.
@@ -303,13 +299,24 @@ impl Leader {
     }
 }
 
+/// Makes attempts, each of which is told how much time is left, until one must not be followed by another or time is up.
+pub fn persist<T>(mut retry: Retry, is_repeatable: bool, mut attempt: impl FnMut(Duration) -> (Fate, T)) -> T {
+    let began = Instant::now();
+    loop {
+        let (fate, answer) = attempt(retry.left(began.elapsed()));
+        match retry.pause(began.elapsed()).filter(|_| fate.allows_another(is_repeatable)) {
+            Some(pause) => thread::sleep(pause),
+            None => return answer,
+        }
+    }
+}
+
 /// Asks one server, and no other, for something that may be repeated.
 pub fn tell(api: &str, path: &str, body: &Value, answer_time: Duration) -> Result<(), Error> {
     let body = body.to_string();
     let silent = || Error::unreachable(format!("the server at {api} does not answer"), "is it frozen or dead?");
     let response = Request::post(path, body.as_bytes()).send(&address("the server", api)?, answer_time);
-    understood(response.map_err(|_| silent())?).map_err(|_| silent())??;
-    Ok(())
+    response.and_then(understood).map_err(|_| silent())?.map(|_| ())
 }
 
 /// Does the server there listen?
@@ -332,16 +339,18 @@ fn address(origin: &str, url: &str) -> Result<String, Error> {
 }
 
 /// What a server answered, or why it refused.
-fn understood(response: Response) -> std::io::Result<Result<Value, Error>> {
+fn understood(response: Response) -> Result<Result<Value, Error>, TransportError> {
     let status = response.status;
-    let bytes = response.bytes()?;
-    let body: Option<Value> = serde_json::from_slice(&bytes).ok();
-    Ok(match (status, body) {
+    response.bytes().map(|bytes| meaning(status, &bytes)).map_err(TransportError::NoAnswer)
+}
+
+fn meaning(status: u16, bytes: &[u8]) -> Result<Value, Error> {
+    match (status, serde_json::from_slice(bytes).ok()) {
         (200..=299, Some(body)) => Ok(body),
         (204, None) => Ok(Value::Null),
         (200..=299, None) => Err(strange_answer()),
         (_, body) => Err(refusal_of(status, &body.unwrap_or_default())),
-    })
+    }
 }
 
 fn refusal(response: Response) -> Error {
@@ -363,7 +372,7 @@ pub fn strange_answer() -> Error {
     Error::failed("strange_answer", "the server's answer makes no sense", "is it a primus server of this version?")
 }
 
-fn unknown_outcome(error: &std::io::Error) -> Error {
+fn unknown_outcome(error: &io::Error) -> Error {
     let message = format!("no answer came back ({error}), so whether it was done is unknown");
     Error::failed("unknown_outcome", message, "look before you try again")
 }

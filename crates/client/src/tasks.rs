@@ -5,17 +5,17 @@
 //! and a leader that dies meanwhile is nothing but a pause. Only what was cancelled and then forgotten cannot be told from
 //! what never was; who may have been heard the first time says so.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use primus_core::retry::{Fate, Retry};
 use primus_core::text::quoted;
 
 use crate::error::Error;
 use crate::farms::Farm;
-use crate::http::{Request, Response, TransportError, escaped};
-use crate::{Client, listens, refusal, strange_answer, understood};
+use crate::http::{Field, Request, Response, TransportError, escaped};
+use crate::{Client, listens, persist, refusal, strange_answer, understood};
 
 /// How long one server may take to answer, the first time and later: one that is frozen says nothing.
 const ANSWER_TIMES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
@@ -89,12 +89,12 @@ impl TaskClient {
 
     /// Submits a job, once, however often that has to be said.
     pub fn submit(&mut self, body: &[u8], key: &str) -> Result<Value, Error> {
-        self.ask(&Request::post("/v1/jobs", body), Some(("idempotency-key", key)), Duration::ZERO)
+        self.ask(&Request::post("/v1/jobs", body), &[("idempotency-key", key)], Duration::ZERO)
     }
 
     /// Reads something.
     pub fn get(&mut self, path: &str) -> Result<Value, Error> {
-        self.ask(&Request::get(path), None, Duration::ZERO)
+        self.ask(&Request::get(path), &[], Duration::ZERO)
     }
 
     /// Has something done that may be done twice.
@@ -104,13 +104,13 @@ impl TaskClient {
         if let Some(place) = self.client.addresses.iter().position(is_alive) {
             self.client.addresses.rotate_left(place);
         }
-        self.ask(&Request::post(path, body.to_string().as_bytes()), None, ORDER_TIME)
+        self.ask(&Request::post(path, body.to_string().as_bytes()), &[], ORDER_TIME)
     }
 
     /// A job or a task (its path), when it has ended or this much time has passed.
     pub fn wait(&mut self, path: &str, time: Duration) -> Result<Value, Error> {
         let time = time.min(POLL_TIME);
-        self.ask(&Request::get(&format!("{path}/wait?timeout_ms={}", time.as_millis())), None, time)
+        self.ask(&Request::get(&format!("{path}/wait?timeout_ms={}", time.as_millis())), &[], time)
     }
 
     /// The next piece of an output, when there is one or a while has passed.
@@ -121,67 +121,81 @@ impl TaskClient {
         let wait_ms = time.as_millis();
         let query = format!("stream={stream}&offset={offset}{attempt}&wait_ms={wait_ms}");
         let path = format!("/v1/tasks/{task}/output?{query}");
-        self.persist(&Request::get(&path), None, time, |response| {
+        self.persist(&Request::get(&path), &[], time, |response| {
             if response.status == 200 { Piece::read(response) } else { Ok(Err(refusal(response))) }
         })
     }
 
-    fn ask(&mut self, request: &Request<'_>, field: Option<(&str, &str)>, extra: Duration) -> Result<Value, Error> {
-        self.persist(request, field, extra, understood)
+    fn ask(&mut self, request: &Request<'_>, fields: &[Field<'_>], extra: Duration) -> Result<Value, Error> {
+        self.persist(request, fields, extra, understood)
     }
 
     /// Asks one server after the other until one answers. `extra`: how long it may think about it.
     fn persist<T>(
         &mut self,
         request: &Request<'_>,
-        field: Option<(&str, &str)>,
+        fields: &[Field<'_>],
         extra: Duration,
-        read: impl Fn(Response) -> std::io::Result<Result<T, Error>>,
+        read: impl Fn(Response) -> Result<Result<T, Error>, TransportError>,
     ) -> Result<T, Error> {
-        let until = Instant::now() + PATIENCE;
-        let (mut unreachable, mut silent) = (0, 0);
-        // May an earlier attempt have been carried out?
-        let mut is_heard = false;
-        loop {
+        let mut tried = Tried::default();
+        persist(Retry::steady(PATIENCE, PAUSE), true, |_| {
             let Some(address) = self.client.addresses.first().cloned() else {
-                return Err(self.client.unreachable());
+                return (Fate::Refused, Err(self.client.unreachable()));
             };
-            let time = ANSWER_TIMES[silent.min(ANSWER_TIMES.len() - 1)] + extra;
-            let sent = request.send_with(field, &address, time);
-            let last = match sent.and_then(|response| read(response).map_err(TransportError::NoAnswer)) {
-                Ok(Err(failure)) if is_passing(&failure) => {
-                    is_heard |= failure.code() == "unknown_outcome";
-                    failure
-                }
-                Ok(Err(failure)) if is_heard && request.method == "POST" && is_late(&failure) => {
-                    return Err(perhaps_done(&failure));
-                }
-                Ok(answer) => {
-                    self.is_met = true;
-                    return answer;
-                }
-                Err(TransportError::Unreachable) => {
-                    unreachable += 1;
-                    self.client.unreachable()
-                }
-                Err(TransportError::NoAnswer(_)) => {
-                    (silent, is_heard) = (silent + 1, true);
-                    self.client.unreachable()
-                }
-            };
-            let is_nobody_there = !self.is_met && silent == 0 && unreachable >= self.client.addresses.len();
-            if is_nobody_there || Instant::now() > until {
-                return Err(last);
+            let sent = request.send_with(fields, &address, tried.answer_time() + extra).and_then(&read);
+            let (fate, answer) = self.judge(sent, &mut tried);
+            if fate.allows_another(true) {
+                self.client.rotate();
             }
-            self.client.rotate();
-            thread::sleep(PAUSE);
-        }
+            let is_late = |failure: &Error| tried.is_heard && request.method == "POST" && is_late(failure);
+            (fate, answer.map_err(|failure| if is_late(&failure) { perhaps_done(&failure) } else { failure }))
+        })
+    }
+
+    /// What became of a request, and what to say of it if it is not asked again.
+    fn judge<T>(
+        &mut self,
+        sent: Result<Result<T, Error>, TransportError>,
+        tried: &mut Tried,
+    ) -> (Fate, Result<T, Error>) {
+        let fate = match &sent {
+            Ok(answer) => answer.as_ref().err().map_or(Fate::Taken, fate),
+            Err(TransportError::NoAnswer(_)) => Fate::Unknown,
+            Err(TransportError::Unreachable) => Fate::NotTaken,
+        };
+        tried.silent += usize::from(matches!(sent, Err(TransportError::NoAnswer(_))));
+        tried.unreachable += usize::from(matches!(sent, Err(TransportError::Unreachable)));
+        tried.is_heard |= fate == Fate::Unknown;
+        self.is_met |= !fate.allows_another(true);
+        let is_nobody_there = !self.is_met && tried.silent == 0 && tried.unreachable >= self.client.addresses.len();
+        let fate = if is_nobody_there { Fate::Refused } else { fate };
+        (fate, sent.unwrap_or_else(|_| Err(self.client.unreachable())))
     }
 }
 
-/// Will it be otherwise in a moment? A full queue will not.
-fn is_passing(error: &Error) -> bool {
-    matches!(error.code(), "no_leader" | "busy" | "unknown_outcome")
+/// What came of the attempts so far.
+#[derive(Default)]
+struct Tried {
+    unreachable: usize,
+    silent: usize,
+    /// May one of them have been carried out?
+    is_heard: bool,
+}
+
+impl Tried {
+    fn answer_time(&self) -> Duration {
+        ANSWER_TIMES[self.silent.min(ANSWER_TIMES.len() - 1)]
+    }
+}
+
+/// What a refusal says of the request. A full queue will not be otherwise in a moment.
+fn fate(refusal: &Error) -> Fate {
+    match refusal.code() {
+        "no_leader" | "busy" => Fate::NotTaken,
+        "unknown_outcome" => Fate::Unknown,
+        _ => Fate::Refused,
+    }
 }
 
 /// May it be so because of what was asked before? What is gone may have been cancelled; and what was submitted waits for
@@ -201,7 +215,7 @@ fn is_loopback(address: std::net::IpAddr) -> bool {
 }
 
 impl Piece {
-    fn read(response: Response) -> std::io::Result<Result<Self, Error>> {
+    fn read(response: Response) -> Result<Result<Self, Error>, TransportError> {
         let number = |name: &str| response.field(name).and_then(|text| text.parse().ok());
         let (Some(offset), total) = (number("x-primus-offset"), number("x-primus-total")) else {
             return Ok(Err(strange_answer()));
@@ -209,7 +223,8 @@ impl Piece {
         let attempt = response.field("x-primus-attempt").map(str::to_owned);
         let elsewhere = response.field("x-primus-elsewhere").map(str::to_owned);
         let is_last = response.field("x-primus-last") == Some("true");
-        Ok(Ok(Self { attempt, offset, is_last, total, elsewhere, bytes: response.bytes()? }))
+        let bytes = response.bytes().map_err(TransportError::NoAnswer)?;
+        Ok(Ok(Self { attempt, offset, is_last, total, elsewhere, bytes }))
     }
 }
 
@@ -242,6 +257,7 @@ pub fn nothing() -> Value {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::thread;
 
     use super::*;
 

@@ -9,11 +9,11 @@ use std::thread::{self, Scope};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use primus_client::http::{LINES, authorization};
+use primus_client::http::LINES;
 use primus_terminal::failure::Failure;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::loads::{Scene, head, is_silence, open};
+use super::loads::{Scene, authorization, head, is_silence, open};
 
 const JSON: &str = "application/json";
 /// How many files a bench needs besides.

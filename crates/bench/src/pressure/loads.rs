@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use primus_client::http::{self, Request, authorization, escaped};
+use primus_client::http::{self, Request, escaped};
+use primus_client::tokens;
 use primus_terminal::failure::Failure;
 use serde_json::{Value, json};
 
@@ -233,6 +234,11 @@ pub(super) fn head(method: &str, path: &str, api: &str, kind: &str, len: usize) 
         "{method} {path} HTTP/1.1\r\nhost: {api}\r\nconnection: close\r\n{secret}content-type: {kind}\r\n\
          content-length: {len}\r\n\r\n"
     )
+}
+
+/// The secret of this server, as a field of the head.
+pub(super) fn authorization(api: &str) -> String {
+    tokens::of(api).map(|token| format!("authorization: {}\r\n", token.credentials())).unwrap_or_default()
 }
 
 /// Did just nothing happen?
