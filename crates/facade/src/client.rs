@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primus_core::ledger::JobId;
+use primus_core::retry::{Fate, Retry};
 use primus_node::handle::Handle;
 use tokio::time::{Instant, sleep};
 
@@ -119,17 +120,17 @@ impl Client {
     /// See [`SubmitError`].
     pub async fn submit(&self, job: Job) -> Result<JobHandle, SubmitError> {
         let (submission, key) = job.into_parts()?;
-        let by = Instant::now() + PATIENCE;
+        let (began, mut retry) = (Instant::now(), Retry::steady(PATIENCE, PAUSE));
         loop {
             let submitted = match &self.0 {
                 Way::Links(server) => links::submit(&server.handle, submission.clone(), &key).await,
                 Way::Http(http) => http.submit(submission.clone(), key.clone()).await,
             };
-            match submitted {
-                Ok(id) => return Ok(self.job(id)),
-                // Under its key it is taken once.
-                Err(Trouble::Unavailable(_) | Trouble::Unknown(_)) if Instant::now() < by => sleep(PAUSE).await,
-                Err(trouble) => return Err(trouble.into()),
+            let fate = submitted.as_ref().err().map_or(Fate::Taken, Trouble::fate);
+            // Under its key it is taken once.
+            match retry.pause(began.elapsed()).filter(|_| fate.allows_another(true)) {
+                Some(pause) => sleep(pause).await,
+                None => return Ok(self.job(submitted?)),
             }
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use primus_core::ledger::{JobId, State, TaskId};
+use primus_core::retry::Retry;
 use tokio::time::{Instant, sleep};
 
 use crate::client::Client;
@@ -119,13 +120,17 @@ impl JobHandle {
     /// # Errors
     /// If the farm does not know the job, or no server leads for half a minute.
     pub async fn wait(&self) -> Result<JobReport, JobError> {
-        let mut by = Instant::now() + PATIENCE;
+        let (mut heard, mut retry) = (Instant::now(), Retry::steady(PATIENCE, PAUSE));
         loop {
             match self.client.wait(self.id).await {
                 Ok(report) if report.is_over() => return Ok(report),
-                Ok(_) => by = Instant::now() + PATIENCE,
-                Err(Trouble::Unavailable(_) | Trouble::Unknown(_)) if Instant::now() < by => sleep(PAUSE).await,
-                Err(trouble) => return Err(self.error(trouble)),
+                Ok(_) => heard = Instant::now(),
+                Err(trouble) => {
+                    match retry.pause(heard.elapsed()).filter(|_| trouble.fate().allows_another(true)) {
+                        Some(pause) => sleep(pause).await,
+                        None => return Err(self.error(trouble)),
+                    }
+                }
             }
         }
     }

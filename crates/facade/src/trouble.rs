@@ -1,6 +1,7 @@
 //! What went wrong between a client and its farm, before the operation says what that means for it.
 
 use primus_client::Kind;
+use primus_core::retry::Fate;
 use primus_node::handle::Unable;
 
 /// Whose fault it is.
@@ -20,6 +21,19 @@ pub(crate) enum Trouble {
     Unavailable(String),
     /// It may have been done.
     Unknown(String),
+}
+
+impl Trouble {
+    /// What became of the request.
+    pub(crate) const fn fate(&self) -> Fate {
+        match self {
+            Self::Unavailable(_) => Fate::NotTaken,
+            Self::Unknown(_) => Fate::Unknown,
+            Self::Wrong(_) | Self::NotFound | Self::KeyTaken(_) | Self::Full(_) | Self::NotAllowed(_) => {
+                Fate::Refused
+            }
+        }
+    }
 }
 
 impl From<Unable> for Trouble {

@@ -5,11 +5,11 @@
 //!
 //! An election takes place at several servers, so its steps are gathered from all that answer, in the order of their clocks.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use primus_client::Client;
 use primus_client::http::Response;
+use primus_client::{Client, persist};
+use primus_core::retry::{Fate, Retry};
 use primus_node::events::Kind;
 use primus_terminal::amounts::number;
 use primus_terminal::failure::{Failure, on_one_line};
@@ -84,8 +84,11 @@ impl Reader {
     fn follow(&mut self, mut client: Client, mut after: u64, steps: bool) -> Result<(), Failure> {
         loop {
             let path = format!("/v1/events?after={after}&steps={steps}");
-            let response = patiently(|| Ok(client.open(&path, SILENCE_MAX)?))?;
-            self.take(response)?;
+            let response = persist(Retry::steady(SEARCH_TIME, PAUSE), true, |_| {
+                let opened = client.open(&path, SILENCE_MAX);
+                (if opened.is_ok() { Fate::Taken } else { Fate::NotTaken }, opened)
+            });
+            self.take(response?)?;
             if !self.is_read {
                 return Ok(());
             }
@@ -127,16 +130,6 @@ impl Reader {
 /// What a line of a stream says, if it says something.
 fn object(line: &str) -> Option<Value> {
     line.strip_prefix("data:").and_then(|data| serde_json::from_str(data).ok())
-}
-
-fn patiently<T>(attempt: impl Fn() -> Result<T, Failure>) -> Result<T, Failure> {
-    let until = Instant::now() + SEARCH_TIME;
-    loop {
-        match attempt() {
-            Err(_) if Instant::now() < until => thread::sleep(PAUSE),
-            done => return done,
-        }
-    }
 }
 
 fn text(event: &Value) -> String {
