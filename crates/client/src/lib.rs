@@ -11,17 +11,17 @@ pub mod tasks;
 pub mod tokens;
 
 use std::io::{self, Read};
-use std::thread;
 use std::time::{Duration, Instant};
 
 pub use error::{Error, Kind};
 use farms::Farm;
 use futures_util::future::join_all;
-use http::{Request, Response, TransportError, wait};
+use http::{Answer, Request, Response, TransportError, wait};
 use primus_core::retry::{Fate, Retry};
 use primus_shapes::token::Token;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::sleep;
 
 /// Where a server listens that nobody configured otherwise.
 const DEFAULT_API: &str = "127.0.0.1:7461";
@@ -111,52 +111,71 @@ impl Client {
 
     /// Reads something from a server that listens; if it then says nothing, from the next.
     pub fn read(&self, path: &str, patience: Patience) -> Result<Value, Error> {
-        let request = Request::get(path);
-        self.persist(patience, |answer_time| {
-            let views = self.views("/v1/leader");
-            let mut last = if views.is_empty() { self.absent() } else { self.unreachable() };
-            for (address, _) in views {
-                let sent = request.send(&address, answer_time);
-                match sent.and_then(understood) {
-                    Ok(Err(failure)) if failure.is_not_now() => last = failure,
-                    Ok(answer) => return answer,
-                    Err(_) => {}
-                }
+        wait(self.read_async(path, patience))
+    }
+
+    /// The same inside a runtime.
+    pub async fn read_async(&self, path: &str, patience: Patience) -> Result<Value, Error> {
+        let (mut attempts, time_min) = patience.attempts();
+        loop {
+            let answer = self.read_once(path, attempts.left().max(time_min)).await;
+            if !attempts.go_on(leaderless(&answer), false).await {
+                return answer;
             }
-            Err(last)
-        })
+        }
+    }
+
+    async fn read_once(&self, path: &str, answer_time: Duration) -> Result<Value, Error> {
+        let views = self.views_async("/v1/leader").await;
+        let mut last = if views.is_empty() { self.absent().await } else { self.unreachable() };
+        for (address, _) in views {
+            let Ok(answer) = Request::get(path).whole(&address, &[], answer_time).await else { continue };
+            match meaning(answer) {
+                Err(failure) if failure.is_not_now() => last = failure,
+                answer => return answer,
+            }
+        }
+        Err(last)
     }
 
     /// Has something changed, once at most.
     pub fn write(&self, request: Request<'_>, patience: Patience) -> Result<Value, Error> {
-        self.persist(patience, |answer_time| {
-            let Some((address, _)) = self.views("/v1/leader").into_iter().next() else {
-                return Err(self.absent());
-            };
-            let sent = request.send(&address, answer_time);
-            match sent.and_then(understood) {
-                Ok(answer) => answer,
-                Err(TransportError::Unreachable) => Err(Error::new(
-                    Kind::NotNow,
-                    "no_leader",
-                    "the server that was asked has just ended",
-                    "try again",
-                )),
-                Err(TransportError::NoAnswer(error)) => Err(unknown_outcome(&error)),
+        wait(self.write_async(request, patience))
+    }
+
+    /// The same inside a runtime.
+    pub async fn write_async(&self, request: Request<'_>, patience: Patience) -> Result<Value, Error> {
+        let (mut attempts, time_min) = patience.attempts();
+        loop {
+            let answer = self.write_once(request, attempts.left().max(time_min)).await;
+            if !attempts.go_on(leaderless(&answer), false).await {
+                return answer;
             }
-        })
+        }
+    }
+
+    async fn write_once(&self, request: Request<'_>, answer_time: Duration) -> Result<Value, Error> {
+        let (address, _) = self.view("/v1/leader").await?;
+        match request.whole(&address, &[], answer_time).await {
+            Ok(answer) => meaning(answer),
+            Err(TransportError::Unreachable) => {
+                let message = "the server that was asked has just ended";
+                Err(Error::new(Kind::NotNow, "no_leader", message, "try again"))
+            }
+            Err(TransportError::NoAnswer(error)) => Err(unknown_outcome(&error)),
+        }
     }
 
     /// Has many values written while they are read. The leader gets them itself, if one can tell where it is.
     pub fn import(&self, body: &mut impl Read, batch: u64, answer_time: Duration) -> Result<Value, Error> {
         let path = format!("/v1/kv?batch={batch}");
-        let (first, status) = self.views("/v1/status").into_iter().next().ok_or_else(|| self.absent())?;
+        let (first, status) = wait(self.view("/v1/status"))?;
         let leader = status["servers"].as_array().into_iter().flatten().find(|server| server["role"] == "leader");
         let address = leader.and_then(|leader| leader["api"].as_str()).unwrap_or(&first);
         tokens::share(&first, address);
         let sent = http::upload(address, &path, http::LINES, body, answer_time);
-        match sent.and_then(understood) {
-            Ok(answer) => answer,
+        match sent.and_then(Response::whole) {
+            Ok(answer) => meaning(answer),
             Err(TransportError::Unreachable) => Err(self.unreachable()),
             Err(TransportError::NoAnswer(error)) => Err(unknown_outcome(&error)),
         }
@@ -164,7 +183,19 @@ impl Client {
 
     /// The latest view that a server has of this: `/v1/leader` or `/v1/status`.
     pub fn latest(&self, path: &str) -> Result<Value, Error> {
-        self.views(path).into_iter().next().map(|(_, view)| view).ok_or_else(|| self.absent())
+        wait(self.latest_async(path))
+    }
+
+    /// The same inside a runtime.
+    pub async fn latest_async(&self, path: &str) -> Result<Value, Error> {
+        Ok(self.view(path).await?.1)
+    }
+
+    async fn view(&self, path: &str) -> Result<(String, Value), Error> {
+        match self.views_async(path).await.into_iter().next() {
+            Some(view) => Ok(view),
+            None => Err(self.absent().await),
+        }
     }
 
     /// The latest list that a server has of this, all of it from that server: every server has its own.
@@ -173,7 +204,7 @@ impl Client {
         pages::all(path, |page| match &server {
             Some(server) => server.latest(page),
             None => {
-                let (address, list) = self.views(page).into_iter().next().ok_or_else(|| self.absent())?;
+                let (address, list) = wait(self.view(page))?;
                 server = Some(Self { addresses: vec![address] });
                 Ok(list)
             }
@@ -188,9 +219,13 @@ impl Client {
 
     /// What all servers say that answer, the latest first. One that is cut off may still believe in an old leader.
     pub fn views(&self, path: &str) -> Vec<(String, Value)> {
+        wait(self.views_async(path))
+    }
+
+    async fn views_async(&self, path: &str) -> Vec<(String, Value)> {
         let rank = |view: &Value| (view["term"].as_u64(), view["leader"].is_u64());
         for answer_time in PATIENCE {
-            let mut views = self.ask_all(path, answer_time);
+            let mut views = self.ask_all(path, answer_time).await;
             views.sort_by_key(|(_, view)| std::cmp::Reverse(rank(view)));
             if !views.is_empty() {
                 return views;
@@ -206,7 +241,11 @@ impl Client {
             let is_alive = Request::get("/livez").send(address, PATIENCE[0]).is_ok();
             match Request::get(path).send(address, answer_time) {
                 Ok(response) if is_alive && response.status == 200 => return Ok(response),
-                Ok(response) if is_alive => return Err(refusal(response)),
+                Ok(response) if is_alive => {
+                    return Err(response
+                        .whole()
+                        .map_or_else(|_| self.unreachable(), |(answer, body)| refusal(&answer, &body)));
+                }
                 _ => {}
             }
         }
@@ -237,38 +276,23 @@ impl Client {
         }
     }
 
-    fn ask_all(&self, path: &str, answer_time: Duration) -> Vec<(String, Value)> {
+    async fn ask_all(&self, path: &str, answer_time: Duration) -> Vec<(String, Value)> {
         let ask = async |address: &String| {
-            let mut answer = Request::get(path).ask(address, &[], answer_time).await.ok()?;
-            let view = meaning(answer.status, &answer.bytes().await.ok()?).ok()?;
-            Some((address.clone(), view))
+            let answer = Request::get(path).whole(address, &[], answer_time).await.ok()?;
+            Some((address.clone(), meaning(answer).ok()?))
         };
-        wait(join_all(self.addresses.iter().map(ask))).into_iter().flatten().collect()
-    }
-
-    fn persist(
-        &self,
-        patience: Patience,
-        attempt: impl Fn(Duration) -> Result<Value, Error>,
-    ) -> Result<Value, Error> {
-        let length = match patience {
-            Patience::Once(length) => return attempt(length),
-            Patience::WhileNoLeader(length) => length,
-        };
-        persist(Retry::steady(length, PAUSE), false, |left| {
-            let answer = attempt(left.max(ANSWER_TIME_MIN));
-            let is_not_now = answer.as_ref().is_err_and(Error::is_not_now);
-            (if is_not_now { Fate::NotTaken } else { Fate::Refused }, answer)
-        })
+        join_all(self.addresses.iter().map(ask)).await.into_iter().flatten().collect()
     }
 
     /// Why no server tells anything: one of them may be there, and refuse.
-    fn absent(&self) -> Error {
-        let refused = self.addresses.iter().find_map(|address| {
-            let response = Request::get("/v1/leader").send(address, PATIENCE[0]).ok()?;
-            matches!(response.status, 401 | 403 | 421).then(|| refusal(response))
-        });
-        refused.unwrap_or_else(|| self.unreachable())
+    async fn absent(&self) -> Error {
+        for address in &self.addresses {
+            match Request::get("/v1/leader").whole(address, &[], PATIENCE[0]).await {
+                Ok((answer, body)) if matches!(answer.status, 401 | 403 | 421) => return refusal(&answer, &body),
+                _ => {}
+            }
+        }
+        self.unreachable()
     }
 
     fn unreachable(&self) -> Error {
@@ -299,14 +323,58 @@ impl Leader {
     }
 }
 
-/// Makes attempts, each of which is told how much time is left, until one must not be followed by another or time is up.
-pub fn persist<T>(mut retry: Retry, is_repeatable: bool, mut attempt: impl FnMut(Duration) -> (Fate, T)) -> T {
-    let began = Instant::now();
+/// Attempts to have something answered.
+#[derive(Debug)]
+pub struct Attempts {
+    began: Instant,
+    retry: Retry,
+}
+
+impl Attempts {
+    /// From now on.
+    #[must_use]
+    pub fn new(retry: Retry) -> Self {
+        Self { began: Instant::now(), retry }
+    }
+
+    /// How much time is left.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        self.retry.left(self.began.elapsed())
+    }
+
+    /// Pauses before the next attempt. False if none must follow one that ended like this, or time is up.
+    pub async fn go_on(&mut self, fate: Fate, is_repeatable: bool) -> bool {
+        let pause = self.retry.pause(self.began.elapsed()).filter(|_| fate.allows_another(is_repeatable));
+        if let Some(pause) = pause {
+            sleep(pause).await;
+        }
+        pause.is_some()
+    }
+}
+
+impl Patience {
+    /// The attempts, and how long each may take at least.
+    fn attempts(self) -> (Attempts, Duration) {
+        match self {
+            Self::Once(length) => (Attempts::new(Retry::steady(Duration::ZERO, PAUSE)), length),
+            Self::WhileNoLeader(length) => (Attempts::new(Retry::steady(length, PAUSE)), ANSWER_TIME_MIN),
+        }
+    }
+}
+
+/// What became of a request that may only wait for a leader.
+fn leaderless(answer: &Result<Value, Error>) -> Fate {
+    if answer.as_ref().is_err_and(Error::is_not_now) { Fate::NotTaken } else { Fate::Refused }
+}
+
+/// Makes such attempts until one must not be followed by another.
+pub fn persist<T>(retry: Retry, is_repeatable: bool, mut attempt: impl FnMut() -> (Fate, T)) -> T {
+    let mut attempts = Attempts::new(retry);
     loop {
-        let (fate, answer) = attempt(retry.left(began.elapsed()));
-        match retry.pause(began.elapsed()).filter(|_| fate.allows_another(is_repeatable)) {
-            Some(pause) => thread::sleep(pause),
-            None => return answer,
+        let (fate, answer) = attempt();
+        if !wait(attempts.go_on(fate, is_repeatable)) {
+            return answer;
         }
     }
 }
@@ -316,12 +384,16 @@ pub fn tell(api: &str, path: &str, body: &Value, answer_time: Duration) -> Resul
     let body = body.to_string();
     let silent = || Error::unreachable(format!("the server at {api} does not answer"), "is it frozen or dead?");
     let response = Request::post(path, body.as_bytes()).send(&address("the server", api)?, answer_time);
-    response.and_then(understood).map_err(|_| silent())?.map(|_| ())
+    meaning(response.and_then(Response::whole).map_err(|_| silent())?).map(|_| ())
 }
 
 /// Does the server there listen?
 pub fn listens(api: &str) -> bool {
-    address("the server", api).is_ok_and(|address| Request::get("/livez").send(&address, PATIENCE[0]).is_ok())
+    address("the server", api).is_ok_and(|address| wait(is_alive(&address)))
+}
+
+async fn is_alive(address: &str) -> bool {
+    Request::get("/livez").ask(address, &[], PATIENCE[0]).await.is_ok()
 }
 
 /// `host:port` of a URL.
@@ -339,24 +411,17 @@ fn address(origin: &str, url: &str) -> Result<String, Error> {
 }
 
 /// What a server answered, or why it refused.
-fn understood(response: Response) -> Result<Result<Value, Error>, TransportError> {
-    let status = response.status;
-    response.bytes().map(|bytes| meaning(status, &bytes)).map_err(TransportError::NoAnswer)
-}
-
-fn meaning(status: u16, bytes: &[u8]) -> Result<Value, Error> {
-    match (status, serde_json::from_slice(bytes).ok()) {
+fn meaning((answer, body): (Answer, Vec<u8>)) -> Result<Value, Error> {
+    match (answer.status, serde_json::from_slice(&body).ok()) {
         (200..=299, Some(body)) => Ok(body),
         (204, None) => Ok(Value::Null),
         (200..=299, None) => Err(strange_answer()),
-        (_, body) => Err(refusal_of(status, &body.unwrap_or_default())),
+        _ => Err(refusal(&answer, &body)),
     }
 }
 
-fn refusal(response: Response) -> Error {
-    let status = response.status;
-    let body = response.bytes().ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    refusal_of(status, &body.unwrap_or_default())
+fn refusal(answer: &Answer, body: &[u8]) -> Error {
+    refusal_of(answer.status, &serde_json::from_slice(body).unwrap_or_default())
 }
 
 /// What a server refused with this status and body.

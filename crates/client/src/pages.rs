@@ -9,32 +9,63 @@ use crate::strange_answer;
 /// How many items a server gives at once at most.
 const PAGE_MAX: usize = 10_000;
 
+/// A list that is read page by page.
+#[derive(Debug)]
+pub struct Pages {
+    path: String,
+    count_max: usize,
+    items: Vec<Value>,
+    after: Option<String>,
+    is_whole: bool,
+}
+
+impl Pages {
+    /// The list at this path; nothing of it was read yet.
+    pub fn new(path: &str, count_max: usize) -> Self {
+        let joint = if path.contains('?') { '&' } else { '?' };
+        Self { path: format!("{path}{joint}"), count_max, items: Vec::new(), after: None, is_whole: false }
+    }
+
+    /// The path of the next page, until there is no more or there are enough.
+    pub fn wanted(&self) -> Option<String> {
+        let limit = PAGE_MAX.min(self.count_max.saturating_sub(self.items.len()));
+        let behind = self.after.as_ref().map(|after| format!("&after={}", escaped(after))).unwrap_or_default();
+        (!self.is_whole).then(|| format!("{}limit={limit}{behind}", self.path))
+    }
+
+    /// That page.
+    pub fn take(&mut self, mut page: Value) -> Result<(), Error> {
+        let Some(Value::Array(found)) = page.get_mut("items").map(Value::take) else {
+            return Err(strange_answer());
+        };
+        self.items.extend(found);
+        let next = page["next"].as_str().map(str::to_owned);
+        // A server that leads in a circle must not be followed for ever.
+        if next.is_some() && next == self.after {
+            return Err(strange_answer());
+        }
+        self.is_whole = next.is_none() || self.items.len() >= self.count_max;
+        self.after = next;
+        Ok(())
+    }
+
+    /// What was read, in the form of one page.
+    pub fn list(self) -> Value {
+        json!({ "items": self.items, "next": self.after })
+    }
+}
+
 /// The first items of the list at this path, in the form of one page, whose `next` is null if these are all.
 pub fn gather<E: From<Error>>(
     path: &str,
     count_max: usize,
     mut get: impl FnMut(&str) -> Result<Value, E>,
 ) -> Result<Value, E> {
-    let joint = if path.contains('?') { '&' } else { '?' };
-    let (mut items, mut after) = (Vec::new(), None::<String>);
-    loop {
-        let limit = PAGE_MAX.min(count_max - items.len());
-        let behind = after.as_ref().map(|after| format!("&after={}", escaped(after))).unwrap_or_default();
-        let mut page = get(&format!("{path}{joint}limit={limit}{behind}"))?;
-        let Some(Value::Array(found)) = page.get_mut("items").map(Value::take) else {
-            return Err(strange_answer().into());
-        };
-        items.extend(found);
-        let next = page["next"].as_str().map(str::to_owned);
-        // A server that leads in a circle must not be followed for ever.
-        if next.is_some() && next == after {
-            return Err(strange_answer().into());
-        }
-        if next.is_none() || items.len() >= count_max {
-            return Ok(json!({ "items": items, "next": next }));
-        }
-        after = next;
+    let mut pages = Pages::new(path, count_max);
+    while let Some(path) = pages.wanted() {
+        pages.take(get(&path)?)?;
     }
+    Ok(pages.list())
 }
 
 /// All items of a list.

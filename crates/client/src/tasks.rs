@@ -14,8 +14,8 @@ use primus_core::text::quoted;
 
 use crate::error::Error;
 use crate::farms::Farm;
-use crate::http::{Field, Request, Response, TransportError, escaped};
-use crate::{Client, listens, persist, refusal, strange_answer, understood};
+use crate::http::{Answer, Field, Request, TransportError, escaped, wait};
+use crate::{Attempts, Client, is_alive, meaning, refusal, strange_answer};
 
 /// How long one server may take to answer, the first time and later: one that is frozen says nothing.
 const ANSWER_TIMES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(10)];
@@ -89,28 +89,50 @@ impl TaskClient {
 
     /// Submits a job, once, however often that has to be said.
     pub fn submit(&mut self, body: &[u8], key: &str) -> Result<Value, Error> {
-        self.ask(&Request::post("/v1/jobs", body), &[("idempotency-key", key)], Duration::ZERO)
+        wait(self.submit_async(body, key))
+    }
+
+    /// The same inside a runtime.
+    pub async fn submit_async(&mut self, body: &[u8], key: &str) -> Result<Value, Error> {
+        self.ask(&Request::post("/v1/jobs", body), &[("idempotency-key", key)], Duration::ZERO).await
     }
 
     /// Reads something.
     pub fn get(&mut self, path: &str) -> Result<Value, Error> {
-        self.ask(&Request::get(path), &[], Duration::ZERO)
+        wait(self.get_async(path))
+    }
+
+    /// The same inside a runtime.
+    pub async fn get_async(&mut self, path: &str) -> Result<Value, Error> {
+        self.ask(&Request::get(path), &[], Duration::ZERO).await
     }
 
     /// Has something done that may be done twice.
     pub fn post(&mut self, path: &str, body: &Value) -> Result<Value, Error> {
+        wait(self.post_async(path, body))
+    }
+
+    /// The same inside a runtime.
+    pub async fn post_async(&mut self, path: &str, body: &Value) -> Result<Value, Error> {
         // A server that is frozen must not use up the time that a busy one may need.
-        let is_alive = |address: &String| listens(address);
-        if let Some(place) = self.client.addresses.iter().position(is_alive) {
-            self.client.addresses.rotate_left(place);
+        for place in 0..self.client.addresses.len() {
+            if is_alive(&self.client.addresses[place]).await {
+                self.client.addresses.rotate_left(place);
+                break;
+            }
         }
-        self.ask(&Request::post(path, body.to_string().as_bytes()), &[], ORDER_TIME)
+        self.ask(&Request::post(path, body.to_string().as_bytes()), &[], ORDER_TIME).await
     }
 
     /// A job or a task (its path), when it has ended or this much time has passed.
     pub fn wait(&mut self, path: &str, time: Duration) -> Result<Value, Error> {
+        wait(self.wait_async(path, time))
+    }
+
+    /// The same inside a runtime.
+    pub async fn wait_async(&mut self, path: &str, time: Duration) -> Result<Value, Error> {
         let time = time.min(POLL_TIME);
-        self.ask(&Request::get(&format!("{path}/wait?timeout_ms={}", time.as_millis())), &[], time)
+        self.ask(&Request::get(&format!("{path}/wait?timeout_ms={}", time.as_millis())), &[], time).await
     }
 
     /// The next piece of an output, when there is one or a while has passed.
@@ -121,36 +143,36 @@ impl TaskClient {
         let wait_ms = time.as_millis();
         let query = format!("stream={stream}&offset={offset}{attempt}&wait_ms={wait_ms}");
         let path = format!("/v1/tasks/{task}/output?{query}");
-        self.persist(&Request::get(&path), &[], time, |response| {
-            if response.status == 200 { Piece::read(response) } else { Ok(Err(refusal(response))) }
-        })
+        wait(self.persist(&Request::get(&path), &[], time, |(answer, body)| match answer.status {
+            200 => Piece::read(&answer, body),
+            _ => Err(refusal(&answer, &body)),
+        }))
     }
 
-    fn ask(&mut self, request: &Request<'_>, fields: &[Field<'_>], extra: Duration) -> Result<Value, Error> {
-        self.persist(request, fields, extra, understood)
+    async fn ask(&mut self, request: &Request<'_>, fields: &[Field<'_>], extra: Duration) -> Result<Value, Error> {
+        self.persist(request, fields, extra, meaning).await
     }
 
     /// Asks one server after the other until one answers. `extra`: how long it may think about it.
-    fn persist<T>(
+    async fn persist<T>(
         &mut self,
         request: &Request<'_>,
         fields: &[Field<'_>],
         extra: Duration,
-        read: impl Fn(Response) -> Result<Result<T, Error>, TransportError>,
+        read: impl Fn((Answer, Vec<u8>)) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut tried = Tried::default();
-        persist(Retry::steady(PATIENCE, PAUSE), true, |_| {
-            let Some(address) = self.client.addresses.first().cloned() else {
-                return (Fate::Refused, Err(self.client.unreachable()));
-            };
-            let sent = request.send_with(fields, &address, tried.answer_time() + extra).and_then(&read);
-            let (fate, answer) = self.judge(sent, &mut tried);
-            if fate.allows_another(true) {
+        let (mut attempts, mut tried) = (Attempts::new(Retry::steady(PATIENCE, PAUSE)), Tried::default());
+        loop {
+            let address = self.client.addresses.first().cloned().ok_or_else(|| self.client.unreachable())?;
+            let sent = request.whole(&address, fields, tried.answer_time() + extra).await;
+            let (fate, answer) = self.judge(sent.map(&read), &mut tried);
+            if attempts.go_on(fate, true).await {
                 self.client.rotate();
+                continue;
             }
             let is_late = |failure: &Error| tried.is_heard && request.method == "POST" && is_late(failure);
-            (fate, answer.map_err(|failure| if is_late(&failure) { perhaps_done(&failure) } else { failure }))
-        })
+            return answer.map_err(|failure| if is_late(&failure) { perhaps_done(&failure) } else { failure });
+        }
     }
 
     /// What became of a request, and what to say of it if it is not asked again.
@@ -215,16 +237,15 @@ fn is_loopback(address: std::net::IpAddr) -> bool {
 }
 
 impl Piece {
-    fn read(response: Response) -> Result<Result<Self, Error>, TransportError> {
-        let number = |name: &str| response.field(name).and_then(|text| text.parse().ok());
+    fn read(answer: &Answer, bytes: Vec<u8>) -> Result<Self, Error> {
+        let number = |name: &str| answer.field(name).and_then(|text| text.parse().ok());
         let (Some(offset), total) = (number("x-primus-offset"), number("x-primus-total")) else {
-            return Ok(Err(strange_answer()));
+            return Err(strange_answer());
         };
-        let attempt = response.field("x-primus-attempt").map(str::to_owned);
-        let elsewhere = response.field("x-primus-elsewhere").map(str::to_owned);
-        let is_last = response.field("x-primus-last") == Some("true");
-        let bytes = response.bytes().map_err(TransportError::NoAnswer)?;
-        Ok(Ok(Self { attempt, offset, is_last, total, elsewhere, bytes }))
+        let attempt = answer.field("x-primus-attempt").map(str::to_owned);
+        let elsewhere = answer.field("x-primus-elsewhere").map(str::to_owned);
+        let is_last = answer.field("x-primus-last") == Some("true");
+        Ok(Self { attempt, offset, is_last, total, elsewhere, bytes })
     }
 }
 

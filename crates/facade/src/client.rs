@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use primus_client::Attempts;
 use primus_core::ledger::JobId;
 use primus_core::retry::{Fate, Retry};
 use primus_node::handle::Handle;
-use tokio::time::{Instant, sleep};
 
 use self::http::Http;
 use crate::handle::{JobHandle, JobReport, TaskReport};
@@ -120,7 +120,7 @@ impl Client {
     /// See [`SubmitError`].
     pub async fn submit(&self, job: Job) -> Result<JobHandle, SubmitError> {
         let (submission, key) = job.into_parts()?;
-        let (began, mut retry) = (Instant::now(), Retry::steady(PATIENCE, PAUSE));
+        let mut attempts = Attempts::new(Retry::steady(PATIENCE, PAUSE));
         loop {
             let submitted = match &self.0 {
                 Way::Links(server) => links::submit(&server.handle, submission.clone(), &key).await,
@@ -128,9 +128,8 @@ impl Client {
             };
             let fate = submitted.as_ref().err().map_or(Fate::Taken, Trouble::fate);
             // Under its key it is taken once.
-            match retry.pause(began.elapsed()).filter(|_| fate.allows_another(true)) {
-                Some(pause) => sleep(pause).await,
-                None => return Ok(self.job(submitted?)),
+            if !attempts.go_on(fate, true).await {
+                return Ok(self.job(submitted?));
             }
         }
     }

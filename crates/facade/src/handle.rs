@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use primus_client::Attempts;
 use primus_core::ledger::{JobId, State, TaskId};
 use primus_core::retry::Retry;
-use tokio::time::{Instant, sleep};
 
 use crate::client::Client;
 use crate::trouble::Trouble;
@@ -120,15 +120,15 @@ impl JobHandle {
     /// # Errors
     /// If the farm does not know the job, or no server leads for half a minute.
     pub async fn wait(&self) -> Result<JobReport, JobError> {
-        let (mut heard, mut retry) = (Instant::now(), Retry::steady(PATIENCE, PAUSE));
+        let attempts = || Attempts::new(Retry::steady(PATIENCE, PAUSE));
+        let mut silent = attempts();
         loop {
             match self.client.wait(self.id).await {
                 Ok(report) if report.is_over() => return Ok(report),
-                Ok(_) => heard = Instant::now(),
+                Ok(_) => silent = attempts(),
                 Err(trouble) => {
-                    match retry.pause(heard.elapsed()).filter(|_| trouble.fate().allows_another(true)) {
-                        Some(pause) => sleep(pause).await,
-                        None => return Err(self.error(trouble)),
+                    if !silent.go_on(trouble.fate(), true).await {
+                        return Err(self.error(trouble));
                     }
                 }
             }

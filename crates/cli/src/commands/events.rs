@@ -84,7 +84,7 @@ impl Reader {
     fn follow(&mut self, mut client: Client, mut after: u64, steps: bool) -> Result<(), Failure> {
         loop {
             let path = format!("/v1/events?after={after}&steps={steps}");
-            let response = persist(Retry::steady(SEARCH_TIME, PAUSE), true, |_| {
+            let response = persist(Retry::steady(SEARCH_TIME, PAUSE), true, || {
                 let opened = client.open(&path, SILENCE_MAX);
                 (if opened.is_ok() { Fate::Taken } else { Fate::NotTaken }, opened)
             });

@@ -48,6 +48,12 @@ impl Response {
         wait(self.0.bytes())
     }
 
+    /// The answer and its whole body.
+    pub fn whole(mut self) -> Result<(Answer, Vec<u8>), TransportError> {
+        let body = wait(self.0.bytes()).map_err(TransportError::NoAnswer)?;
+        Ok((self.0, body))
+    }
+
     /// The body line by line, as it arrives.
     pub fn lines(mut self) -> impl Iterator<Item = io::Result<String>> {
         std::iter::from_fn(move || wait(self.0.line()).transpose())

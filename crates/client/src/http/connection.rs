@@ -140,6 +140,18 @@ impl Request<'_> {
         asked.map_err(|failed| failed.error)
     }
 
+    /// The same with the whole body of the answer.
+    pub async fn whole(
+        &self,
+        address: &str,
+        fields: &[Field<'_>],
+        answer_time: Duration,
+    ) -> Result<(Answer, Vec<u8>), TransportError> {
+        let mut answer = self.ask(address, fields, answer_time).await?;
+        let bytes = answer.bytes().await.map_err(TransportError::NoAnswer)?;
+        Ok((answer, bytes))
+    }
+
     /// A long request takes a while to be sent, and to be understood: a second for each megabyte.
     pub(super) fn head_time(&self, answer_time: Duration) -> Duration {
         answer_time + Duration::from_micros(self.body.len() as u64)

@@ -1,18 +1,18 @@
-//! Asking over HTTP. The client of the commands blocks, so it is called on threads that may.
+//! Asking over HTTP, with the client of the commands.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use primus_client::http::{Request, escaped};
+use primus_client::pages::Pages;
 use primus_client::tasks::{TaskClient, nothing};
-use primus_client::{Client, Patience, pages, strange_answer, tokens};
+use primus_client::{Client, Patience, strange_answer, tokens};
 use primus_core::ledger::JobId;
 use primus_shapes::submission::Submission;
 use primus_shapes::token::Token;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
 use crate::handle::{JobReport, TaskReport, TaskState};
 use crate::trouble::Trouble;
@@ -38,25 +38,19 @@ impl Http {
         Ok(())
     }
 
-    async fn ask<T: Send + 'static>(
-        &self,
-        ask: impl FnOnce(Client) -> Result<T, primus_client::Error> + Send + 'static,
-    ) -> Result<T, Trouble> {
-        let client = self.0.clone();
-        let asked = spawn_blocking(move || ask(client)).await;
-        let asked = asked.map_err(|_| Trouble::Unknown("the program's runtime is about to end".to_owned()))?;
-        asked.map_err(Trouble::from)
+    fn tasks(&self) -> TaskClient {
+        TaskClient::new(self.0.clone())
     }
 
     pub(super) async fn submit(&self, submission: Submission, key: String) -> Result<JobId, Trouble> {
         let body = serde_json::to_vec(&submission).map_err(|error| Trouble::Wrong(error.to_string()))?;
-        let answer = self.ask(move |client| TaskClient::new(client).submit(&body, &key)).await?;
+        let answer = self.tasks().submit_async(&body, &key).await?;
         let id = answer["job"].as_str().and_then(|id| id.parse().ok());
         id.map(JobId).ok_or_else(|| strange_answer().into())
     }
 
     pub(super) async fn servers(&self) -> Result<(String, Vec<(u64, SocketAddr)>), Trouble> {
-        let status = self.ask(|client| client.latest("/v1/status")).await?;
+        let status = self.0.latest_async("/v1/status").await?;
         let server = |server: &Value| Some((server["id"].as_u64()?, server["address"].as_str()?.parse().ok()?));
         let servers = status["servers"].as_array().and_then(|servers| servers.iter().map(server).collect());
         let farm = status["farm"].as_str().map(str::to_owned);
@@ -64,22 +58,19 @@ impl Http {
     }
 
     pub(super) async fn report(&self, id: JobId) -> Result<JobReport, Trouble> {
-        let facts = self.ask(move |client| TaskClient::new(client).get(&format!("/v1/jobs/{id}"))).await?;
-        job_report(id, facts)
+        job_report(id, self.tasks().get_async(&format!("/v1/jobs/{id}")).await?)
     }
 
     pub(super) async fn wait(&self, id: JobId) -> Result<JobReport, Trouble> {
-        let wait = move |client| TaskClient::new(client).wait(&format!("/v1/jobs/{id}"), WAIT_TIME);
-        job_report(id, self.ask(wait).await?)
+        job_report(id, self.tasks().wait_async(&format!("/v1/jobs/{id}"), WAIT_TIME).await?)
     }
 
     pub(super) async fn results(&self, id: JobId) -> Result<Vec<TaskReport>, Trouble> {
-        let all = self.ask(move |client| {
-            let mut caller = TaskClient::new(client);
-            pages::all::<primus_client::Error>(&format!("/v1/tasks?job={id}"), |page| caller.get(page))
-        });
-        let mut all = all.await?;
-        let Value::Array(items) = all["items"].take() else { return Err(strange_answer().into()) };
+        let (mut tasks, mut pages) = (self.tasks(), Pages::new(&format!("/v1/tasks?job={id}"), usize::MAX));
+        while let Some(path) = pages.wanted() {
+            pages.take(tasks.get_async(&path).await?)?;
+        }
+        let Value::Array(items) = pages.list()["items"].take() else { return Err(strange_answer().into()) };
         // A farm says nothing of the tasks of a job that it does not know.
         if items.is_empty() {
             self.report(id).await?;
@@ -88,8 +79,8 @@ impl Http {
     }
 
     pub(super) async fn cancel(&self, id: JobId) -> Result<u64, Trouble> {
-        let cancel = move |client| TaskClient::new(client).post(&format!("/v1/jobs/{id}/cancel"), &nothing());
-        self.ask(cancel).await?["cancelled"].as_u64().ok_or_else(|| strange_answer().into())
+        let cancelled = self.tasks().post_async(&format!("/v1/jobs/{id}/cancel"), &nothing()).await?;
+        cancelled["cancelled"].as_u64().ok_or_else(|| strange_answer().into())
     }
 }
 
@@ -104,18 +95,14 @@ impl Http {
     }
 
     async fn change(&self, method: &'static str, key: &str, body: Vec<u8>) -> Result<(), Trouble> {
-        let path = path(key)?;
-        let change = move |client: Client| {
-            let request = Request { method, path: &path, body: &body };
-            client.write(request, Patience::WhileNoLeader(LEADERLESS_TIME))
-        };
-        self.ask(change).await.map(|_| ())
+        let request = Request { method, path: &path(key)?, body: &body };
+        self.0.write_async(request, Patience::WhileNoLeader(LEADERLESS_TIME)).await?;
+        Ok(())
     }
 
     pub(super) async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, Trouble> {
-        let path = path(key)?;
-        let read = move |client: Client| client.read(&path, Patience::WhileNoLeader(LEADERLESS_TIME));
-        match self.ask(read).await {
+        let read = self.0.read_async(&path(key)?, Patience::WhileNoLeader(LEADERLESS_TIME)).await;
+        match read.map_err(Trouble::from) {
             Ok(answer) => {
                 let value = answer["value"].as_str().ok_or_else(strange_answer)?;
                 Ok(Some(value.as_bytes().to_vec()))
@@ -173,4 +160,24 @@ fn task_report(facts: Value) -> Result<TaskReport, Trouble> {
     let TaskFacts { worker, exit, stdout, stderr, reason, .. } = facts;
     let took = facts.took_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1000.0).ok());
     Ok(TaskReport { worker, exit, took, stdout, stderr, reason, ..TaskReport::new(task, state) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs ask from tasks of their own, on any thread.
+    fn may_move_to_another_thread(_: &(impl Future + Send)) {}
+
+    #[test]
+    fn whatever_is_asked_can_be_asked_in_a_task() {
+        let http = Http::find(Some("127.0.0.1:1")).unwrap();
+        may_move_to_another_thread(&http.submit(Submission::default(), "key".to_owned()));
+        may_move_to_another_thread(&http.servers());
+        may_move_to_another_thread(&http.wait(JobId(1)));
+        may_move_to_another_thread(&http.results(JobId(1)));
+        may_move_to_another_thread(&http.cancel(JobId(1)));
+        may_move_to_another_thread(&http.put("key", Vec::new()));
+        may_move_to_another_thread(&http.get("key"));
+    }
 }
