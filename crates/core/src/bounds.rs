@@ -4,11 +4,8 @@
 //! the numbers stops everybody for good, and no sum with it can be trusted. Machines refuse what nobody can have reached:
 //! a million terms a second, for a hundred thousand years, come to less than [`NUMBER_MAX`].
 
-#[cfg(feature = "serde")]
 use alloc::vec::Vec;
-#[cfg(feature = "serde")]
 use core::fmt;
-#[cfg(feature = "serde")]
 use core::marker::PhantomData;
 
 /// No term, round or place in a log is greater.
@@ -30,7 +27,6 @@ pub const fn is_credible(number: u64, own: u64) -> bool {
 ///
 /// # Errors
 /// If it is longer, or none.
-#[cfg(feature = "serde")]
 pub fn at_most<'de, const MAX: usize, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     T: serde::Deserialize<'de>,
@@ -39,10 +35,8 @@ where
     deserializer.deserialize_seq(Few::<MAX, T>(PhantomData))
 }
 
-#[cfg(feature = "serde")]
 struct Few<const MAX: usize, T>(PhantomData<T>);
 
-#[cfg(feature = "serde")]
 impl<'de, const MAX: usize, T: serde::Deserialize<'de>> serde::de::Visitor<'de> for Few<MAX, T> {
     type Value = Vec<T>;
 

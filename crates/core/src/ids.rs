@@ -3,9 +3,10 @@
 use core::cmp::Ordering;
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A server of a cluster, or a member of any other election, and at the same time the identifier that elections by id compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServerId(pub u64);
 
 /// A worker as one server knows it, by its link: when it comes again on another link, it is another number. What it is called
@@ -18,13 +19,11 @@ pub struct WorkerId(pub u64);
 pub struct FarmId(pub u64);
 
 /// A candidate for leases: one process, or one part of it, for as long as it lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
 /// The number of a leadership. At most one leader of a farm has it. It means nothing beside a term of another farm: see [`Fence`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Term(pub u64);
 
 /// A term, and whose it is. Of two farms' terms none is older, so they cannot be put in order.
@@ -50,8 +49,7 @@ impl FarmId {
 /// The number of an election. It only grows; a message of an older round is stale.
 ///
 /// Rounds are not terms: nobody ratifies them, and two sides of a partition may count to different numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Round(pub u64);
 
 impl Round {

@@ -6,11 +6,12 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::rank::BUCKET_HUNDREDTHS;
 
 /// A load score in hundredths: 4300 is 43.00.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Score(u32);
 
 /// What was measured on a host.
@@ -42,8 +43,7 @@ pub enum Usage {
 }
 
 /// What a server tells others about its load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Load {
     /// What elections compare.
     pub score: Score,

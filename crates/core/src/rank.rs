@@ -8,6 +8,8 @@ use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::ServerId;
 use crate::load::Score;
 
@@ -35,8 +37,7 @@ pub struct Rank {
 }
 
 /// The part of a rank that is compared first. The derived order serves collections only: elections compare ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Standing {
     /// It gave up leadership in this round: worse than everybody else.
     Resigned,
@@ -49,8 +50,7 @@ pub enum Standing {
 }
 
 /// An address as an election sees it: a number, then the port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Address {
     ip: IpAddr,
     port: Option<u16>,

@@ -19,6 +19,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Armed, Command, Election, MessageKind, Notice, Reminders, Timer};
 use crate::bounds;
 use crate::ids::{Round, ServerId};
@@ -102,8 +104,7 @@ pub enum Asking {
 }
 
 /// What nodes say to each other. Everything carries the sender's round and its standing in that round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Message {
     /// What is said.
     pub kind: Kind,
@@ -114,8 +115,7 @@ pub struct Message {
 }
 
 /// The three things that nodes say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// I want to lead; is anybody better there?
     Election,

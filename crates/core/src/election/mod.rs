@@ -11,6 +11,8 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::hash::Hash;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::ServerId;
 use crate::load::Score;
 use crate::machine::{Delay, Machine, Never};
@@ -135,8 +137,7 @@ pub enum Timer {
 }
 
 /// The kinds of messages, as people count them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum MessageKind {
     /// Somebody asks to lead.
     Election,

@@ -18,6 +18,8 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Armed, Command, Election, MessageKind, Notice, Reminders, Timer};
 use crate::bounds;
 use crate::ids::{Round, ServerId};
@@ -83,8 +85,7 @@ pub enum Winner {
 }
 
 /// What members say to their successors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Message {
     /// The best id that this token has met; nobody's when a leader that resigned has just sent it off.
     Election {

@@ -17,7 +17,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+
 use crate::bounds::at_most;
 use crate::ledger::{Held, LoanId, Report, Work};
 use crate::load::Load;
@@ -31,15 +32,14 @@ pub const HELD_MAX: usize = 1 << 16;
 pub const ENDED_MAX: usize = 1000;
 
 /// What a leader and a worker say to each other. What comes from a leader carries its term; a worker obeys the newest.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Message {
     /// Worker: I am here, and this is what I have.
     Hello(Hello),
     /// Worker: these attempts have ended; I keep the results until they are recorded.
-    Ended(#[cfg_attr(feature = "serde", serde(deserialize_with = "at_most::<ENDED_MAX, _, _>"))] Vec<Report>),
+    Ended(#[serde(deserialize_with = "at_most::<ENDED_MAX, _, _>")] Vec<Report>),
     /// Worker: I shall not come to an end with these. Most of them I had not even begun with.
-    GaveBack(#[cfg_attr(feature = "serde", serde(deserialize_with = "at_most::<HELD_MAX, _, _>"))] Vec<Held>),
+    GaveBack(#[serde(deserialize_with = "at_most::<HELD_MAX, _, _>")] Vec<Held>),
     /// Worker: I am alive, and this loaded.
     Beat(Load),
     /// Leader of this term: I do not know you; say hello.
@@ -61,8 +61,7 @@ pub enum Message {
 }
 
 /// How a worker introduces itself, to every new leader and after every lost link.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Hello {
     /// Its name.
     pub name: String,
@@ -73,16 +72,15 @@ pub struct Hello {
     /// Under which loan it has come, if it is another farm's.
     pub loan: Option<LoanId>,
     /// What it runs, or will run.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "at_most::<HELD_MAX, _, _>"))]
+    #[serde(deserialize_with = "at_most::<HELD_MAX, _, _>")]
     pub held: Vec<Held>,
     /// What has ended and is not known to be recorded.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "at_most::<ENDED_MAX, _, _>"))]
+    #[serde(deserialize_with = "at_most::<ENDED_MAX, _, _>")]
     pub ended: Vec<Report>,
 }
 
 /// What a worker is given.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Assignment {
     /// Which attempt at which task.
     pub held: Held,

@@ -9,6 +9,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Assignment, Hello, Message};
 use crate::ledger::{Held, LoanId, Report};
 use crate::load::Load;
@@ -68,8 +70,7 @@ pub enum Relation {
 }
 
 /// What a worker keeps on disk.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Record {
     /// A result that nobody may lose.
     Ended(Report),

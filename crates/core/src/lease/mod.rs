@@ -21,6 +21,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub use guard::Guard;
 pub use lessor::Lessor;
 
@@ -43,8 +45,7 @@ pub enum Message {
 }
 
 /// A candidate's question. The answer comes when there is something new, or after a while.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Poll {
     /// Names the question.
     pub number: u64,
@@ -63,8 +64,7 @@ pub struct Poll {
 }
 
 /// What a candidate would like to hold.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Candidacy {
     /// The group.
     pub group: String,
@@ -77,8 +77,7 @@ pub struct Candidacy {
 }
 
 /// A group and the token under which it is, or was, held.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Claim {
     /// The group.
     pub group: String,
@@ -87,8 +86,7 @@ pub struct Claim {
 }
 
 /// What a candidate is told.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Answer {
     /// The question.
     pub number: u64,
@@ -103,8 +101,7 @@ pub struct Answer {
 }
 
 /// What a candidate holds, and for how long from the moment at which it asked.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Promise {
     /// The group.
     pub group: String,
@@ -115,8 +112,7 @@ pub struct Promise {
 }
 
 /// Why a candidate cannot have what it wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Objection {
     /// The others have agreed on this.
     OtherRules(GroupRules),

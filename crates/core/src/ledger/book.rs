@@ -7,6 +7,8 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::effect::Effect;
 use super::entry::{Batch, Entry, Report, Start, Target};
 use super::groups::Groups;
@@ -17,8 +19,7 @@ use super::task::{Attempt, Counts, Held, Outcome, State, TaskId, Verdict};
 use super::weighed::Weighed;
 
 /// What a farm agrees on.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Ledger {
     jobs: Weighed<JobId, Job>,
     last_job: u64,
@@ -37,8 +38,7 @@ pub struct Ledger {
 }
 
 /// What is agreed about a worker.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Registration {
     /// How much it can run at once.
     pub slots: u16,
@@ -47,8 +47,7 @@ pub struct Registration {
 }
 
 /// How much is kept. All servers must go by the same, so the leader's are written into the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Limits {
     /// How many results are kept.
     pub results: usize,

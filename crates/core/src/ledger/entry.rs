@@ -3,6 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::book::Limits;
 use super::groups::{Grant, Release};
 use super::job::{JobId, Spec};
@@ -10,8 +12,7 @@ use super::loans::{Borrow, Ending, Lend, LoanId};
 use super::task::{Attempt, Held, Outcome, TaskId};
 
 /// What one record of the log holds: many entries, because a disk writes a hundred as fast as one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Batch {
     /// When the leader wrote it, in milliseconds since 1970. The ledger reads no clock.
     pub time_ms: u64,
@@ -20,8 +21,7 @@ pub struct Batch {
 }
 
 /// One change.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Entry {
     /// A new job.
     Submit {
@@ -83,8 +83,7 @@ pub enum Entry {
 }
 
 /// How an attempt of a task ended.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Report {
     /// Which task.
     pub task: TaskId,
@@ -101,8 +100,7 @@ impl Report {
 }
 
 /// The only start of a task that must not start twice.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Start {
     /// Which task.
     pub task: TaskId,
@@ -113,8 +111,7 @@ pub struct Start {
 }
 
 /// A task or all tasks of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
     /// All of them.
     Job(JobId),

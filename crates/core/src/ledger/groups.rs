@@ -9,6 +9,8 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::effect::Effect;
 use crate::ids::SessionId;
 
@@ -85,16 +87,14 @@ pub const fn is_holder_count(holders: u16) -> bool {
 }
 
 /// All groups that somebody holds.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
 pub struct Groups {
     held: BTreeMap<String, Group>,
     last_token: u64,
 }
 
 /// A group that somebody holds.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Group {
     /// How it is held.
     pub rules: GroupRules,
@@ -103,8 +103,7 @@ pub struct Group {
 }
 
 /// What all who want to hold a group must agree on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GroupRules {
     /// Who comes first.
     pub rank: GroupRank,
@@ -113,8 +112,7 @@ pub struct GroupRules {
 }
 
 /// Who comes first among those who want to hold a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum GroupRank {
     /// Whoever is beside the leader; such a group follows leadership.
     Leader,
@@ -127,8 +125,7 @@ pub enum GroupRank {
 }
 
 /// What a holder has.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Holding {
     /// What it can show others, so that they refuse whoever held the group before.
     pub token: u64,
@@ -142,8 +139,7 @@ pub struct Holding {
 }
 
 /// Somebody is to hold a group.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Grant {
     /// Which group.
     pub group: String,
@@ -158,8 +154,7 @@ pub struct Grant {
 }
 
 /// Somebody holds a group no more.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Release {
     /// Which group.
     pub group: String,

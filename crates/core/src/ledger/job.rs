@@ -6,16 +6,16 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Range, RangeInclusive};
 
+use serde::{Deserialize, Serialize};
+
 use super::task::{Counts, State};
 
 /// The number of a job; the ledger counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(pub u64);
 
 /// What is submitted.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Spec {
     /// What people call it.
     pub name: String,
@@ -36,8 +36,7 @@ pub struct Spec {
 }
 
 /// What a task does.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Work {
     /// Runs a program.
     Command(CommandLine),
@@ -51,8 +50,7 @@ pub enum Work {
 }
 
 /// A program and what it is given. No shell is involved.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct CommandLine {
     /// The program, then its arguments. `{}` becomes the task's own argument.
     pub arguments: Vec<String>,
@@ -67,8 +65,7 @@ pub struct CommandLine {
 }
 
 /// How many tasks a job has, and what tells them apart.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Expansion {
     /// One.
     One,
@@ -84,8 +81,7 @@ pub enum Expansion {
 }
 
 /// Many lines in one piece of memory: a line of 40 bytes takes 44.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Lines {
     text: String,
     /// Where each line ends.
@@ -93,11 +89,10 @@ pub struct Lines {
 }
 
 /// A job in the ledger.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(from = "disk::Job"))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "disk::Job")]
 pub struct Job {
     /// What was submitted. Shared, because a copy of the ledger is made for every snapshot, and lines are long.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "super::shared::serialize"))]
     pub spec: Arc<Spec>,
     /// When, on the leader's clock, in milliseconds since 1970.
     pub submitted_ms: u64,
@@ -108,12 +103,11 @@ pub struct Job {
     /// How many tasks have no final state.
     open: u64,
     /// How many tasks there are in each state. Found by counting when the rest is read.
-    #[cfg_attr(feature = "serde", serde(skip))]
+    #[serde(skip)]
     counts: Counts,
 }
 
 /// The form on disk.
-#[cfg(feature = "serde")]
 mod disk {
     use alloc::string::String;
     use alloc::sync::Arc;
@@ -123,7 +117,6 @@ mod disk {
 
     #[derive(serde::Deserialize)]
     pub(super) struct Job {
-        #[serde(deserialize_with = "crate::ledger::shared::deserialize")]
         spec: Arc<Spec>,
         submitted_ms: u64,
         key: Option<String>,

@@ -7,19 +7,19 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
+use serde::{Deserialize, Serialize};
+
 use super::effect::Effect;
 
 /// Names a loan, among those of one lender; it is the epoch of the worker that is lent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct LoanId(pub u64);
 
 /// No more workers are lent, or borrowed, at once.
 pub const LOANS_MAX: usize = 1024;
 
 /// All loans of a farm.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Loans {
     lent: BTreeMap<LoanId, Lent>,
     /// The loan of each own worker that is lent.
@@ -29,8 +29,7 @@ pub struct Loans {
 }
 
 /// One of our workers is with another farm, or on its way there or back.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Lent {
     /// Who.
     pub worker: String,
@@ -51,8 +50,7 @@ pub struct Lent {
 }
 
 /// Why a worker is lent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Why {
     /// The other farm was saturated, and asked.
     Asked,
@@ -61,8 +59,7 @@ pub enum Why {
 }
 
 /// A worker of another farm is here. Its name among ours says whose it is: see [`name_here`].
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Borrowed {
     /// Whose it is.
     pub from: String,
@@ -77,8 +74,7 @@ pub struct Borrowed {
 }
 
 /// One of our workers is to be lent.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Lend {
     /// Who.
     pub worker: String,
@@ -91,8 +87,7 @@ pub struct Lend {
 }
 
 /// A worker of another farm has arrived.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Borrow {
     /// Who, as it is called here.
     pub worker: String,
@@ -107,8 +102,7 @@ pub struct Borrow {
 }
 
 /// How a loan ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Ending {
     /// The worker is back.
     Home,

@@ -18,8 +18,6 @@ mod effect;
 mod numbers;
 mod order;
 mod results;
-#[cfg(feature = "serde")]
-mod shared;
 mod weighed;
 
 pub use book::{Ledger, Limits, Registration};

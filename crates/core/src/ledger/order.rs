@@ -8,16 +8,14 @@
 
 use alloc::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::job::JobId;
 use super::numbers::{number, put_number};
 
 /// All tasks that have ended and have not been forgotten, in the order in which they did.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(from = "disk::Order", into = "disk::Order")
-)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(from = "disk::Order", into = "disk::Order")]
 pub(super) struct Order {
     first: Option<Stretch>,
     /// For each stretch but the first, the step from the end of the one before; for each stretch between the first and the last, then
@@ -137,7 +135,6 @@ fn take_step(steps: &mut VecDeque<u8>) -> Option<u64> {
 }
 
 /// The form on disk: the first and the last task, and what changes from each to the next.
-#[cfg(feature = "serde")]
 mod disk {
     use alloc::collections::VecDeque;
 

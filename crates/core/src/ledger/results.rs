@@ -11,6 +11,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::{Range, RangeInclusive};
 
+use serde::{Deserialize, Serialize};
+
 use super::job::JobId;
 use super::numbers::{number, put_number};
 use super::order::{Order, Stretch};
@@ -23,8 +25,7 @@ const SHELF_LEN: u64 = 32;
 const SHELF_BYTES: u64 = 48;
 
 /// All results that are kept, and all tasks that have ended as long as that is of interest.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(super) struct Results {
     shelves: BTreeMap<(JobId, u64), Shelf>,
     /// How many bytes all results have together.
@@ -159,8 +160,7 @@ fn place_of(task: TaskId) -> u8 {
 }
 
 /// Results of neighbours, in the order in which they came: a place, a length, and as many bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 struct Shelf(Vec<u8>);
 
 impl Shelf {

@@ -8,11 +8,12 @@ use core::num::ParseIntError;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::job::JobId;
 
 /// Names a task: `12.7` is the seventh task of job 12.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId {
     /// Its job.
     pub job: JobId,
@@ -34,8 +35,7 @@ pub struct Tasks {
 }
 
 /// Names one start of a task. A bare number would be given out twice by two leaders, so the term is part of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attempt {
     /// The term of the leader that handed it out.
     pub term: Term,
@@ -44,8 +44,7 @@ pub struct Attempt {
 }
 
 /// One attempt at one task, wherever it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Held {
     /// The task.
     pub task: TaskId,
@@ -54,8 +53,7 @@ pub struct Held {
 }
 
 /// What is agreed about a task. Two bytes, because there may be millions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum State {
     /// It has no result yet, and has failed this often.
     Waiting {
@@ -75,8 +73,7 @@ pub enum State {
 }
 
 /// How many tasks there are in each state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of the states")]
 pub struct Counts {
     pub waiting: u64,
@@ -88,8 +85,7 @@ pub struct Counts {
 }
 
 /// How an attempt ended.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Verdict {
     /// The program ended with this code.
     Exited(u8),
@@ -104,8 +100,7 @@ pub enum Verdict {
 }
 
 /// The recorded result of a task.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Outcome {
     /// Which start of the task this was.
     pub attempt: Attempt,
@@ -124,8 +119,7 @@ pub struct Outcome {
 }
 
 /// The last part of a stream, and how long the whole was.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Tail {
     /// How many bytes there were.
     pub total: u64,

@@ -91,7 +91,6 @@ impl<K: Ord + Weigh, V: Weigh> Weighed<K, V> {
     }
 
     /// How many bytes it takes, found out by looking at everything.
-    #[cfg(any(test, feature = "serde"))]
     pub(super) fn weigh(&self) -> u64 {
         self.map.iter().map(|(key, value)| weight(key, value)).sum()
     }
@@ -116,7 +115,6 @@ impl<K, V> Deref for Weighed<K, V> {
 }
 
 /// On disk it is a map like any other.
-#[cfg(feature = "serde")]
 mod disk {
     use alloc::collections::BTreeMap;
 

@@ -22,6 +22,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub use lending::Lending;
 pub use placement::Placement;
 
@@ -29,8 +31,7 @@ use crate::ledger::{LoanId, Why};
 
 /// What the leaders of two farms say to each other. Everything carries the term of whoever says it, so that a deposed leader is
 /// not heard any more; it means nothing beside a term of another farm.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Message {
     /// The term of the leader that says it.
     pub term: Term,
@@ -39,8 +40,7 @@ pub struct Message {
 }
 
 /// What the leader of a farm says to that of another.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Content {
     /// How things are here.
     Beat(Beat),
@@ -63,8 +63,7 @@ pub enum Content {
 }
 
 /// How things are in a farm, and all that it has to do with whoever hears this.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Beat {
     /// How many slots of its own are free.
     pub idle: u32,
@@ -77,8 +76,7 @@ pub struct Beat {
 }
 
 /// A worker that is lent, as the borrower needs to know it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LentWorker {
     /// The loan.
     pub loan: LoanId,
@@ -93,8 +91,7 @@ pub struct LentWorker {
 }
 
 /// What a borrower would like to have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Request {
     /// Names the request.
     pub number: u64,
@@ -105,8 +102,7 @@ pub struct Request {
 }
 
 /// Why a farm lends nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Objection {
     /// It has work waiting itself.
     Busy,
@@ -118,8 +114,7 @@ pub enum Objection {
 
 /// What a leader and a worker say to each other about loans. The worker's own leader can send it abroad; that one and the one that
 /// it works for can send it home.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum WorkerMessage {
     /// Leader at home: work for that farm.
     Redirect {

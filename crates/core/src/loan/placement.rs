@@ -9,6 +9,8 @@ use core::fmt;
 
 use alloc::string::String;
 
+use serde::{Deserialize, Serialize};
+
 use super::WorkerMessage;
 use crate::ServerId;
 use crate::ledger::LoanId;
@@ -101,8 +103,7 @@ pub enum Notice {
 }
 
 /// What a worker keeps on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Record {
     /// The newest call that it has followed.
     pub epoch: LoanId,
