@@ -45,6 +45,7 @@ pub enum Work {
         /// Which handler.
         name: String,
         /// What it is given.
+        #[serde(with = "super::whole")]
         input: Vec<u8>,
     },
 }
@@ -59,6 +60,7 @@ pub struct CommandLine {
     /// Where it runs; the worker's own folder if nothing is said.
     pub directory: Option<String>,
     /// What it reads.
+    #[serde(with = "super::whole")]
     pub stdin: Vec<u8>,
     /// How much it gives way to others.
     pub nice: u8,

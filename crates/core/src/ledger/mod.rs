@@ -15,10 +15,10 @@ pub mod timekeeper;
 
 mod book;
 mod effect;
-mod numbers;
 mod order;
 mod results;
 mod weighed;
+mod whole;
 
 pub use book::{Ledger, Limits, Registration};
 pub use effect::Effect;

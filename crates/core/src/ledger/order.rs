@@ -11,7 +11,6 @@ use alloc::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::job::JobId;
-use super::numbers::{number, put_number};
 
 /// All tasks that have ended and have not been forgotten, in the order in which they did.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -132,6 +131,28 @@ fn put_step(steps: &mut VecDeque<u8>, step: u64) {
 fn take_step(steps: &mut VecDeque<u8>) -> Option<u64> {
     let folded = number(|| steps.pop_front())?;
     Some((folded >> 1) ^ (folded & 1).wrapping_neg())
+}
+
+/// Writes a number down in as many bytes as it needs: seven bits to a byte, the least first; the eighth says whether more follow.
+fn put_number(bytes: &mut VecDeque<u8>, mut number: u64) {
+    while number > 0x7f {
+        bytes.extend([number as u8 | 0x80]);
+        number >>= 7;
+    }
+    bytes.extend([number as u8]);
+}
+
+/// Reads a number; nothing if the bytes end before it does, or it is too long.
+fn number(mut next: impl FnMut() -> Option<u8>) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..u64::BITS).step_by(7) {
+        let byte = next()?;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
 }
 
 /// The form on disk: the first and the last task, and what changes from each to the next.

@@ -1,22 +1,19 @@
 //! Results as the ledger keeps them: in few bytes, because there may be a hundred thousand, and most of them say little.
 //!
-//! A result is written down as a string of bytes in which a number takes as many as it needs, and what most results do not have
-//! takes one. The results of neighbouring tasks stand behind one another on one shelf: a task's result is found by looking
+//! A result is written down by postcard: a number takes as many bytes as it needs, and what most results do not have takes one. The
+//! results of neighbouring tasks stand behind one another on one shelf: a task's result is found by looking
 //! through a few, and a map of single ones would take more room for itself than for them. In which order tasks ended is kept
 //! beside them (`order.rs`).
 
-use crate::Term;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::{Range, RangeInclusive};
 
 use serde::{Deserialize, Serialize};
 
 use super::job::JobId;
-use super::numbers::{number, put_number};
 use super::order::{Order, Stretch};
-use super::task::{Attempt, Outcome, Tail, TaskId, Verdict};
+use super::task::{Outcome, TaskId};
 
 /// How many neighbours share a shelf.
 const SHELF_LEN: u64 = 32;
@@ -166,9 +163,8 @@ struct Shelf(Vec<u8>);
 impl Shelf {
     /// How many bytes did it grow by?
     fn add(&mut self, place: u8, result: &[u8]) -> u64 {
-        let mut head = Vec::with_capacity(4);
-        head.push(place);
-        put_number(&mut head, result.len() as u64);
+        let head = postcard::to_extend(&(place, result.len()), Vec::with_capacity(4));
+        let head = head.expect("two numbers can always be written");
         let len = head.len() + result.len();
         if self.0.capacity() - self.0.len() < len {
             // Doubling would leave a quarter of all shelves empty, on average.
@@ -180,12 +176,12 @@ impl Shelf {
     }
 
     fn get(&self, place: u8) -> Option<&[u8]> {
-        self.find(place).map(|(_, result)| result)
+        self.all().find(|(other, ..)| *other == place).map(|(_, result, _)| result)
     }
 
     /// How many bytes did it shrink by?
     fn remove(&mut self, place: u8) -> u64 {
-        let Some((range, _)) = self.find(place) else { return 0 };
+        let Some((.., range)) = self.all().find(|(other, ..)| *other == place) else { return 0 };
         let len = range.len() as u64;
         self.0.drain(range);
         if self.0.len() < self.0.capacity() / 2 {
@@ -196,115 +192,39 @@ impl Shelf {
 
     /// Removes the results of these places. How many bytes did it shrink by?
     fn remove_those(&mut self, is_meant: impl Fn(u8) -> bool) -> u64 {
-        let mut places = Vec::new();
-        let mut rest = Reading(&self.0);
-        while let (Some(place), Some(_)) = (rest.byte(), rest.bytes()) {
-            places.push(place);
-        }
-        places.retain(|place| is_meant(*place));
+        let places: Vec<u8> = self.all().map(|(place, ..)| place).filter(|place| is_meant(*place)).collect();
         places.into_iter().map(|place| self.remove(place)).sum()
     }
 
-    /// Where the result of a place stands, and its bytes.
-    fn find(&self, place: u8) -> Option<(Range<usize>, &[u8])> {
-        let mut rest = Reading(&self.0);
-        loop {
-            let start = self.0.len() - rest.0.len();
-            let is_it = rest.byte()? == place;
-            let result = rest.bytes()?;
-            if is_it {
-                return Some((start..self.0.len() - rest.0.len(), result));
-            }
-        }
+    /// Each place, the bytes of its result, and where all of that stands.
+    fn all(&self) -> impl Iterator<Item = (u8, &[u8], Range<usize>)> {
+        let mut rest = self.0.as_slice();
+        core::iter::from_fn(move || {
+            let start = self.0.len() - rest.len();
+            let ((place, result), others) = postcard::take_from_bytes(rest).ok()?;
+            rest = others;
+            Some((place, result, start..self.0.len() - rest.len()))
+        })
     }
 }
 
-/// How attempts end, as bytes.
-const EXITED: u8 = 0;
-const SIGNALLED: u8 = 1;
-const TIMED_OUT: u8 = 2;
-const REFUSED: u8 = 3;
-const LOST: u8 = 4;
-
+/// The order of the fields is that of all releases, whose shelves are on disk.
 fn written(outcome: &Outcome) -> Vec<u8> {
     let Outcome { attempt, worker, verdict, started_us, took_us, stdout, stderr } = outcome;
-    let mut bytes = Vec::with_capacity(64);
-    for number in [attempt.term.0, attempt.sequence, *started_us, *took_us] {
-        put_number(&mut bytes, number);
-    }
-    put_bytes(&mut bytes, worker.as_bytes());
-    match verdict {
-        Verdict::Exited(code) => bytes.extend([EXITED, *code]),
-        Verdict::Signalled(signal) => bytes.extend([SIGNALLED, *signal]),
-        Verdict::TimedOut => bytes.push(TIMED_OUT),
-        Verdict::Refused(reason) => {
-            bytes.push(REFUSED);
-            put_bytes(&mut bytes, reason.as_bytes());
-        }
-        Verdict::Lost => bytes.push(LOST),
-    }
-    for tail in [stdout, stderr] {
-        put_number(&mut bytes, tail.total);
-        put_bytes(&mut bytes, &tail.bytes);
-    }
-    bytes
+    let fields = (attempt, started_us, took_us, worker, verdict, stdout, stderr);
+    postcard::to_extend(&fields, Vec::with_capacity(64)).expect("a result can always be written")
 }
 
 fn read(bytes: &[u8]) -> Option<Outcome> {
-    let mut rest = Reading(bytes);
-    let attempt = Attempt { term: Term(rest.number()?), sequence: rest.number()? };
-    let (started_us, took_us) = (rest.number()?, rest.number()?);
-    let worker = rest.text()?;
-    let verdict = match rest.byte()? {
-        EXITED => Verdict::Exited(rest.byte()?),
-        SIGNALLED => Verdict::Signalled(rest.byte()?),
-        TIMED_OUT => Verdict::TimedOut,
-        REFUSED => Verdict::Refused(rest.text()?),
-        LOST => Verdict::Lost,
-        _ => return None,
-    };
-    let (stdout, stderr) = (rest.tail()?, rest.tail()?);
+    let (attempt, started_us, took_us, worker, verdict, stdout, stderr) = postcard::from_bytes(bytes).ok()?;
     Some(Outcome { attempt, worker, verdict, started_us, took_us, stdout, stderr })
-}
-
-/// What is left to be read.
-struct Reading<'a>(&'a [u8]);
-
-impl<'a> Reading<'a> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        number(|| self.byte())
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = usize::try_from(self.number()?).ok()?;
-        let (bytes, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    fn text(&mut self) -> Option<String> {
-        String::from_utf8(self.bytes()?.to_vec()).ok()
-    }
-
-    fn tail(&mut self) -> Option<Tail> {
-        Some(Tail { total: self.number()?, bytes: self.bytes()?.to_vec() })
-    }
-}
-
-fn put_bytes(bytes: &mut Vec<u8>, more: &[u8]) {
-    put_number(bytes, more.len() as u64);
-    bytes.extend_from_slice(more);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Term;
+    use crate::ledger::task::{Attempt, Tail, Verdict};
 
     fn outcome(sequence: u64, verdict: Verdict, printed: &str) -> Outcome {
         Outcome {
@@ -377,6 +297,17 @@ mod tests {
         assert!(results.len() <= shelves as u64);
     }
 
+    /// Shelves are on disk.
+    #[test]
+    fn results_are_written_as_they_always_were() {
+        let mut shelf = Shelf::default();
+        shelf.add(5, &written(&outcome(300, Verdict::Signalled(9), "hi")));
+        let started = [0x80, 0x80, 0xf9, 0xc0, 0xc1, 0xc4, 0x82, 0x03];
+        let attempt = [5, 30, 2, 0xac, 0x02];
+        let bytes = [&attempt[..], &started, &[0x88, 0x27, 8], b"worker-1", &[1, 9, 2, 2], b"hi", &[0, 0]].concat();
+        assert_eq!(shelf.0, bytes);
+    }
+
     #[test]
     fn bytes_that_make_no_sense_are_no_result() {
         let bytes = written(&outcome(1, Verdict::Refused("no".into()), "hello"));
@@ -384,6 +315,5 @@ mod tests {
             assert_eq!(read(&bytes[..end]), None, "{end}");
         }
         assert_eq!(Shelf(alloc::vec![0xff; 40]).get(0), None);
-        assert_eq!(number(|| Some(0xff)), None);
     }
 }

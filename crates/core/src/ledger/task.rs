@@ -124,6 +124,7 @@ pub struct Tail {
     /// How many bytes there were.
     pub total: u64,
     /// The last of them, at most [`Tail::LEN_MAX`].
+    #[serde(with = "super::whole")]
     pub bytes: Vec<u8>,
 }
 
