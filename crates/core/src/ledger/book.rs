@@ -321,3 +321,5 @@ const fn changed(is_changed: bool) -> Effect {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twin;

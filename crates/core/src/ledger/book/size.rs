@@ -24,31 +24,16 @@ mod tests {
     use alloc::string::String;
     use alloc::vec::Vec;
 
-    use proptest::prelude::*;
-
     use super::*;
     use crate::Term;
-    use crate::ledger::job::Lines;
     use crate::ledger::{
-        Attempt, Batch, CommandLine, Entry, Expansion, JobId, Limits, Outcome, Report, Spec, Start, Tail, Target,
-        TaskId, Verdict, Work,
+        Attempt, Batch, CommandLine, Entry, Expansion, JobId, Limits, Outcome, Report, Spec, Tail, Target, TaskId,
+        Verdict, Work,
     };
 
-    impl Ledger {
-        /// The same, by looking at everything.
-        fn weigh(&self) -> u64 {
-            self.jobs.weigh()
-                + self.keys.weigh()
-                + self.starts.weigh()
-                + self.spent.weigh()
-                + self.workers.weigh()
-                + self.results.weigh()
-        }
-    }
-
-    fn spec(work: Work, expansion: Expansion, is_once: bool) -> Spec {
+    fn spec(work: Work, expansion: Expansion) -> Spec {
         let name = "a name".into();
-        Spec { name, work, expansion, retries: 1, timeout_ms: None, is_once, priority: 0, cpus: 1 }
+        Spec { name, work, expansion, retries: 1, timeout_ms: None, is_once: false, priority: 0, cpus: 1 }
     }
 
     fn command(length: usize) -> Work {
@@ -75,65 +60,6 @@ mod tests {
         Report { task, outcome }
     }
 
-    fn lines(count: u64) -> Expansion {
-        let mut lines = Lines::default();
-        (0..count).for_each(|_| _ = lines.push("a line"));
-        Expansion::Lines(lines)
-    }
-
-    fn specs() -> impl Strategy<Value = Spec> {
-        let work = prop_oneof![
-            (0..9_usize).prop_map(command),
-            (0..9_usize).prop_map(|length| Work::Kind { name: "noop".into(), input: alloc::vec![1; length] }),
-        ];
-        let expansion = prop_oneof![
-            Just(Expansion::One),
-            (1..50_u64).prop_map(|last| Expansion::Array { first: 1, last }),
-            (1..9_u64).prop_map(lines),
-        ];
-        (work, expansion, any::<bool>()).prop_map(|(work, expansion, is_once)| spec(work, expansion, is_once))
-    }
-
-    fn entries() -> impl Strategy<Value = Entry> {
-        let task = || (1..6_u64, 1..40_u64).prop_map(|(job, index)| TaskId { job: JobId(job), index });
-        let target =
-            || prop_oneof![(1..6_u64).prop_map(|job| Target::Job(JobId(job))), task().prop_map(Target::Task)];
-        let name = || "[a-c]{1,3}";
-        prop_oneof![
-            3 => (specs(), prop::option::of(name())).prop_map(|(spec, key)| Entry::Submit { spec, key }),
-            8 => (task(), 1..4_u64, 0..2_u8, 0..300_usize)
-                .prop_map(|(task, sequence, code, length)| Entry::Finish(report(task, sequence, code, length))),
-            2 => (task(), 1..4_u64, name()).prop_map(|(task, sequence, worker)| {
-                Entry::Start(Start { task, worker, attempt: Attempt { term: Term(1), sequence } })
-            }),
-            2 => target().prop_map(Entry::Cancel),
-            2 => target().prop_map(Entry::Retry),
-            1 => (name(), 0..3_u16).prop_map(|(worker, slots)| Entry::Join { worker, slots }),
-            1 => name().prop_map(|worker| Entry::Leave { worker }),
-            1 => (name(), any::<bool>()).prop_map(|(worker, is_draining)| Entry::Drain { worker, is_draining }),
-            1 => (0..30_usize, 0..2000_u64, 1..9_u64).prop_map(|(results, results_len, age_ms)| {
-                Entry::Limit(Limits { results, results_len, age_ms, ..Limits::default() })
-            }),
-        ]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(512))]
-
-        #[test]
-        fn what_is_kept_up_to_date_is_what_a_walk_finds(
-            batches in prop::collection::vec((0..3_u64, prop::collection::vec(entries(), 0..5)), 1..40),
-        ) {
-            let mut ledger = Ledger::default();
-            let mut time_ms = 0;
-            for (passed_ms, entries) in batches {
-                time_ms += passed_ms;
-                ledger.apply(Batch { time_ms, entries });
-                prop_assert_eq!(ledger.len_bytes(), ledger.weigh());
-            }
-        }
-    }
-
     fn apply(ledger: &mut Ledger, time_ms: u64, entry: Entry) {
         ledger.apply(Batch { time_ms, entries: alloc::vec![entry] });
     }
@@ -143,7 +69,7 @@ mod tests {
         let mut ledger = Ledger::default();
         assert_eq!(ledger.len_bytes(), 0);
         let key = Some(String::from("key"));
-        apply(&mut ledger, 0, Entry::Submit { spec: spec(command(1 << 20), Expansion::One, false), key });
+        apply(&mut ledger, 0, Entry::Submit { spec: spec(command(1 << 20), Expansion::One), key });
         let submitted = ledger.len_bytes();
         let four = 4 << 20;
         assert!((four..four + 1000).contains(&submitted), "{submitted}: argument, environment, folder and input");
@@ -158,7 +84,7 @@ mod tests {
     #[test]
     fn a_task_of_an_array_takes_little() {
         let mut ledger = Ledger::default();
-        let array = |last| spec(command(1), Expansion::Array { first: 1, last }, false);
+        let array = |last| spec(command(1), Expansion::Array { first: 1, last });
         apply(&mut ledger, 0, Entry::Submit { spec: array(1_000_000), key: None });
         let bytes = ledger.len_bytes();
         assert!((2_000_000..2_001_000).contains(&bytes), "{bytes}");
