@@ -15,19 +15,22 @@
 //! - A loser has a timer. Whoever answered but does not lead in time is *skipped* until somebody leads.
 //! - Of two leaders that hear each other, the worse yields.
 
+mod rules;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Armed, Command, Election, MessageKind, Notice, Reminders, Timer};
+pub use self::rules::{Asking, Rules, answer_time};
+use super::{Armed, Command, Election, MessageKind, Notice, Timer};
 use crate::bounds;
 use crate::ids::{Round, ServerId};
 use crate::load::Score;
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
-use crate::planted::{Bug, Planted};
-use crate::rank::{Address, Rank, RankBy, Standing};
+use crate::planted::Bug;
+use crate::rank::{Rank, RankBy, Standing};
 
 /// One node of a Bully election.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -69,40 +72,6 @@ enum Role {
     },
 }
 
-/// What the nodes of one election have agreed on beforehand. They share one copy.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Rules {
-    roster: BTreeMap<ServerId, Standing>,
-    rank_by: RankBy,
-    /// Does a better-ranked node take over from a live leader?
-    pub preempt: bool,
-    /// In which order are better-ranked peers asked?
-    pub asking: Asking,
-    /// How long a node that has just started waits for a leader.
-    pub startup: Delay,
-    /// How long an answer may take: T.
-    pub answers: Delay,
-    /// How long whoever answered may take to lead.
-    pub victory: Delay,
-    /// Does T stay as it is, however slow links are?
-    pub is_answers_fixed: bool,
-    /// And the time that a winner has?
-    pub is_victory_fixed: bool,
-    /// Repeated announcements, if wanted.
-    pub reminders: Option<Reminders>,
-    /// A bug that the laboratory is to find.
-    pub planted: Planted,
-}
-
-/// In which order better-ranked peers are asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Asking {
-    /// All at once: one T, whatever happens.
-    AllAtOnce,
-    /// The best first, then the next: few messages, but one T for each dead peer. The order of Bully by address.
-    OneByOne,
-}
-
 /// What nodes say to each other. Everything carries the sender's round and its standing in that round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Message {
@@ -123,14 +92,6 @@ pub enum Kind {
     Alive,
     /// I lead.
     Coordinator,
-}
-
-/// T, the time within which a live and connected peer has answered: a message there, its handling, a message
-/// back (election theory).
-#[must_use]
-pub const fn answer_time(t_max_us: u64, t_process_us: u64) -> Delay {
-    let t = 2 * t_max_us + t_process_us;
-    Delay { min_us: t, max_us: t }
 }
 
 impl Machine for Bully {
@@ -182,7 +143,8 @@ impl Election for Bully {
 
     fn better_among(&self, may_lead: &dyn Fn(ServerId) -> bool) -> Option<ServerId> {
         let own = self.rules.rank_of(self.id, self.score);
-        let is_known = |peer: &ServerId| self.rules.rank_by != RankBy::Load || self.peer_scores.contains_key(peer);
+        let is_known =
+            |peer: &ServerId| self.rules.rank_by() != RankBy::Load || self.peer_scores.contains_key(peer);
         let is_candidate = |peer: &ServerId| self.is_in_the_running(*peer) && is_known(peer) && may_lead(*peer);
         let candidates = self.rules.ids().filter(is_candidate);
         let ranks = candidates.map(|peer| {
@@ -457,7 +419,7 @@ impl Bully {
         }
         let rules = Arc::clone(&self.rules);
         let mut is_alone = true;
-        for &peer in rules.roster.keys().filter(|peer| self.is_to_be_asked(**peer)) {
+        for peer in rules.ids().filter(|peer| self.is_to_be_asked(*peer)) {
             is_alone = false;
             self.tell(peer, Kind::Election, out);
         }
@@ -522,7 +484,7 @@ impl Bully {
 
     fn announce(&mut self, out: &mut Outbox<Self>) {
         let rules = Arc::clone(&self.rules);
-        for &peer in rules.roster.keys().filter(|peer| **peer != self.id) {
+        for peer in rules.ids().filter(|peer| *peer != self.id) {
             self.tell(peer, Kind::Coordinator, out);
         }
         if let Some(reminders) = rules.reminders {
@@ -567,7 +529,7 @@ impl Bully {
 
     fn may_be_better(&self, peer: ServerId) -> bool {
         let score = self.peer_scores.get(&peer);
-        match (self.rules.rank_by, score) {
+        match (self.rules.rank_by(), score) {
             (RankBy::Load, None) => true,
             (_, score) => self.is_better(self.rules.rank_of(peer, score.copied().unwrap_or_default()), self.rank()),
         }
@@ -583,75 +545,6 @@ impl Bully {
             }
             _ => one > other,
         }
-    }
-}
-
-impl Rules {
-    /// Rules for nodes that are ranked by their ids.
-    #[must_use]
-    pub fn by_id(ids: impl IntoIterator<Item = ServerId>) -> Self {
-        Self::new(RankBy::Id, ids.into_iter().map(|id| (id, Standing::Id)).collect())
-    }
-
-    /// Rules for nodes that are ranked by their addresses.
-    #[must_use]
-    pub fn by_address(nodes: impl IntoIterator<Item = (ServerId, Address)>) -> Self {
-        let nodes = nodes.into_iter().map(|(id, address)| (id, Standing::Address(address)));
-        Self::new(RankBy::Address, nodes.collect())
-    }
-
-    /// Rules for nodes that are ranked by their loads.
-    #[must_use]
-    pub fn by_load(ids: impl IntoIterator<Item = ServerId>) -> Self {
-        Self::new(RankBy::Load, ids.into_iter().map(|id| (id, Standing::Load(Score::default()))).collect())
-    }
-
-    /// Times for a local network: t_max = 20 ms, t_process = 10 ms.
-    fn new(rank_by: RankBy, roster: BTreeMap<ServerId, Standing>) -> Self {
-        let answers = answer_time(20_000, 10_000);
-        Self {
-            roster,
-            rank_by,
-            preempt: rank_by != RankBy::Load,
-            asking: Asking::AllAtOnce,
-            startup: Delay::between_ms(0, 500),
-            answers,
-            victory: answers.times(2),
-            is_answers_fixed: false,
-            is_victory_fixed: false,
-            reminders: None,
-            planted: Planted::NONE,
-        }
-    }
-
-    /// All nodes, by id.
-    pub fn ids(&self) -> impl Iterator<Item = ServerId> + Clone + '_ {
-        self.roster.keys().copied()
-    }
-
-    /// What these nodes are ranked by.
-    #[must_use]
-    pub const fn rank_by(&self) -> RankBy {
-        self.rank_by
-    }
-
-    /// The rank of a node; the score counts only where nodes are ranked by load.
-    #[must_use]
-    pub fn rank_of(&self, id: ServerId, score: Score) -> Rank {
-        let standing = match self.rank_by {
-            RankBy::Load => Standing::Load(score),
-            RankBy::Id | RankBy::Address => self.roster.get(&id).copied().unwrap_or(Standing::Resigned),
-        };
-        Rank { standing, id }
-    }
-
-    /// Could this node have sent such a standing? Only loads and resignations are news.
-    fn allow(&self, from: ServerId, standing: Standing) -> bool {
-        self.roster.get(&from).is_some_and(|known| match standing {
-            Standing::Resigned => true,
-            Standing::Load(_) => self.rank_by == RankBy::Load,
-            Standing::Id | Standing::Address(_) => *known == standing,
-        })
     }
 }
 
