@@ -4,6 +4,8 @@
 //! a leader nothing new is begun, because a new one may give it to somebody else. A result is on the worker's disk before it
 //! is told to anybody, and stays there until a leader says that it is recorded: so it survives the worker, too.
 
+mod results;
+
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,6 +13,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use self::results::Results;
 use super::{Assignment, Hello, Message};
 use crate::ledger::{Held, LoanId, Report};
 use crate::load::Load;
@@ -44,18 +47,7 @@ pub struct Worker {
     has_room: bool,
     /// Does it take anything new?
     is_open: bool,
-    /// Results that the disk has not been given yet: it gets several at once while there is more to do anyway.
-    gathered: Vec<Report>,
-    /// Is it to be written when its timer says so?
-    is_gathering: bool,
-    /// Results that are not on disk yet. Nobody is told of them: what is told must not be forgotten.
-    unwritten: VecDeque<(Token, Report)>,
-    /// Results that are on disk, and not known to be recorded.
-    ended: BTreeMap<Held, Report>,
-    /// What is recorded, though the disk does not know that yet: it learns it with the next results. Until then a restart
-    /// would only tell a leader something twice.
-    recorded: Vec<Held>,
-    last_token: u64,
+    results: Results,
 }
 
 /// How a worker stands to the farm whose leader it speaks to.
@@ -112,12 +104,6 @@ pub enum Notice {
 /// yet reads no word of it that is longer than a mebibyte.
 pub const REPORTS_MAX: usize = 100;
 
-/// So many results are written without waiting for more.
-const GATHERED_MAX: usize = 1024;
-
-/// How long results may be gathered, while the worker has more to do, before the disk gets them.
-const GATHER: Delay = Delay::exactly_ms(5);
-
 /// How long a number of running tasks must have changed before others hear of it: they need not know of those that last a
 /// moment, and never hear of more than a hundred changes a second.
 const SETTLED: Delay = Delay::exactly_ms(10);
@@ -137,13 +123,6 @@ impl Worker {
     /// A worker that has just started, with what it had on disk.
     #[must_use]
     pub fn new(name: String, slots: u16, beat: Delay, records: impl IntoIterator<Item = Record>) -> Self {
-        let mut ended = BTreeMap::new();
-        for record in records {
-            match record {
-                Record::Ended(report) => _ = ended.insert(report.held(), report),
-                Record::Forgotten(held) => _ = ended.remove(&held),
-            }
-        }
         Self {
             name,
             slots: u32::from(slots),
@@ -161,12 +140,7 @@ impl Worker {
             busy: 0,
             has_room: true,
             is_open: true,
-            gathered: Vec::new(),
-            is_gathering: false,
-            unwritten: VecDeque::new(),
-            ended,
-            recorded: Vec::new(),
-            last_token: 0,
+            results: Results::new(records),
         }
     }
 
@@ -211,7 +185,7 @@ impl Worker {
 
     /// What it has begun with and somebody might still want: what runs, and results that are not known to be recorded.
     pub fn has_begun(&self) -> impl Iterator<Item = Held> + '_ {
-        self.running.keys().chain(self.ended.keys()).copied().chain(self.untold())
+        self.running.keys().copied().chain(self.results.all())
     }
 
     /// The leader that has welcomed it, if one has, and its term.
@@ -223,12 +197,7 @@ impl Worker {
     /// How many results are not known to be recorded.
     #[must_use]
     pub fn unrecorded(&self) -> usize {
-        self.ended.len() + self.untold().count()
-    }
-
-    /// Results that are not on disk yet.
-    fn untold(&self) -> impl Iterator<Item = Held> + '_ {
-        self.unwritten.iter().map(|(_, report)| report).chain(&self.gathered).map(Report::held)
+        self.results.all().count()
     }
 
     fn on_command(&mut self, command: Command, out: &mut Outbox<Self>) {
@@ -282,7 +251,7 @@ impl Worker {
         self.leader = Some(leader);
         self.is_welcome = false;
         let waiting = self.waiting.iter().map(|assignment| assignment.held);
-        let mut reports = self.ended.values().cloned();
+        let mut reports = self.results.written().cloned();
         let ended: Vec<Report> = reports.by_ref().take(REPORTS_MAX).collect();
         // What does not fit into the hello is told right after it, and until then counts as what still runs.
         let more: Vec<Report> = reports.collect();
@@ -297,7 +266,7 @@ impl Worker {
             term: self.term,
             slots: u16::try_from(slots).unwrap_or(u16::MAX),
             loan,
-            held: self.running.keys().copied().chain(waiting).chain(self.untold()).chain(later).collect(),
+            held: self.running.keys().copied().chain(waiting).chain(self.results.untold()).chain(later).collect(),
             ended,
         };
         out.send(leader, Message::Hello(hello));
@@ -350,7 +319,7 @@ impl Worker {
         let held = report.held();
         let Some(cpus) = self.running.remove(&held) else { return out.ignore("the end of what does not run") };
         self.busy -= cpus;
-        self.gathered.push(report);
+        self.results.gather(report);
     }
 
     /// Somebody else may have it. A leader that is not told now will miss it in the next hello.
@@ -369,40 +338,11 @@ impl Worker {
 
     /// The leader is told, or the next one in its hello.
     fn on_persisted(&mut self, token: Token, out: &mut Outbox<Self>) {
-        let count = self.unwritten.iter().take_while(|(written, _)| *written <= token).count();
-        let mut reports: Vec<Report> = self.unwritten.drain(..count).map(|(_, report)| report).collect();
-        self.ended.extend(reports.iter().map(|report| (report.held(), report.clone())));
+        let mut reports = self.results.on_persisted(token);
         let Some(leader) = self.leader else { return };
         while !reports.is_empty() {
             let more = reports.split_off(reports.len().min(REPORTS_MAX));
             out.send(leader, Message::Ended(core::mem::replace(&mut reports, more)));
-        }
-    }
-
-    /// Gives the disk what was gathered: at once if nothing is left to begin, because then somebody may wait for it.
-    fn write_soon(&mut self, out: &mut Outbox<Self>) {
-        if self.gathered.is_empty() {
-            return;
-        }
-        if self.waiting.is_empty() || self.running.is_empty() || self.gathered.len() >= GATHERED_MAX {
-            self.write(out);
-        } else if !core::mem::replace(&mut self.is_gathering, true) {
-            out.set(Timer::Gather, GATHER);
-        }
-    }
-
-    fn write(&mut self, out: &mut Outbox<Self>) {
-        self.last_token += 1;
-        let token = Token(self.last_token);
-        let recorded = core::mem::take(&mut self.recorded).into_iter().map(Record::Forgotten);
-        let ended = self.gathered.iter().cloned().map(Record::Ended);
-        let records: Vec<Record> = recorded.chain(ended).collect();
-        self.unwritten.extend(self.gathered.drain(..).map(|report| (token, report)));
-        if !records.is_empty() {
-            out.persist(token, records);
-        }
-        if core::mem::take(&mut self.is_gathering) {
-            out.cancel(Timer::Gather);
         }
     }
 
@@ -421,7 +361,7 @@ impl Worker {
             }
             Message::GiveBack(_, held) => self.give_back(&held, from, out),
             Message::Stop(_, held) => held.into_iter().for_each(|held| self.stop(held, out)),
-            Message::Forget(_, held) => held.into_iter().for_each(|held| self.forget(held)),
+            Message::Forget(_, held) => held.into_iter().for_each(|held| self.results.forget(held)),
             _ => {}
         }
     }
@@ -431,11 +371,8 @@ impl Worker {
             return out.ignore("an assignment of a farm that it does not work for any more");
         }
         let held = assignment.held;
-        let is_known = self.running.contains_key(&held) || self.ended.contains_key(&held);
-        if is_known
-            || self.untold().any(|untold| untold == held)
-            || self.waiting.iter().any(|waiting| waiting.held == held)
-        {
+        let waits = self.waiting.iter().any(|waiting| waiting.held == held);
+        if waits || self.running.contains_key(&held) || self.results.has(held) {
             return out.ignore("an assignment that came twice");
         }
         self.waiting.push_back(assignment);
@@ -456,23 +393,12 @@ impl Worker {
         }
     }
 
-    fn forget(&mut self, held: Held) {
-        self.gathered.retain(|report| report.held() != held);
-        let before = self.unwritten.len();
-        self.unwritten.retain(|(_, report)| report.held() != held);
-        if self.ended.remove(&held).is_some() || self.unwritten.len() < before {
-            self.recorded.push(held);
-        }
-    }
-
     fn on_beat(&mut self, out: &mut Outbox<Self>) {
         if let Some(leader) = self.leader {
             out.send(leader, Message::Beat(self.load));
             out.set(Timer::Beat, self.beat);
         }
-        if self.gathered.is_empty() {
-            self.write(out);
-        }
+        self.results.on_beat(out);
     }
 
     /// Begins with what fits, in the order in which it came.
@@ -510,10 +436,7 @@ impl Machine for Worker {
             Input::Timer(Timer::Beat) => self.on_beat(out),
             Input::Timer(Timer::Tell) => self.tell(out),
             Input::LinkUp(peer) if self.beside == Some(peer) && self.told > 0 => self.tell_beside(out),
-            Input::Timer(Timer::Gather) => {
-                self.is_gathering = false;
-                self.write(out);
-            }
+            Input::Timer(Timer::Gather) => self.results.on_gather_time(out),
             Input::LinkDown(peer) if self.leader == Some(peer) => {
                 self.leader = None;
                 self.is_welcome = false;
@@ -523,7 +446,8 @@ impl Machine for Worker {
             Input::LinkUp(_) | Input::LinkDown(_) => out.ignore("what no worker needs"),
         }
         self.begin(out);
-        self.write_soon(out);
+        let has_more_to_do = !self.waiting.is_empty() && !self.running.is_empty();
+        self.results.write_soon(has_more_to_do, out);
     }
 }
 
