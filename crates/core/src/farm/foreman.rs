@@ -8,21 +8,21 @@
 //!
 //! Events change state and only *ask* for scheduling (hyperqueue): every step ends with one look at queue and workers.
 
+mod hello;
 mod queries;
+mod words;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 pub use self::queries::TaskStatus;
+pub use self::words::{Command, Notice, Timer};
 use super::assign::Rule;
-use super::leadership::{KnownWorker, Leadership, Phase};
-use super::{Assignment, Hello, Message, SLOTS_MAX};
-use crate::ledger::loans::home_of;
+use super::leadership::{Leadership, Phase};
+use super::{Assignment, Message};
 use crate::ledger::{
-    Attempt, Batch, Effect, Entry, Held, Job, Ledger, LoanId, Outcome, Report, Start, State, Tail, TaskId, Tasks,
-    Verdict,
+    Attempt, Effect, Entry, Held, Job, Ledger, Outcome, Report, Start, State, Tail, TaskId, Tasks, Verdict,
 };
 use crate::load::{Load, Weights};
 use crate::machine::{Delay, Input, Machine, Moment, Never, Outbox};
@@ -75,43 +75,6 @@ impl Default for Rules {
             planted: Planted::NONE,
         }
     }
-}
-
-/// What its owner tells a foreman.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Command {
-    /// The log says this.
-    Apply(Batch),
-    /// This server leads from now on, in this term.
-    Lead(Term),
-    /// It does not any more.
-    Follow,
-}
-
-/// What a foreman tells its owner.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Notice {
-    /// Write this into the log.
-    Propose(Vec<Entry>),
-    /// What the last batch came to.
-    Applied(Vec<Effect>),
-    /// This worker of another farm says that it is lent to this one. It gets nothing before the ledger says so, too.
-    Arrived(String, LoanId),
-    /// So many tasks run on workers that stand beside this server.
-    Beside(u32),
-}
-
-/// Its timers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Timer {
-    /// Workers that an older leader knew have had time enough to report.
-    Settle,
-    /// A worker whose link was lost has not come back.
-    Grace(WorkerId),
-    /// A worker has been silent for too long.
-    Silence(WorkerId),
-    /// A worker that stands beside this server has not said for too long what it runs.
-    Beside(WorkerId),
 }
 
 impl Foreman {
@@ -298,89 +261,6 @@ impl Foreman {
             Message::Room(has_room) => self.on_room(from, has_room, out),
             _ => out.ignore("what only leaders say"),
         }
-    }
-
-    /// A worker is here, perhaps again, and says what it has. What is missing from that is lost and runs again; what this
-    /// leader did not know of is taken over, unless somebody else has it by now.
-    fn on_hello(&mut self, from: WorkerId, mut hello: Hello, out: &mut Outbox<Self>) {
-        hello.slots = hello.slots.min(SLOTS_MAX);
-        self.receive_guest(&mut hello, out);
-        let mut kept: BTreeSet<Held> =
-            hello.held.iter().copied().chain(hello.ended.iter().map(Report::held)).collect();
-        kept.extend(self.on_its_way(from, &hello));
-        let before = self.leadership.as_ref().and_then(|leadership| leadership.worker_named(&hello.name));
-        before.into_iter().for_each(|before| self.dismiss(before, &kept, out));
-        // Another one of the same number, which cannot be there any more.
-        self.dismiss(from, &BTreeSet::new(), out);
-        let Some(leadership) = &mut self.leadership else { return };
-        leadership.welcome(from, &hello);
-        out.cancel(Timer::Grace(from));
-        out.set(Timer::Silence(from), self.rules.silence);
-        let registered = self.ledger.workers().get(&hello.name).map(|registration| registration.slots);
-        let is_news = registered != Some(hello.slots) || self.ledger.loans().is_missing(&hello.name);
-        if hello.slots > 0 && is_news {
-            propose(alloc::vec![join(&hello.name, hello.slots.into())], out);
-        } else if hello.slots == 0 && registered.is_some() {
-            propose(alloc::vec![Entry::Leave { worker: hello.name.clone() }], out);
-        }
-        self.adopt(from, kept, out);
-        self.on_ended(from, hello.ended, out);
-        // Last, because a worker that is welcome begins at once with what it has, and not all of it may be wanted.
-        out.send(from, Message::Welcome(self.leadership.as_ref().map_or(Term(0), |leadership| leadership.term)));
-        self.settle_if_all_reported(out);
-    }
-
-    /// What this worker was given on this very link. If it says hello again, because it was asked for its name just when it had
-    /// said it, it may not have got that yet; but a link loses nothing. One that leaves the farm will not begin with it.
-    fn on_its_way(&self, from: WorkerId, hello: &Hello) -> Vec<Held> {
-        let Some(leadership) = self.leadership.as_ref().filter(|_| hello.slots > 0) else { return Vec::new() };
-        let is_there = |worker: &&KnownWorker| worker.name == hello.name && worker.is_linked && !worker.is_gone;
-        let there = leadership.workers.get(&from).filter(is_there);
-        let held = there.into_iter().flat_map(|worker| &worker.held);
-        let held = held.map(|(attempt, task)| Held { task: *task, attempt: *attempt });
-        held.filter(|held| leadership.assigned.get(&held.task).is_some_and(|hand| hand.phase == Phase::Out))
-            .collect()
-    }
-
-    /// A worker of another farm is only heard, and gets nothing, until the ledger says that it is borrowed.
-    fn receive_guest(&self, hello: &mut Hello, out: &mut Outbox<Self>) {
-        if hello.slots == 0 || home_of(&hello.name).is_none() {
-            return;
-        }
-        let borrowed = self.ledger.loans().borrowed().get(&hello.name);
-        if borrowed.is_none_or(|borrowed| Some(borrowed.loan) != hello.loan) {
-            hello.slots = 0;
-            let loan = hello.loan.unwrap_or_default();
-            out.notify(Notice::Arrived(hello.name.clone(), loan));
-        }
-    }
-
-    /// Takes over what a worker has, as far as it is still wanted and nobody else has it. The rest it need not keep.
-    fn adopt(&mut self, from: WorkerId, kept: BTreeSet<Held>, out: &mut Outbox<Self>) {
-        let (own, others): (Vec<Held>, Vec<Held>) = kept.into_iter().partition(|held| self.is_free(from, *held));
-        let Some(leadership) = &mut self.leadership else { return };
-        for held in own {
-            let slots = self.ledger.job(held.task.job).map_or(1, |job| job.spec.slots());
-            leadership.give(from, held, u32::from(slots), Phase::Out);
-        }
-        if !others.is_empty() {
-            out.send(from, Message::Stop(leadership.term, others.clone()));
-            out.send(from, Message::Forget(leadership.term, others));
-        }
-    }
-
-    /// Can this worker have this attempt? What it had on an older link has been taken from there by now, so whatever somebody
-    /// has is somebody else's. What must not start twice is with the worker that the ledger names.
-    fn is_free(&self, from: WorkerId, held: Held) -> bool {
-        let Some((leadership, worker)) =
-            self.leadership.as_ref().and_then(|leadership| Some((leadership, leadership.workers.get(&from)?)))
-        else {
-            return false;
-        };
-        let is_start_elsewhere = self.ledger.start_of(held.task).is_some_and(|start| start.worker != worker.name);
-        let has_it =
-            leadership.assigned.get(&held.task).is_none_or(|hand| hand.worker == from && leadership.has(held));
-        has_it && leadership.has_given(held.attempt) && !is_start_elsewhere && self.ledger.is_wanted(held)
     }
 
     fn on_ended(&mut self, from: WorkerId, reports: Vec<Report>, out: &mut Outbox<Self>) {
@@ -625,36 +505,4 @@ fn lost(start: &Start) -> Entry {
         stderr: Tail::default(),
     };
     Entry::Finish(Report { task: start.task, outcome })
-}
-
-impl fmt::Display for Command {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Apply(batch) => write!(f, "apply {}", batch.entries.len()),
-            Self::Lead(term) => write!(f, "lead in term {term}"),
-            Self::Follow => f.write_str("follow"),
-        }
-    }
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Propose(entries) => write!(f, "propose {}", entries.len()),
-            Self::Applied(effects) => write!(f, "applied {}", effects.len()),
-            Self::Arrived(worker, loan) => write!(f, "{worker} has arrived under {loan}"),
-            Self::Beside(tasks) => write!(f, "{tasks} run beside"),
-        }
-    }
-}
-
-impl fmt::Display for Timer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Settle => f.write_str("settle"),
-            Self::Grace(worker) => write!(f, "grace {worker}"),
-            Self::Silence(worker) => write!(f, "silence {worker}"),
-            Self::Beside(worker) => write!(f, "beside {worker}"),
-        }
-    }
 }

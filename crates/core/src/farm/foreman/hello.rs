@@ -1,0 +1,97 @@
+//! What follows from a worker's hello: it is here, perhaps again, and says what it has.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::{Foreman, Notice, Timer, join, propose};
+use crate::farm::leadership::{KnownWorker, Phase};
+use crate::farm::{Hello, Message, SLOTS_MAX};
+use crate::ledger::loans::home_of;
+use crate::ledger::{Entry, Held, Report};
+use crate::machine::Outbox;
+use crate::{Term, WorkerId};
+
+impl Foreman {
+    /// A worker is here, perhaps again, and says what it has. What is missing from that is lost and runs again; what this
+    /// leader did not know of is taken over, unless somebody else has it by now.
+    pub(super) fn on_hello(&mut self, from: WorkerId, mut hello: Hello, out: &mut Outbox<Self>) {
+        hello.slots = hello.slots.min(SLOTS_MAX);
+        self.receive_guest(&mut hello, out);
+        let mut kept: BTreeSet<Held> =
+            hello.held.iter().copied().chain(hello.ended.iter().map(Report::held)).collect();
+        kept.extend(self.on_its_way(from, &hello));
+        let before = self.leadership.as_ref().and_then(|leadership| leadership.worker_named(&hello.name));
+        before.into_iter().for_each(|before| self.dismiss(before, &kept, out));
+        // Another one of the same number, which cannot be there any more.
+        self.dismiss(from, &BTreeSet::new(), out);
+        let Some(leadership) = &mut self.leadership else { return };
+        leadership.welcome(from, &hello);
+        out.cancel(Timer::Grace(from));
+        out.set(Timer::Silence(from), self.rules.silence);
+        let registered = self.ledger.workers().get(&hello.name).map(|registration| registration.slots);
+        let is_news = registered != Some(hello.slots) || self.ledger.loans().is_missing(&hello.name);
+        if hello.slots > 0 && is_news {
+            propose(alloc::vec![join(&hello.name, hello.slots.into())], out);
+        } else if hello.slots == 0 && registered.is_some() {
+            propose(alloc::vec![Entry::Leave { worker: hello.name.clone() }], out);
+        }
+        self.adopt(from, kept, out);
+        self.on_ended(from, hello.ended, out);
+        // Last, because a worker that is welcome begins at once with what it has, and not all of it may be wanted.
+        out.send(from, Message::Welcome(self.leadership.as_ref().map_or(Term(0), |leadership| leadership.term)));
+        self.settle_if_all_reported(out);
+    }
+
+    /// What this worker was given on this very link. If it says hello again, because it was asked for its name just when it had
+    /// said it, it may not have got that yet; but a link loses nothing. One that leaves the farm will not begin with it.
+    fn on_its_way(&self, from: WorkerId, hello: &Hello) -> Vec<Held> {
+        let Some(leadership) = self.leadership.as_ref().filter(|_| hello.slots > 0) else { return Vec::new() };
+        let is_there = |worker: &&KnownWorker| worker.name == hello.name && worker.is_linked && !worker.is_gone;
+        let there = leadership.workers.get(&from).filter(is_there);
+        let held = there.into_iter().flat_map(|worker| &worker.held);
+        let held = held.map(|(attempt, task)| Held { task: *task, attempt: *attempt });
+        held.filter(|held| leadership.assigned.get(&held.task).is_some_and(|hand| hand.phase == Phase::Out))
+            .collect()
+    }
+
+    /// A worker of another farm is only heard, and gets nothing, until the ledger says that it is borrowed.
+    fn receive_guest(&self, hello: &mut Hello, out: &mut Outbox<Self>) {
+        if hello.slots == 0 || home_of(&hello.name).is_none() {
+            return;
+        }
+        let borrowed = self.ledger.loans().borrowed().get(&hello.name);
+        if borrowed.is_none_or(|borrowed| Some(borrowed.loan) != hello.loan) {
+            hello.slots = 0;
+            let loan = hello.loan.unwrap_or_default();
+            out.notify(Notice::Arrived(hello.name.clone(), loan));
+        }
+    }
+
+    /// Takes over what a worker has, as far as it is still wanted and nobody else has it. The rest it need not keep.
+    fn adopt(&mut self, from: WorkerId, kept: BTreeSet<Held>, out: &mut Outbox<Self>) {
+        let (own, others): (Vec<Held>, Vec<Held>) = kept.into_iter().partition(|held| self.is_free(from, *held));
+        let Some(leadership) = &mut self.leadership else { return };
+        for held in own {
+            let slots = self.ledger.job(held.task.job).map_or(1, |job| job.spec.slots());
+            leadership.give(from, held, u32::from(slots), Phase::Out);
+        }
+        if !others.is_empty() {
+            out.send(from, Message::Stop(leadership.term, others.clone()));
+            out.send(from, Message::Forget(leadership.term, others));
+        }
+    }
+
+    /// Can this worker have this attempt? What it had on an older link has been taken from there by now, so whatever somebody
+    /// has is somebody else's. What must not start twice is with the worker that the ledger names.
+    fn is_free(&self, from: WorkerId, held: Held) -> bool {
+        let Some((leadership, worker)) =
+            self.leadership.as_ref().and_then(|leadership| Some((leadership, leadership.workers.get(&from)?)))
+        else {
+            return false;
+        };
+        let is_start_elsewhere = self.ledger.start_of(held.task).is_some_and(|start| start.worker != worker.name);
+        let has_it =
+            leadership.assigned.get(&held.task).is_none_or(|hand| hand.worker == from && leadership.has(held));
+        has_it && leadership.has_given(held.attempt) && !is_start_elsewhere && self.ledger.is_wanted(held)
+    }
+}
