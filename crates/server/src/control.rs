@@ -6,23 +6,25 @@
 
 mod ahead;
 mod campaign;
+mod change;
 mod elect;
 mod gave_way;
+mod loads;
 mod outlook;
 mod pace;
 mod room;
 mod scratch;
+mod succession;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use primus_core::ServerId;
 use primus_core::Term;
 use primus_core::bounds::ABSURD;
 use primus_core::detector::{self, Detector, Verdict};
 use primus_core::election::{self, Election, MessageKind};
-use primus_core::handover::{self, Handover};
-use primus_core::load::Load;
+use primus_core::handover;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output, Token};
 use primus_replica::bounds::{self, Extent, Objection};
 use primus_replica::consensus::Consensus;
@@ -31,17 +33,20 @@ use primus_replica::message::{Kind, Record};
 use primus_replica::replica::{self, Replica, Role, Tick};
 
 use ahead::Ahead;
-use campaign::{Campaign, Move};
+use campaign::{Campaign, Candidacy, Move};
+use change::Change;
 use elect::Held;
 use gave_way::Yielded;
+use loads::Loads;
 pub use outlook::{Outlook, Way};
 use pace::Pace;
 use scratch::Scratch;
+use succession::Succession;
 pub use words::{Command, Confirmed, Message, Notice, Reason, Timer};
 
 use crate::record;
 use crate::room::Room;
-use crate::transfer::{Hearing, Obstacle, TRANSFER};
+use crate::transfer::Hearing;
 
 /// A server's control part.
 ///
@@ -53,51 +58,26 @@ pub struct Control<E: Election, R: Consensus = Replica> {
     election: E,
     replica: R,
     detector: Detector,
-    /// How long messages take.
     now: Moment,
+    /// How long messages take.
     pace: Pace,
-    handover: Option<Handover>,
     leader: Option<ServerId>,
     term: Term,
-    /// Why there will be another leader.
-    reason: Reason,
-    /// The loads of all servers, as far as they are known.
-    loads: BTreeMap<ServerId, Load>,
-    /// How many ticks a leader still waits before it gives way to a better one.
-    patience: u32,
+    change: Change,
+    loads: Loads,
     campaign: Campaign,
-    candidacy: Candidacy,
     hearing: Hearing,
-    /// Who is about to take over.
-    successor: Option<ServerId>,
-    /// Is something guarded beside this server?
-    is_guarded: bool,
+    succession: Succession,
     /// How much more of the log there is room for.
     room: Room,
     /// Whom the election takes for dead, until a word of theirs arrives.
     suspected: BTreeSet<ServerId>,
     /// Does a leader speak of more than this server has?
     ahead: Ahead,
-    /// Who led last, while nobody does.
-    lost: Option<ServerId>,
     yielded: Yielded,
     /// An election that an operator wants is under way.
     held: Option<Held>,
-    /// Whom the leader misses, as it said last.
-    missing: Vec<ServerId>,
-    for_election: Scratch<E>,
-    for_replica: Scratch<R>,
-}
-
-/// Why this server asks for votes, and what follows from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Candidacy {
-    /// The election names who runs.
-    Named,
-    /// A candidate knows less than this server, so this server will run or runs, whatever its rank.
-    JumpIn,
-    /// It leads because it jumped in, and gives way once to the best rank as soon as that one knows enough.
-    Correcting,
+    scratch: Scratch<E, R>,
 }
 
 /// How long things may take.
@@ -135,26 +115,19 @@ impl<E: Election, R: Consensus> Control<E, R> {
             detector: Detector::new(times.silence),
             now: Moment::START,
             pace: Pace::new(times.are_links_measured),
-            handover: times.handover.map(Handover::new),
             leader: None,
             term: Term(0),
-            reason: Reason::Start,
-            loads: BTreeMap::new(),
-            patience: 0,
+            change: Change::new(Reason::Start),
+            loads: Loads::default(),
             campaign: Campaign::default(),
-            candidacy: Candidacy::Named,
             hearing: Hearing::default(),
-            successor: None,
-            is_guarded: false,
+            succession: Succession::new(times.handover),
             room: Room::default(),
             suspected: BTreeSet::new(),
             ahead: Ahead::default(),
-            lost: None,
             yielded: Yielded::default(),
             held: None,
-            missing: Vec::new(),
-            for_election: Scratch::default(),
-            for_replica: Scratch::default(),
+            scratch: Scratch::default(),
         }
     }
 
@@ -162,39 +135,12 @@ impl<E: Election, R: Consensus> Control<E, R> {
         self.now = now;
         self.detector.advance(now);
         self.pace.advance(now);
-        if let Some(handover) = &mut self.handover {
-            handover.advance(now);
-        }
+        self.succession.advance(now);
     }
 
     /// The replica, to look at.
     pub const fn replica(&self) -> &R {
         &self.replica
-    }
-
-    /// Is leadership being handed over? Until that has come about, or not, nobody takes proposals.
-    #[must_use]
-    pub const fn is_handing_over(&self) -> bool {
-        self.successor.is_some()
-    }
-
-    /// The loads of all servers, as far as they are known here.
-    pub const fn loads(&self) -> &BTreeMap<ServerId, Load> {
-        &self.loads
-    }
-
-    /// Whom leadership is being handed over to, and why.
-    pub fn successor(&self) -> Option<(ServerId, Reason)> {
-        self.successor.map(|peer| (peer, self.reason))
-    }
-
-    /// Has nothing been heard of this peer for long? A follower goes by what the leader says.
-    #[must_use]
-    pub fn is_missing(&self, peer: ServerId) -> bool {
-        match self.leader {
-            Some(leader) if leader == self.id => self.hearing.is_missing(peer),
-            _ => self.missing.contains(&peer),
-        }
     }
 
     /// Who leads, as far as this server knows.
@@ -224,35 +170,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
             Command::Transfer(to, reason) => self.transfer(to, reason, out),
             Command::Leave => self.transfer(None, Reason::Left, out),
             Command::Elect(asked) => self.elect(asked, out),
-            Command::Guarded(is_guarded) => self.is_guarded = is_guarded,
+            Command::Guarded(is_guarded) => self.succession.is_guarded = is_guarded,
             Command::Measure => self.measure_again(out),
             Command::Compact(index, data) => self.tell_replica(replica::Command::Compact(index, data), out),
-        }
-    }
-
-    /// A star, not a mesh: as many messages as servers, not as many as pairs.
-    fn on_load(&mut self, load: Load, out: &mut Outbox<Self>) {
-        self.loads.insert(self.id, load);
-        self.tell_election(election::Command::Score(load.score), out);
-        match self.leader {
-            Some(leader) if leader == self.id => {
-                let table: Vec<_> = self.loads.iter().map(|(id, load)| (*id, *load)).collect();
-                let missing = self.replica.peers().into_iter().filter(|peer| self.hearing.is_missing(*peer));
-                self.tell_peers(&Message::Loads(table, missing.collect()), out);
-            }
-            Some(leader) => out.send(leader, Message::Loads(vec![(self.id, load)], Vec::new())),
-            None => {}
-        }
-    }
-
-    fn on_loads(&mut self, from: ServerId, loads: Vec<(ServerId, Load)>, out: &mut Outbox<Self>) {
-        // Of others only the leader speaks, and only of servers that there are.
-        let peers = self.replica.peers();
-        let is_credible = |id: &ServerId| peers.contains(id) && (*id == from || self.leader == Some(from));
-        let news: Vec<_> = loads.into_iter().filter(|(id, _)| is_credible(id)).collect();
-        for (id, load) in news {
-            self.loads.insert(id, load);
-            self.tell_election(election::Command::PeerScore(id, load.score), out);
         }
     }
 
@@ -264,44 +184,12 @@ impl<E: Election, R: Consensus> Control<E, R> {
         self.step_replica(Input::Timer(Tick), out);
         self.hearing.on_tick(self.replica.peers());
         self.ahead.on_tick();
-        self.patience = self.patience.saturating_sub(1);
+        self.succession.on_tick();
         if self.leader == Some(self.id) {
             self.write_fact(out);
             if !self.yielded.is_unwritten() {
                 self.consider_others(out);
             }
-        }
-    }
-
-    /// A leader gives way to a better-ranked server that has everything: once it has led for a while if ranks decide, at
-    /// once if it leads only because it jumped in, and rarely if it is too loaded.
-    fn consider_others(&mut self, out: &mut Outbox<Self>) {
-        let (last, _) = self.replica.extent();
-        let best = self.best();
-        let better = best.filter(|peer| self.replica.matched(*peer) == Some(last));
-        let is_correcting = self.candidacy == Candidacy::Correcting;
-        let is_due = is_correcting || self.may_be_preempted() && self.patience == 0;
-        if let Some(better) = better.filter(|_| is_due) {
-            self.candidacy = Candidacy::Named;
-            self.patience = self.times.tenure_ticks;
-            return self.hand_over(better, Reason::Rank, out);
-        }
-        let score = |id: ServerId| self.loads.get(&id).map(|load| load.score);
-        // While clients write, there is always something that a peer does not have yet; it is sent before it takes over.
-        let (own, best_score) = (score(self.id).unwrap_or_default(), best.and_then(score));
-        if self.handover.as_mut().is_some_and(|handover| handover.is_due(own, best_score))
-            && let Some(best) = best
-        {
-            self.hand_over(best, Reason::Load, out);
-        }
-    }
-
-    /// What is guarded beside this server ends first; its owner sees to that, and then asks for the transfer.
-    fn hand_over(&mut self, to: ServerId, reason: Reason, out: &mut Outbox<Self>) {
-        if self.is_guarded {
-            out.notify(Notice::HandOver(to, reason));
-        } else {
-            self.transfer(Some(to), reason, out);
         }
     }
 
@@ -350,17 +238,12 @@ impl<E: Election, R: Consensus> Control<E, R> {
         match message {
             Message::Election(message) => self.on_election_message(from, message, out),
             Message::Replica(message) => self.on_replica_message(from, message, out),
-            Message::Loads(loads, missing) => {
-                if self.leader == Some(from) {
-                    let peers = self.replica.peers();
-                    self.missing =
-                        missing.into_iter().filter(|peer| peers.contains(peer)).take(peers.len()).collect();
-                }
-                self.on_loads(from, loads, out);
-            }
+            Message::Loads(loads, missing) => self.on_loads(from, loads, missing, out),
             Message::Confirmed(confirmed) => self.on_confirmed(from, confirmed, out),
             // Whoever takes over says it, too, and by then nobody leads any more.
-            Message::Change(reason) if self.leader.is_none_or(|leader| leader == from) => self.reason = reason,
+            Message::Change(reason) if self.leader.is_none_or(|leader| leader == from) => {
+                self.change.reason = reason;
+            }
             Message::Change(_) => out.ignore("a change that no leader announced"),
             Message::Probe(sent_us) => out.send(from, Message::Echo(sent_us)),
             Message::Echo(sent_us) => self.on_echo(from, sent_us, out),
@@ -374,7 +257,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
             return;
         }
         // Whoever asks may go by an old load of ours: then it would wait for an answer that does not come.
-        if let Some(score) = self.loads.get(&self.id).filter(|_| self.handover.is_some()) {
+        if let Some(score) = self.loads.known.get(&self.id).filter(|_| self.succession.handover.is_some()) {
             out.send(from, Message::Loads(vec![(self.id, *score)], Vec::new()));
         }
         // Somebody else has noticed by now, and would vote.
@@ -397,13 +280,13 @@ impl<E: Election, R: Consensus> Control<E, R> {
         if is_told_to_run && self.replica.is_voting() {
             // The old leader's word may reach others only after this server's question, or even when it leads already. On the
             // same link nothing is overtaken.
-            self.tell_peers(&Message::Change(self.reason), out);
+            self.tell_peers(&Message::Change(self.change.reason), out);
         }
         if is_rival && self.campaign.is_under_way() && self.replica.is_voting() {
             self.on_rival(from, knows_less, out);
         }
-        if asks_for_vote && knows_less && self.leader.is_none() && self.candidacy == Candidacy::Named {
-            self.candidacy = Candidacy::JumpIn;
+        if asks_for_vote && knows_less && self.leader.is_none() && self.campaign.candidacy == Candidacy::Named {
+            self.campaign.candidacy = Candidacy::JumpIn;
             let others = match self.yielded.binds(self.id) {
                 true => self.replica.peers().len(),
                 // The one that asks is mostly the best, and now known to know less.
@@ -434,9 +317,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
         out.notify(Notice::Suspected(peer, reason));
         self.suspected.insert(peer);
         self.adapt(out);
-        self.loads.remove(&peer);
+        self.loads.known.remove(&peer);
         if self.leader == Some(peer) {
-            self.reason = reason;
+            self.change.reason = reason;
             self.tell_replica(replica::Command::ForgetLeader, out);
             // The election may have had another one in mind; what counts is whom the quorum made the leader.
             self.tell_election(election::Command::Ratified(peer), out);
@@ -479,31 +362,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
             }
             Move::Wait(delay) => out.set(Timer::Retry, delay),
             Move::GiveWay => {
-                self.candidacy = Candidacy::Named;
+                self.campaign.candidacy = Candidacy::Named;
                 self.tell_election(election::Command::Resign, out);
             }
-        }
-    }
-
-    /// Lets another lead: the one that is wanted, or the one that is nearest to having everything.
-    fn transfer(&mut self, to: Option<ServerId>, reason: Reason, out: &mut Outbox<Self>) {
-        match self.hearing.successor(&self.replica, to, self.yielded.agreed()) {
-            Ok(peer) => {
-                self.reason = reason;
-                self.successor = Some(peer);
-                out.set(Timer::Transfer, self.stretched(TRANSFER, 4));
-                self.tell_peers(&Message::Change(reason), out);
-                self.tell_replica(replica::Command::Transfer(peer), out);
-            }
-            Err(obstacle) => out.notify(Notice::NotTransferred(obstacle)),
-        }
-    }
-
-    /// Until the other one leads the engine takes no proposals, so it must not have long.
-    fn on_transfer_time(&mut self, out: &mut Outbox<Self>) {
-        if let Some(peer) = self.successor.take() {
-            self.tell_replica(replica::Command::AbortTransfer, out);
-            out.notify(Notice::NotTransferred(Obstacle::NoAnswer(peer)));
         }
     }
 
@@ -516,7 +377,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     fn step_election(&mut self, input: Input<E>, out: &mut Outbox<Self>) {
-        let Scratch(mut outbox) = std::mem::take(&mut self.for_election);
+        let mut outbox = std::mem::replace(&mut self.scratch.election, Outbox::new());
         self.election.step(self.now, input, &mut outbox);
         for output in outbox.drain() {
             match output {
@@ -527,7 +388,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
                 Output::Ignore(reason) => out.ignore(reason),
             }
         }
-        self.for_election = Scratch(outbox);
+        self.scratch.election = outbox;
     }
 
     /// The election's word counts nothing by itself, but whoever follows an election wants to read it.
@@ -544,10 +405,10 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     fn step_replica(&mut self, input: Input<R>, out: &mut Outbox<Self>) {
-        let Scratch(mut outbox) = std::mem::take(&mut self.for_replica);
+        let mut outbox = std::mem::replace(&mut self.scratch.replica, Outbox::new());
         self.replica.step(self.now, input, &mut outbox);
         let outputs: Vec<_> = outbox.drain().collect();
-        self.for_replica = Scratch(outbox);
+        self.scratch.replica = outbox;
         for output in outputs {
             match output {
                 Output::Send { to, message } => out.send(to, Message::Replica(message)),
@@ -577,67 +438,6 @@ impl<E: Election, R: Consensus> Control<E, R> {
             replica::Notice::Refused(_, data) if self.is_own_refusal(&data) => {}
             replica::Notice::Refused(refusal, data) => out.notify(Notice::Refused(refusal, data)),
         }
-    }
-
-    /// The replicas agreed on a leader, or have none any more.
-    fn on_changed(&mut self, leader: Option<ServerId>, term: Term, out: &mut Outbox<Self>) {
-        let before = std::mem::replace(&mut self.leader, leader);
-        let term_before = std::mem::replace(&mut self.term, term);
-        if leader.is_none() && term > term_before {
-            self.campaign.on_term();
-        }
-        if leader != before {
-            self.successor = None;
-            self.lost = before.or(self.lost);
-            out.cancel(Timer::Transfer);
-            if self.held.take().is_some() {
-                out.cancel(Timer::Held);
-            }
-        }
-        match leader {
-            // The same one again, in a new term, is news, too: whoever is asked must not name an old term.
-            Some(leader) if before != Some(leader) || term != term_before => self.on_leader(leader, term, out),
-            None if before.is_some() => {
-                // A leader that cannot reach a majority steps down by itself, in its own term; then an election may find
-                // somebody who can.
-                let stepped_down = before == Some(self.id) && term == term_before;
-                if stepped_down {
-                    self.reason = Reason::LostQuorum;
-                }
-                out.notify(Notice::Leader(None, term, self.reason));
-                out.set(Timer::Leaderless, self.stretched(self.times.leaderless, 4));
-                if stepped_down {
-                    self.tell_election(election::Command::Start, out);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn on_leader(&mut self, leader: ServerId, term: Term, out: &mut Outbox<Self>) {
-        self.campaign = Campaign::default();
-        self.patience = self.times.tenure_ticks;
-        let jumped_in = leader == self.id && self.candidacy == Candidacy::JumpIn;
-        self.candidacy = if jumped_in { Candidacy::Correcting } else { Candidacy::Named };
-        [Timer::Retry, Timer::Leaderless, Timer::JumpIn].into_iter().for_each(|timer| out.cancel(timer));
-        if leader == self.id {
-            // Those who were asked and did not answer may be well again later.
-            let silent = self.replica.peers().into_iter().filter(|peer| self.hearing.is_silent(*peer));
-            self.suspected.extend(silent);
-            self.hearing.on_lead();
-            out.cancel(Timer::Silence);
-        } else {
-            out.set(Timer::Silence, self.detector.watch());
-        }
-        if let Some(handover) = &mut self.handover {
-            handover.on_leader(self.reason == Reason::Load);
-        }
-        self.tell_election(election::Command::Ratified(leader), out);
-        // A change that was neither announced nor caused by a suspicion of our own means that others missed the leader.
-        let reason = std::mem::replace(&mut self.reason, Reason::Silence);
-        let previous = self.lost.take();
-        self.yielded.on_leader(leader == self.id, self.fact(leader, previous, reason));
-        out.notify(Notice::Leader(Some(leader), term, reason));
     }
 }
 

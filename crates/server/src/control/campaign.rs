@@ -17,6 +17,20 @@ pub(super) struct Campaign {
     vain: u32,
     /// The term whose votes it has waited for.
     waited: Option<Term>,
+    /// Why it asks.
+    pub(super) candidacy: Candidacy,
+}
+
+/// Why this server asks for votes, and what follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) enum Candidacy {
+    /// The election names who runs.
+    #[default]
+    Named,
+    /// A candidate knows less than this server, so this server will run or runs, whatever its rank.
+    JumpIn,
+    /// It leads because it jumped in, and gives way once to the best rank as soon as that one knows enough.
+    Correcting,
 }
 
 /// What to do now.
@@ -43,6 +57,11 @@ impl Campaign {
     /// And the other one after this.
     const YIELD: Delay = Delay::exactly_ms(16);
     const DOUBLINGS_MAX: u32 = 5;
+
+    /// One that has not begun.
+    pub(super) fn of(candidacy: Candidacy) -> Self {
+        Self { candidacy, ..Self::default() }
+    }
 
     /// Was this server named, and has it not given up?
     pub(super) const fn is_under_way(&self) -> bool {

@@ -31,14 +31,14 @@ impl<E: Election, R: Consensus> Control<E, R> {
     pub(super) fn elect(&mut self, asked: ServerId, out: &mut Outbox<Self>) {
         match self.leader {
             Some(leader) if leader != self.id => return out.ignore("an election that only the leader can hold"),
-            Some(_) if self.successor.is_some() => {
+            Some(_) if self.succession.successor.is_some() => {
                 return out.ignore("an election while leadership is handed over");
             }
             Some(_) => {
                 self.held = Some(Held { asked, vain: 0 });
                 out.set(Timer::Held, RESULT);
             }
-            None => self.reason = Reason::Elected,
+            None => self.change.reason = Reason::Elected,
         }
         self.tell_election(election::Command::Start, out);
         // A leader that has nobody to ask has won without ever losing the lead.
@@ -76,7 +76,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
         if winner != self.id {
             return self.hand_over(winner, Reason::Elected, out);
         }
-        let scores = self.loads.iter().map(|(id, load)| (*id, load.score)).collect();
+        let scores = self.loads.known.iter().map(|(id, load)| (*id, load.score)).collect();
         let confirmed = Confirmed { leader: self.id, term: self.term, asked, scores };
         self.tell_peers(&Message::Confirmed(confirmed.clone()), out);
         out.notify(Notice::Confirmed(confirmed));

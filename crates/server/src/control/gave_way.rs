@@ -13,7 +13,8 @@ use primus_replica::consensus::Consensus;
 use primus_replica::message::Entry;
 use primus_replica::replica;
 
-use super::{Candidacy, Control, Reason};
+use super::campaign::Candidacy;
+use super::{Control, Reason};
 use crate::gave_way::{Fact, GaveWay};
 use crate::record;
 
@@ -164,11 +165,11 @@ impl<E: Election, R: Consensus> Control<E, R> {
     /// operator wants an election, nor for ever.
     pub(super) fn declines(&mut self) -> bool {
         let is_free =
-            matches!(self.reason, Reason::LinkLost | Reason::Silence | Reason::LostQuorum | Reason::Elected);
+            matches!(self.change.reason, Reason::LinkLost | Reason::Silence | Reason::LostQuorum | Reason::Elected);
         let is_other = |peer: &ServerId| !self.yielded.binds(*peer) && !self.suspected.contains(peer);
         let must = self.yielded.binds(self.id)
             && !is_free
-            && self.candidacy == Candidacy::Named
+            && self.campaign.candidacy == Candidacy::Named
             && !self.campaign.is_under_way()
             && self.yielded.declined < DECLINED_MAX
             && self.replica.peers().iter().any(is_other);

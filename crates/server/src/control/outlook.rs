@@ -7,7 +7,8 @@ use primus_core::election::Election;
 use primus_core::handover::Progress;
 use primus_replica::consensus::Consensus;
 
-use super::{Candidacy, Control};
+use super::Control;
+use super::campaign::Candidacy;
 use crate::transfer::Obstacle;
 
 /// Who would lead instead of this leader, and when.
@@ -43,7 +44,7 @@ impl<E: Election, R: Consensus> Control<E, R> {
     /// What would change that this server leads. It means nothing if this server does not.
     pub fn outlook(&self) -> Outlook {
         let best = self.best();
-        let score = |id: ServerId| self.loads.get(&id).map(|load| i64::from(load.score.hundredths()));
+        let score = |id: ServerId| self.loads.known.get(&id).map(|load| i64::from(load.score.hundredths()));
         let own = score(self.id).unwrap_or_default();
         Outlook {
             best,
@@ -55,9 +56,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
     }
 
     fn way(&self) -> Way {
-        let rest_us = u64::from(self.patience) * self.times.silence.heartbeat_us;
-        match &self.handover {
-            _ if self.candidacy == Candidacy::Correcting => Way::Rank { rest_us: 0 },
+        let rest_us = u64::from(self.succession.patience) * self.times.silence.heartbeat_us;
+        match &self.succession.handover {
+            _ if self.campaign.candidacy == Candidacy::Correcting => Way::Rank { rest_us: 0 },
             _ if self.may_be_preempted() => Way::Rank { rest_us },
             Some(handover) => Way::Load(handover.progress()),
             None if self.is_chosen() => Way::Chosen,

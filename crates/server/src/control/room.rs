@@ -27,9 +27,9 @@ impl<E: Election, R: Consensus> Control<E, R> {
     /// Are so many disks full that a majority cannot write? A server without a link cannot in any case.
     #[must_use]
     pub fn are_disks_full(&self, is_up: impl Fn(ServerId) -> bool) -> bool {
-        let is_full = |server: &ServerId| self.loads.get(server).is_some_and(|load| load.is_disk_full);
+        let is_full = |server: &ServerId| self.loads.known.get(server).is_some_and(|load| load.is_disk_full);
         // In most turns nobody has to be counted.
-        if !self.loads.values().any(|load| load.is_disk_full) {
+        if !self.loads.known.values().any(|load| load.is_disk_full) {
             return false;
         }
         let peers = self.replica.peers();

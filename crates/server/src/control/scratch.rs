@@ -5,30 +5,33 @@ use std::hash::{Hash, Hasher};
 
 use primus_core::machine::{Machine, Outbox};
 
-/// An outbox that does not count.
+/// Outboxes that do not count.
 #[derive(Debug)]
-pub(super) struct Scratch<M: Machine>(pub(super) Outbox<M>);
+pub(super) struct Scratch<E: Machine, R: Machine> {
+    pub(super) election: Outbox<E>,
+    pub(super) replica: Outbox<R>,
+}
 
-impl<M: Machine> Default for Scratch<M> {
+impl<E: Machine, R: Machine> Default for Scratch<E, R> {
     fn default() -> Self {
-        Self(Outbox::new())
+        Self { election: Outbox::new(), replica: Outbox::new() }
     }
 }
 
-impl<M: Machine> Clone for Scratch<M> {
+impl<E: Machine, R: Machine> Clone for Scratch<E, R> {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl<M: Machine> PartialEq for Scratch<M> {
+impl<E: Machine, R: Machine> PartialEq for Scratch<E, R> {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl<M: Machine> Eq for Scratch<M> {}
+impl<E: Machine, R: Machine> Eq for Scratch<E, R> {}
 
-impl<M: Machine> Hash for Scratch<M> {
+impl<E: Machine, R: Machine> Hash for Scratch<E, R> {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
