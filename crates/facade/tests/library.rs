@@ -9,12 +9,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use primus_farm::{
-    Client, GuardError, Job, JobError, JobId, LoadSource, Network, Rank, Server, StartError, SubmitError,
-    TaskState, ValueError, WorkerError, WorkerEvent,
+    Client, GuardError, Job, JobError, JobHandle, JobId, LoadSource, Network, Rank, Server, StartError,
+    SubmitError, TaskState, ValueError, WorkerError, WorkerEvent,
 };
 use tokio::time::{sleep, timeout};
 
-use common::{Farm, PATIENCE};
+use common::{Farm, PATIENCE, eventually_async};
+
+async fn is_running(job: &JobHandle) -> bool {
+    job.report().await.expect("it is known").running > 0
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_server_can_be_asked_about_jobs() {
@@ -87,9 +91,7 @@ async fn a_wait_goes_on_when_the_leader_dies() {
         let job = job.clone();
         async move { job.wait().await }
     });
-    while job.report().await.expect("it is known").running == 0 {
-        sleep(Duration::from_millis(5)).await;
-    }
+    eventually_async("it to run", async || is_running(&job).await.then_some(())).await;
     drop(farm.servers.remove(leader));
     held.add_permits(1);
     let report = timeout(PATIENCE, waiting).await.expect("it ends").expect("it runs").expect("it is known");
@@ -150,16 +152,14 @@ async fn one_that_drains_ends_what_it_has_and_takes_nothing_new() {
         .expect("it starts");
     let mut events = first.events();
     let job = server.client().submit(Job::kind("slow", "").array(1..=3)).await.expect("it is taken");
-    while started.load(Ordering::SeqCst) == 0 {
-        sleep(Duration::from_millis(2)).await;
-    }
+    eventually_async("the first to start", async || (started.load(Ordering::SeqCst) > 0).then_some(())).await;
     timeout(PATIENCE, first.drain()).await.expect("it ends").expect("it ends well");
     assert_eq!(started.load(Ordering::SeqCst), 1, "it has begun with nothing new");
     let results = job.results().await.expect("they are kept");
     let done: Vec<bool> = results.iter().map(|task| task.state == TaskState::Done).collect();
     assert_eq!(done, [true, false, false], "its last result is recorded");
     assert!(matches!(events.next().await, Some(WorkerEvent::Serves { .. })));
-    while events.next().await.is_some() {}
+    timeout(PATIENCE, async { while events.next().await.is_some() {} }).await.expect("its events end");
     // The same folder can be used again at once.
     let second = server.worker("first", farm.dir.join("first")).kind("slow", async |_| Ok("quick")).start().await;
     let second = second.expect("it starts");
@@ -187,9 +187,7 @@ async fn one_that_stops_gives_back_what_it_has() {
         .await
         .expect("it starts");
     let job = server.client().submit(Job::kind("work", "")).await.expect("it is taken");
-    while job.report().await.expect("it is known").running == 0 {
-        sleep(Duration::from_millis(2)).await;
-    }
+    eventually_async("it to run", async || is_running(&job).await.then_some(())).await;
     let second = server.worker("second", farm.dir.join("second")).kind("work", async |_| Ok("done")).start().await;
     let _second = second.expect("it starts");
     let begun = Instant::now();
@@ -267,35 +265,11 @@ async fn a_handler_that_panics_fails_its_task_alone() {
     worker.stop().await.expect("it ends well");
 }
 
-#[test]
-fn plays_the_companion() {
-    if std::env::var(common::ROLE).is_ok_and(|role| role == "companion") {
-        std::process::exit(i32::from(primus_node::companion::run().is_err()));
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_are_run_only_where_they_are_allowed() {
-    let farm = Farm::start("commands", 1).await;
-    let server = &farm.servers[0];
-    let orphan = server.worker("orphan", farm.dir.join("orphan")).allow(["*"]).start().await;
+async fn a_worker_without_a_companion_may_not_allow_commands() {
+    let farm = Farm::start("orphan", 1).await;
+    let orphan = farm.servers[0].worker("orphan", farm.dir.join("orphan")).allow(["*"]).start().await;
     assert!(matches!(orphan, Err(WorkerError::Settings(_))), "{orphan:?}");
-    let own = std::env::current_exe().expect("a test knows its program").display().to_string();
-    let again = [format!("{}=companion", common::ROLE), own, "--exact".into(), "plays_the_companion".into()];
-    let worker = server.worker("runs", farm.dir.join("runs")).allow(["echo"]);
-    let worker = worker.companion_command("env", again).start().await.expect("it starts");
-    let client = server.client();
-    let job = client.submit(Job::command(["echo", "line {}"]).lines(["a", "b"])).await.expect("it is taken");
-    assert!(timeout(PATIENCE, job.wait()).await.expect("it ends").expect("it is known").is_success());
-    let printed: Vec<String> =
-        job.results().await.expect("they are kept").into_iter().map(|task| task.stdout).collect();
-    assert_eq!(printed, ["line a\n", "line b\n"]);
-    let job = client.submit(Job::command(["cat"])).await.expect("it is taken");
-    timeout(PATIENCE, job.wait()).await.expect("it ends").expect("it is known");
-    let task = job.results().await.expect("they are kept").remove(0);
-    assert_eq!(task.state, TaskState::Failed);
-    assert!(task.reason.is_some_and(|reason| reason.contains("does not allow")));
-    worker.stop().await.expect("it ends well");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,19 +1,21 @@
 //! Servers inside a program.
 
+mod common;
+
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use common::{PATIENCE, eventually_async};
 use primus_core::ledger::{Expansion, GroupRank, JobId, Spec, Work};
 use primus_node::group::Unguarded;
 use primus_node::handle::{Handle, Unable};
 use primus_node::server::{KEY_LEN_MAX, Server, Settings, StartError, VALUE_LEN_MAX};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 /// The last part of the next farm's address.
 static NEXT: AtomicU8 = AtomicU8::new(1);
 
@@ -127,10 +129,7 @@ async fn writes_go_on_while_leaders_come_and_go() {
             farm.servers.remove(leader);
         }
         // What may have been written is written again: it is the same.
-        let by = Instant::now() + PATIENCE;
-        while let Err(unable) = follower.put("number", number.to_string()).await {
-            assert!(Instant::now() < by, "{unable}");
-        }
+        eventually_async("a write", async || follower.put("number", number.to_string()).await.ok()).await;
         assert_eq!(
             follower.get("number").await.expect("it is read").as_deref(),
             Some(number.to_string().as_bytes())
@@ -184,22 +183,13 @@ async fn no_more_run_at_once_than_the_group_has_room_for() {
             }));
         }
     }
-    let by = Instant::now() + PATIENCE;
-    let all_room_is_taken = async || {
-        while running.load(Ordering::SeqCst) < 2 {
-            assert!(Instant::now() < by, "two get it");
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    all_room_is_taken().await;
+    let is_full = async || (running.load(Ordering::SeqCst) == 2).then_some(());
+    eventually_async("two to get it", is_full).await;
     // Whoever held it through a server that is killed loses it, and others get it.
     let victim = last.swap(0, Ordering::SeqCst);
     farm.servers.retain(|server| server.id().0 != victim);
-    while last.load(Ordering::SeqCst) == 0 {
-        assert!(Instant::now() < by, "others get it");
-        sleep(Duration::from_millis(5)).await;
-    }
-    all_room_is_taken().await;
+    eventually_async("others to get it", async || (last.load(Ordering::SeqCst) != 0).then_some(())).await;
+    eventually_async("two to get it", is_full).await;
     assert_eq!(most.load(Ordering::SeqCst), 2);
 }
 

@@ -1,11 +1,14 @@
 //! A worker's results on disk: what survives, what is dropped, and what is refused.
 
+mod common;
+
 use primus_core::Term;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use common::eventually;
 use primus_core::farm::worker::Record;
 use primus_core::ledger::{Attempt, Held, JobId, Outcome, Report, Tail, TaskId, Verdict};
 use primus_core::machine::Token;
@@ -175,11 +178,10 @@ async fn the_disk_takes_what_waits_in_one_go_and_says_how_far_it_is() {
     assert!(words < 500, "every record was synced alone");
     drop(disk);
     // The thread ends, and with it the lock, a moment later.
-    let found = loop {
-        match Results::open(&scratch.0) {
-            Ok((_, found)) => break found,
-            Err(error) => assert!(matches!(error, OpenError::InUse { .. }), "{error}"),
-        }
-    };
+    let found = eventually("the end of the disk's thread", || match Results::open(&scratch.0) {
+        Ok((_, found)) => Some(found),
+        Err(OpenError::InUse { .. }) => None,
+        Err(error) => panic!("{error}"),
+    });
     assert_eq!(found, (1..=500).map(ended).collect::<Vec<_>>());
 }

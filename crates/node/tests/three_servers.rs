@@ -1,11 +1,13 @@
 //! Three servers in one process: real sockets, real disks.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use bytes::Bytes;
+use common::{PATIENCE, eventually_async};
 use primus_core::ServerId;
 use primus_core::rank::RankBy;
 use primus_node::handle::{Handle, Unable};
@@ -56,16 +58,10 @@ async fn cluster(dir: &Path, count: u64) -> Vec<(Config, Server)> {
 }
 
 async fn leader(servers: &[(Config, Server)]) -> usize {
-    for _ in 0..3000 {
-        let leads = |(config, server): &(Config, Server)| {
-            !server.task.is_finished() && server.handle.view.borrow().leader == Some(config.plan.id)
-        };
-        if let Some(place) = servers.iter().position(leads) {
-            return place;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("no leader within 30 s");
+    let leads = |(config, server): &(Config, Server)| {
+        !server.task.is_finished() && server.handle.view.borrow().leader == Some(config.plan.id)
+    };
+    eventually_async("a leader", async || servers.iter().position(leads)).await
 }
 
 /// Asks whoever leads until it is done: on a busy host another one may lead meanwhile.
@@ -73,15 +69,12 @@ async fn until_done<T>(
     servers: &[(Config, Server)],
     ask: impl Fn(&Server, oneshot::Sender<Result<T, Unable>>),
 ) -> T {
-    for _ in 0..3000 {
+    eventually_async("an answer", async || {
         let (reply, answer) = oneshot::channel();
         ask(&servers[leader(servers).await].1, reply);
-        if let Ok(Ok(done)) = answer.await {
-            return done;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("nothing was done within 30 s");
+        answer.await.ok()?.ok()
+    })
+    .await
 }
 
 async fn put(servers: &[(Config, Server)], key: &str, value: &str) -> u64 {
@@ -138,16 +131,11 @@ async fn a_server_that_was_away_for_long_gets_the_whole_state_in_pieces() {
     let late = start(late, &dir, late_listener).await;
     let mut view = late.handle.view.clone();
     let arrived = view.wait_for(|view| view.applied >= index);
-    tokio::time::timeout(Duration::from_secs(30), arrived).await.expect("it catches up").expect("it runs");
+    tokio::time::timeout(PATIENCE, arrived).await.expect("it catches up").expect("it runs");
     // It ranks best, so it leads soon; then it must know everything.
     servers.push((servers[0].0.clone(), late));
     servers[2].0.plan.id = ServerId(3);
-    let leads = async {
-        while leader(&servers).await != 2 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), leads).await.expect("it leads in time");
+    eventually_async("its leadership", async || (leader(&servers).await == 2).then_some(())).await;
     assert_eq!(get(&servers, "key 7").await, Some(Bytes::from(value.into_bytes())));
     servers.iter().for_each(|(_, server)| server.task.abort());
     _ = std::fs::remove_dir_all(&dir);

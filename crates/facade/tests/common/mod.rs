@@ -1,17 +1,17 @@
 //! Farms for tests, in folders that vanish with them.
+#![allow(dead_code, unused_imports, reason = "every test program uses its part of this")]
+
+#[path = "../../../node/tests/common/mod.rs"]
+mod patience;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
 
 use primus_farm::Server;
 use tokio::time::timeout;
 
-/// How long anything may take before a test gives up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// What this program is, if it is not the test.
-pub(crate) const ROLE: &str = "PRIMUS_TEST_ROLE";
+pub(crate) use patience::{PATIENCE, eventually_async};
 
 /// The last part of the next farm's address.
 static NEXT: AtomicU8 = AtomicU8::new(1);

@@ -20,7 +20,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
-use super::stage::{Farm, PATIENCE, spec};
+use super::stage::{Farm, spec};
+use crate::common::{PATIENCE, eventually_async};
 
 const VALUE_LEN: usize = 256 << 10;
 /// Few writes of many values, so that the disk is not what takes long.
@@ -139,13 +140,10 @@ async fn call(address: SocketAddr, hellos: Vec<BytesMut>, most: usize) -> Vec<Tc
         link.write_all(&hello).await.expect("it reads");
         links.push(link);
     }
-    let began = Instant::now();
     let is_closed =
         |link: &&TcpStream| !matches!(link.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock);
-    while links.iter().filter(is_closed).count() < surplus {
-        assert!(began.elapsed() < PATIENCE, "those that cannot wait are closed in time");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let are_closed = async || (links.iter().filter(is_closed).count() >= surplus).then_some(());
+    eventually_async("the end of those that cannot wait", are_closed).await;
     links.retain(|link| !is_closed(&link));
     assert_eq!(links.len(), most);
     links
@@ -196,15 +194,12 @@ async fn workers_and_neighbours_that_call_a_farm_that_stands_still_have_a_bound(
     }
     drop(of_neighbours);
     // Like a neighbour it calls again as long as there is no room.
-    let began = Instant::now();
-    loop {
+    eventually_async("room for a neighbour", async || {
         let mut link = TcpStream::connect(address).await.expect("it listens");
         link.write_all(&bytes_of(&envoy())).await.expect("it reads");
-        if is_admitted(link).await {
-            break;
-        }
-        assert!(began.elapsed() < PATIENCE, "there is room again in time");
-    }
+        is_admitted(link).await.then_some(())
+    })
+    .await;
 }
 
 /// Asks once, and goes away before the answer comes. Was it refused at once?
@@ -243,9 +238,5 @@ async fn requests_to_a_control_that_stands_still_have_a_bound() {
     for (_, answer) in waiting.drain(..) {
         assert!(answer.await.expect("it lives").is_ok());
     }
-    let began = Instant::now();
-    while handle.farm.look(|_| ()).await.is_err() {
-        assert!(began.elapsed() < PATIENCE, "there is room again in time");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually_async("room for a look", async || handle.farm.look(|_| ()).await.ok()).await;
 }

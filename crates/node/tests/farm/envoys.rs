@@ -1,7 +1,6 @@
 //! Who may say something on links between farms, and what becomes of those who talk nonsense there.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use primus_core::ledger::{LoanId, Why};
@@ -15,7 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::stage::{Farm, PATIENCE};
+use super::stage::Farm;
+use crate::common::{PATIENCE, eventually_async};
 
 /// One server of north, which believes that east is its neighbour; nobody is there.
 async fn north() -> (Farm, SocketAddr) {
@@ -65,11 +65,8 @@ fn as_bytes(message: &Message) -> Bytes {
 }
 
 async fn wait_for_event(farm: &Farm, what: &str, is_it: impl Fn(&Kind) -> bool) {
-    let began = Instant::now();
-    while !farm.handle_of(1).history.after(0).iter().any(|event| is_it(&event.kind)) {
-        assert!(began.elapsed() < PATIENCE, "not told in time: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let is_told = || farm.handle_of(1).history.after(0).iter().any(|event| is_it(&event.kind));
+    eventually_async(what, async || is_told().then_some(())).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use primus_core::ledger::{Effect, Entry, Expansion, JobId, Lend, LoanId, State, TaskId, Why};
 use primus_core::loan::lending;
@@ -11,7 +10,8 @@ use primus_node::handle::Request;
 use primus_node::link_faults::LinkFaults;
 use primus_node::worker::Happening;
 
-use super::stage::{Farm, PATIENCE, command, first, sleep, spec};
+use super::stage::{Farm, command, first, sleep, spec};
+use crate::common::eventually_async;
 
 /// Longer than any test takes.
 pub(crate) const LONG_MS: u64 = 60_000;
@@ -79,14 +79,8 @@ async fn wait_for_all_home(north: &Farm, south: &Farm) {
 }
 
 pub(crate) async fn wait_for_file(path: &Path) -> String {
-    let began = Instant::now();
-    loop {
-        match std::fs::read_to_string(path) {
-            Ok(text) if !text.is_empty() => return text,
-            _ => assert!(began.elapsed() < PATIENCE, "{} is written in time", path.display()),
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    let text = async || std::fs::read_to_string(path).ok().filter(|text| !text.is_empty());
+    eventually_async(&path.display().to_string(), text).await
 }
 
 fn told(farm: &Farm) -> Vec<&'static str> {
@@ -126,9 +120,11 @@ async fn workers_flow_to_a_flooded_farm_and_home_again() {
     let own = north.run(spec(sleep(1), Expansion::Array { first: 1, last: 20 })).await;
     assert!(north.states(own).await.iter().all(|state| *state == State::Done));
     let mut seen = Vec::new();
-    while !matches!(seen.last(), Some(Happening::Home(_))) {
+    eventually_async("it to come home", async || {
         seen.push(north.happening("w1").await);
-    }
+        matches!(seen.last(), Some(Happening::Home(_))).then_some(())
+    })
+    .await;
     assert!(seen.iter().any(|happening| matches!(happening, Happening::Lent(farm, _) if farm == "south")));
 }
 
@@ -259,7 +255,7 @@ async fn a_worker_that_cannot_go_says_so() {
     wait_for_loans(&north, 0, 0).await;
     let told = Kind::WorkerCannotGo { farm: "south".to_owned(), worker: "w1".to_owned() };
     assert!(north.handle_of(1).history.after(0).iter().any(|event| event.kind == told));
-    while !matches!(north.happening("w1").await, Happening::CannotGo(..)) {}
+    north.await_happening("w1", |happening| matches!(happening, Happening::CannotGo(..))).await;
 }
 
 #[tokio::test]

@@ -3,8 +3,13 @@
 
 mod bounds;
 mod changes;
+#[path = "../common/mod.rs"]
+mod common;
 mod envoys;
 mod loans;
 mod planted;
 mod stage;
 mod work;
+
+/// What plays the companion: `tests/roles`.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_primus-node-roles");

@@ -1,7 +1,5 @@
 //! Known bugs of what joins the machines, on real servers: with the bug the same test fails.
 
-use std::time::{Duration, Instant};
-
 use primus_core::ledger::{Ending, Entry, Expansion, JobId, Target};
 use primus_core::loan::lending::{self, CannotLend, LendOrder};
 use primus_core::planted::{Bug, Planted};
@@ -14,7 +12,8 @@ use tokio::sync::oneshot;
 
 use super::bounds::busy;
 use super::loans;
-use super::stage::{Farm, PATIENCE, command, noop, spec};
+use super::stage::{Farm, command, noop, spec};
+use crate::common::eventually_async;
 
 /// A client submits and cancels, while the farm is busy with something else. Is the job cancelled?
 async fn is_cancelled(planted: Planted) -> bool {
@@ -112,10 +111,8 @@ async fn a_look_before_what_it_must_see_is_applied_is_found() {
     for _ in 0..3 {
         assert!(is_read_as_acknowledged(Planted::NONE).await);
     }
-    let began = Instant::now();
-    while is_read_as_acknowledged(Planted::the(Bug::LookBeforeApplied)).await {
-        assert!(began.elapsed() < PATIENCE, "the bug is found in time");
-    }
+    let planted = || Planted::the(Bug::LookBeforeApplied);
+    eventually_async("the bug", async || (!is_read_as_acknowledged(planted()).await).then_some(())).await;
 }
 
 /// A worker has written down that it goes to another farm. Then its own farm takes it for dead, sees it again, and has a task.
@@ -137,17 +134,13 @@ async fn begins_while_it_goes(planted: Planted) -> bool {
         Entry::Submit { spec: spec(task, Expansion::One), key: None },
     ];
     north.farm().await.enter(entries).await.expect("it is taken");
-    let began = Instant::now();
-    let begins = loop {
+    let begins = eventually_async("it to go", async || {
         // In this order: one that goes says so before it can be at home again, and begin.
         let has_begun = mark.exists();
         let has_gone = north.happenings("w1").iter().any(|happening| matches!(happening, Happening::Lent(..)));
-        if has_begun || has_gone {
-            break !has_gone;
-        }
-        assert!(began.elapsed() < PATIENCE, "it goes in time");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    };
+        (has_begun || has_gone).then_some(!has_gone)
+    })
+    .await;
     north.wait_for(JobId(1)).await;
     begins
 }
@@ -155,8 +148,6 @@ async fn begins_while_it_goes(planted: Planted) -> bool {
 #[tokio::test]
 async fn a_room_that_is_closed_too_late_is_found() {
     assert!(!begins_while_it_goes(Planted::NONE).await);
-    let began = Instant::now();
-    while !begins_while_it_goes(Planted::the(Bug::RoomClosedTooLate)).await {
-        assert!(began.elapsed() < PATIENCE, "the bug is found in time");
-    }
+    let planted = || Planted::the(Bug::RoomClosedTooLate);
+    eventually_async("the bug", async || begins_while_it_goes(planted()).await.then_some(())).await;
 }

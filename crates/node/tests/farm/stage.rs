@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use primus_core::ServerId;
 use primus_core::ledger::{
@@ -17,7 +15,6 @@ use primus_core::load::Weights;
 use primus_core::loan::lending;
 use primus_core::planted::Planted;
 use primus_core::rank::RankBy;
-use primus_node::companion;
 use primus_node::executor::{Kinds, Settings};
 use primus_node::farm::{Awaited, FarmHandle};
 use primus_node::handle::Handle;
@@ -31,17 +28,10 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{broadcast, oneshot};
 
-/// How long anything may take before a test gives up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-const ROLE: &str = "PRIMUS_TEST_ROLE";
+use crate::PROGRAM;
+use crate::common::{PATIENCE, eventually, eventually_async};
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
-
-/// This test is the companion when an executor has started this program for that.
-#[test]
-fn plays_the_companion() -> io::Result<()> {
-    if std::env::var(ROLE).is_ok_and(|own| own == "companion") { companion::run() } else { Ok(()) }
-}
 
 /// Something that runs on a thread of its own until it is stopped.
 struct Process {
@@ -189,10 +179,7 @@ impl Farm {
 
     /// A worker of this name before it is not stopped by that, but not watched any more.
     pub(crate) fn start_worker_in(&mut self, name: &str, folder: &str) {
-        let own = std::env::current_exe().expect("a test has a path").display().to_string();
-        let arguments =
-            [&format!("{ROLE}=companion"), &own, "--exact", "stage::plays_the_companion", "--nocapture"];
-        let companion = (PathBuf::from("env"), arguments.into_iter().map(Into::into).collect());
+        let companion = (PROGRAM.into(), vec!["companion".into()]);
         await_closed_results(&self.dir.join(folder));
         let abroad = fs::read_dir(self.dir.join(folder).join("away")).into_iter().flatten().flatten();
         abroad.for_each(|farm| await_closed_results(&farm.path()));
@@ -226,19 +213,11 @@ impl Farm {
     }
 
     pub(crate) async fn wait_for_more_results(&self, name: &str, before: u64) {
-        let began = Instant::now();
-        while self.results_len(name) <= before {
-            assert!(began.elapsed() < PATIENCE, "{name} writes in time");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        eventually_async("more results", async || (self.results_len(name) > before).then_some(())).await;
     }
 
     pub(crate) async fn wait_for_leader(&self, wanted: u64) {
-        let began = Instant::now();
-        while self.leader().await != wanted {
-            assert!(began.elapsed() < PATIENCE, "server {wanted} leads in time");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually_async("its leadership", async || (self.leader().await == wanted).then_some(())).await;
     }
 
     pub(crate) fn stop_worker(&mut self, name: &str) {
@@ -250,6 +229,12 @@ impl Farm {
         let (_, happenings) = self.workers.get_mut(name).expect("it was started");
         let next = tokio::time::timeout(PATIENCE, happenings.recv()).await;
         next.expect("something happens in time").expect("it lives, and nothing was missed")
+    }
+
+    /// Waits until this happens to a worker.
+    pub(crate) async fn await_happening(&mut self, name: &str, is_it: impl Fn(Happening) -> bool) {
+        let next = async || is_it(self.happening(name).await).then_some(());
+        eventually_async("what happens to a worker", next).await;
     }
 
     /// What has happened to a worker, as far as nobody has looked yet.
@@ -268,16 +253,15 @@ impl Farm {
 
     /// Who leads and is ready to.
     pub(crate) async fn leader(&self) -> u64 {
-        let began = Instant::now();
-        loop {
+        eventually_async("a leader", async || {
             for (id, server) in &self.servers {
                 if server.handle.farm.look(|_| ()).await.is_ok() {
-                    return *id;
+                    return Some(*id);
                 }
             }
-            assert!(began.elapsed() < PATIENCE, "nobody leads in time");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+            None
+        })
+        .await
     }
 
     pub(crate) async fn farm(&self) -> FarmHandle {
@@ -299,11 +283,7 @@ impl Farm {
     where
         F: Future<Output = Result<bool, primus_node::handle::Unable>>,
     {
-        let began = Instant::now();
-        while !matches!(is_so(self.farm().await).await, Ok(true)) {
-            assert!(began.elapsed() < PATIENCE, "not in time: {what}");
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        eventually_async(what, async || is_so(self.farm().await).await.ok()?.then_some(())).await;
     }
 
     pub(crate) async fn submit(&self, spec: Spec) -> JobId {
@@ -320,14 +300,8 @@ impl Farm {
     }
 
     pub(crate) async fn wait_for_all(&self, awaited: Awaited) {
-        let began = Instant::now();
-        loop {
-            match tokio::time::timeout(PATIENCE, self.farm().await.ended(vec![awaited])).await {
-                Ok(Ok(())) => return,
-                Ok(Err(_)) => assert!(began.elapsed() < PATIENCE, "{awaited:?} do not end in time"),
-                Err(_) => panic!("{awaited:?} do not end in time"),
-            }
-        }
+        let what = format!("the end of {awaited:?}");
+        eventually_async(&what, async || self.farm().await.ended(vec![awaited]).await.ok()).await;
     }
 
     pub(crate) async fn outcome(&self, task: TaskId) -> Outcome {
@@ -381,23 +355,16 @@ pub(crate) fn command(arguments: &[&str]) -> Work {
 
 /// One that was stopped may still be closing its store.
 async fn open_store(dir: &Path, identity: &Identity) -> Opened {
-    let began = Instant::now();
-    loop {
-        match Store::open(dir, identity) {
-            Ok(opened) => return opened,
-            Err(OpenError::InUse { .. }) if began.elapsed() < PATIENCE => {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            Err(error) => panic!("the store opens: {error}"),
-        }
-    }
+    eventually_async("a store that is closed", async || match Store::open(dir, identity) {
+        Ok(opened) => Some(opened),
+        Err(OpenError::InUse { .. }) => None,
+        Err(error) => panic!("the store opens: {error}"),
+    })
+    .await
 }
 
 /// The same for a worker and its results.
 fn await_closed_results(dir: &Path) {
-    let began = Instant::now();
-    while dir.exists() && matches!(Results::open(dir), Err(results::OpenError::InUse { .. })) {
-        assert!(began.elapsed() < PATIENCE, "{} is closed in time", dir.display());
-        thread::sleep(Duration::from_millis(5));
-    }
+    let is_in_use = || dir.exists() && matches!(Results::open(dir), Err(results::OpenError::InUse { .. }));
+    eventually("results that are closed", || (!is_in_use()).then_some(()));
 }

@@ -11,6 +11,7 @@ use primus_node::worker::Happening;
 use primus_server::register::Change;
 
 use super::stage::{Farm, command, first, noop, spec};
+use crate::common::{PATIENCE, eventually_async};
 
 #[tokio::test]
 async fn what_is_submitted_runs_on_a_worker_and_has_a_result() {
@@ -54,11 +55,8 @@ async fn a_batch_too_long_for_a_frame_reaches_everybody() {
     let job = farm.submit(long).await;
     for id in 1..=3 {
         let here = farm.farm_of(id);
-        let began = Instant::now();
-        while here.look_here(move |foreman| foreman.ledger().job(job).map(Job::open)).await != Ok(Some(100_000)) {
-            assert!(began.elapsed() < super::stage::PATIENCE, "server {id} has the job");
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-        }
+        let open = async || here.look_here(move |foreman| foreman.ledger().job(job).map(Job::open)).await;
+        eventually_async("the job", async || (open().await == Ok(Some(100_000))).then_some(())).await;
     }
 }
 
@@ -108,11 +106,7 @@ async fn only_the_leader_takes_entries() {
 async fn workers_hear_who_leads() {
     let mut farm = Farm::started().await;
     let leader = ServerId(farm.leader().await);
-    loop {
-        if matches!(farm.happening("w1").await, Happening::Serves(server, _) if server == leader) {
-            break;
-        }
-    }
+    farm.await_happening("w1", |it| matches!(it, Happening::Serves(server, _) if server == leader)).await;
 }
 
 /// Writes or deletes a key, whoever leads.
@@ -132,7 +126,7 @@ async fn a_farm_that_holds_enough_takes_nothing_new_until_there_is_room() {
     let mut written = 0;
     let began = Instant::now();
     let refused = loop {
-        assert!(began.elapsed() < super::stage::PATIENCE, "it is refused in time");
+        assert!(began.elapsed() < PATIENCE, "it is refused in time");
         let key = format!("key {written}");
         match change(&farm, Change::Put(&key, &value)).await {
             Ok(_) => written += 1,
@@ -153,7 +147,7 @@ async fn a_farm_that_holds_enough_takes_nothing_new_until_there_is_room() {
         if let Ok(effects) = farm.farm().await.enter(job()).await {
             break effects;
         }
-        assert!(began.elapsed() < super::stage::PATIENCE, "there is room again in time");
+        assert!(began.elapsed() < PATIENCE, "there is room again in time");
     };
     assert!(matches!(taken[..], [Effect::Submitted { is_new: true, .. }]));
     change(&farm, Change::Put("key", &value)).await.expect("there is room again");

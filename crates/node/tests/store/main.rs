@@ -7,3 +7,6 @@ mod damage;
 mod refusal;
 mod scratch;
 mod twin;
+
+/// What plays the other processes: `tests/roles`.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_primus-node-roles");

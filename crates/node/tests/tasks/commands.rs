@@ -7,6 +7,7 @@ use primus_core::ledger::{CommandLine, Tail, Verdict, Work};
 use primus_node::executor::{INPUT_LEN_MAX, Kinds, Settings};
 use primus_node::outputs::{self, Stream};
 
+use crate::common::eventually_async;
 use crate::stage::{Stage, alive, assignment, command, held, marked, wait_until};
 
 #[tokio::test]
@@ -118,7 +119,7 @@ async fn what_takes_too_long_gets_term_and_then_kill() {
         assert_eq!(outcome.verdict, Verdict::TimedOut);
         assert_eq!(outcome.stdout.bytes, printed);
         assert!(begun.elapsed() >= Duration::from_millis(300) && outcome.took_us >= 300_000);
-        wait_until("its children live", || alive(&mark).is_empty());
+        wait_until("the end of its children", || alive(&mark).is_empty());
     }
 }
 
@@ -128,7 +129,7 @@ async fn what_a_command_leaves_in_its_group_ends_with_it() {
     let mark = stage.directory.0.display().to_string();
     let outcome = stage.run(marked("sleep 1000 & sleep 1000 & echo done", &mark)).await;
     assert_eq!((outcome.verdict, &outcome.stdout.bytes[..]), (Verdict::Exited(0), &b"done\n"[..]));
-    wait_until("its children live", || alive(&mark).is_empty());
+    wait_until("the end of its children", || alive(&mark).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -136,9 +137,9 @@ async fn a_killed_task_is_heard_of_no_more() {
     let mut stage = Stage::new();
     let mark = stage.directory.0.display().to_string();
     stage.executor.run(assignment(2, Work::Command(marked("sleep 1000 & sleep 1000", &mark))));
-    wait_until("it does not start", || alive(&mark).len() >= 2);
+    wait_until("it to start", || alive(&mark).len() >= 2);
     stage.executor.kill(held(2));
-    wait_until("it lives", || alive(&mark).is_empty());
+    wait_until("its end", || alive(&mark).is_empty());
     assert_eq!(stage.verdict(&["true"]).await, Verdict::Exited(0));
 }
 
@@ -203,13 +204,8 @@ async fn a_short_output_needs_no_file_and_a_running_task_can_be_followed() {
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     stage.executor.run(assignment(2, Work::Command(command(&["sh", "-c", "echo so far; sleep 1000"]))));
     let so_far = || outputs::read(&folder, held(2), Stream::Stdout, 0, 99).unwrap();
-    // Time passes for the executor only while somebody waits for it.
-    let printed = async {
-        while so_far().as_deref() != Some(&b"so far\n"[..]) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), printed).await.expect("it is printed in time");
+    // Time passes for the executor only while a test waits in turn with it.
+    eventually_async("what it prints", async || (so_far()? == b"so far\n").then_some(())).await;
 }
 
 #[tokio::test]

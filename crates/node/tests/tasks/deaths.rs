@@ -1,7 +1,6 @@
 //! No process of a task outlives its worker, however the worker ends.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -9,36 +8,9 @@ use primus_core::ledger::{Verdict, Work};
 use primus_node::executor::{Ended, Executor, Kinds};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::stage::{
-    PATIENCE, Scratch, Stage, again, alive, assignment, held, is_role, marked, settings, wait_until,
-};
-
-const MARK: &str = "PRIMUS_TEST_WORKER_MARK";
-const TASKS: u64 = 4;
-/// Two of its four processes are children of others, one has left the group and the session.
-const SCRIPT: &str = "sleep 1000 & setsid sleep 1000 & trap '' TERM INT HUP; while :; do sleep 1000; done";
-
-/// This test is a worker when another one has started this program for that. It runs for ever.
-#[tokio::test]
-async fn plays_the_worker() {
-    if !is_role("worker") {
-        return;
-    }
-    let mark = std::env::var(MARK).expect("whoever starts a worker marks it");
-    let mut settings = settings(Path::new(&mark));
-    settings.patience = Duration::from_secs(1);
-    let (executor, mut ended) = Executor::start(settings, Kinds::default()).expect("a companion can be started");
-    for index in 1..=TASKS {
-        executor.run(assignment(index, Work::Command(marked(SCRIPT, &mark))));
-    }
-    let mut beat = tokio::time::interval(Duration::from_millis(50));
-    loop {
-        tokio::select! {
-            _ = beat.tick() => executor.renew(),
-            Some(Ended::Abandoned(held)) = ended.recv() => println!("abandoned {held}"),
-        }
-    }
-}
+use crate::common::{PATIENCE, eventually_async};
+use crate::program;
+use crate::stage::{STUBBORN, Scratch, Stage, TASKS, alive, assignment, held, marked, settings, wait_until};
 
 /// A worker in a process of its own, with its tasks running.
 struct Worker {
@@ -53,12 +25,12 @@ impl Worker {
     fn start() -> Self {
         let directory = Scratch::new();
         let mark = directory.0.display().to_string();
-        let mut command = Command::new("env");
-        command.arg(format!("{MARK}={mark}")).args(again("deaths::plays_the_worker", "worker"));
-        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("there is env");
+        let mut command = Command::new(program());
+        command.arg("worker").arg(&mark);
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("it starts");
         let stdout = BufReader::new(process.stdout.take().expect("it was asked for"));
         let worker = Self { process, stdout, mark, _directory: directory };
-        wait_until("its tasks do not start", || alive(&worker.mark).len() as u64 == 4 * TASKS);
+        wait_until("its tasks to start", || alive(&worker.mark).len() as u64 == 4 * TASKS);
         worker
     }
 
@@ -67,7 +39,7 @@ impl Worker {
     }
 
     fn wait_for_tasks_to_end(&self) -> Duration {
-        wait_until("a process lives", || alive(&self.mark).is_empty())
+        wait_until("the end of its processes", || alive(&self.mark).is_empty())
     }
 }
 
@@ -75,7 +47,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         _ = self.process.kill();
         _ = self.process.wait();
-        wait_until("a process lives", || alive(&self.mark).is_empty());
+        wait_until("the end of its processes", || alive(&self.mark).is_empty());
     }
 }
 
@@ -109,7 +81,7 @@ async fn tasks_of_a_killed_companion_are_killed_and_another_takes_over() {
     let mut stage = Stage::new();
     let mark = stage.directory.0.display().to_string();
     stage.executor.run(assignment(1, Work::Command(marked("sleep 1000 & sleep 1000", &mark))));
-    wait_until("it does not start", || alive(&mark).len() >= 2);
+    wait_until("it to start", || alive(&mark).len() >= 2);
     kill_process(companion_of(alive(&mark)[0]), Signal::KILL).unwrap();
     assert_eq!(stage.next().await, Ended::Abandoned(held(1)));
     assert_eq!(alive(&mark), [0; 0]);
@@ -129,7 +101,7 @@ async fn a_companion_ends_only_with_its_worker() {
     let mut stage = Stage::new();
     let mark = stage.directory.0.display().to_string();
     stage.executor.run(assignment(1, Work::Command(marked("sleep 1000 & sleep 1000", &mark))));
-    wait_until("it does not start", || alive(&mark).len() >= 2);
+    wait_until("it to start", || alive(&mark).len() >= 2);
     let companion = companion_of(alive(&mark)[0]);
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         kill_process(companion, signal).unwrap();
@@ -157,13 +129,8 @@ async fn a_worker_that_gets_no_companion_is_told_so() {
 async fn a_dropped_executor_leaves_nothing() {
     let stage = Stage::new();
     let mark = stage.directory.0.display().to_string();
-    stage.executor.run(assignment(1, Work::Command(marked(SCRIPT, &mark))));
-    let started = async {
-        while alive(&mark).len() < 4 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), started).await.expect("all processes start in time");
+    stage.executor.run(assignment(1, Work::Command(marked(STUBBORN, &mark))));
+    eventually_async("all processes to start", async || (alive(&mark).len() == 4).then_some(())).await;
     stage.close().await;
     assert_eq!(alive(&mark), [0; 0]);
 }

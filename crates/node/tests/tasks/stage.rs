@@ -2,39 +2,25 @@
 
 use primus_core::Term;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use primus_core::farm::Assignment;
 use primus_core::ledger::{Attempt, CommandLine, Held, JobId, Outcome, TaskId, Verdict, Work};
-use primus_node::companion;
 use primus_node::executor::{Ended, Executor, Kinds, Settings};
 use tokio::sync::mpsc;
 
-/// How long anything may take before the test gives up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-const ROLE: &str = "PRIMUS_TEST_ROLE";
+use crate::common::{PATIENCE, eventually};
+use crate::program;
+
+/// How many tasks a worker in a process of its own has.
+pub(crate) const TASKS: u64 = 4;
+/// What they run. Two of its four processes are children of others, one has left the group and the session.
+pub(crate) const STUBBORN: &str =
+    "sleep 1000 & setsid sleep 1000 & trap '' TERM INT HUP; while :; do sleep 1000; done";
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
-
-/// This test is the companion when an executor has started this program for that.
-#[test]
-fn plays_the_companion() -> io::Result<()> {
-    if is_role("companion") { companion::run() } else { Ok(()) }
-}
-
-pub(crate) fn is_role(role: &str) -> bool {
-    // What a companion's tasks inherit must not make them companions.
-    std::env::var(ROLE).is_ok_and(|own| own == role)
-}
-
-/// How this program is started again as one of its tests.
-pub(crate) fn again(test: &str, role: &str) -> Vec<String> {
-    let own = std::env::current_exe().expect("a test has a path").display().to_string();
-    [&format!("{ROLE}={role}"), &own, "--exact", test, "--nocapture"].map(String::from).to_vec()
-}
 
 /// A directory that vanishes after a test.
 pub(crate) struct Scratch(pub(crate) PathBuf);
@@ -55,8 +41,8 @@ impl Drop for Scratch {
 }
 
 pub(crate) fn settings(directory: &Path) -> Settings {
-    let arguments = again("stage::plays_the_companion", "companion").into_iter().map(Into::into).collect();
-    let mut settings = Settings::new("w1", directory.to_owned(), (PathBuf::from("env"), arguments));
+    let companion = (program(), vec!["companion".into()]);
+    let mut settings = Settings::new("w1", directory.to_owned(), companion);
     settings.allow.push("*".to_owned());
     // The tests renew all the time, but the host may be busy.
     settings.patience = PATIENCE;
@@ -163,9 +149,6 @@ pub(crate) fn alive(mark: &str) -> Vec<u32> {
 /// Waits for a condition; gives back how long that took.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually(what, || is_so().then_some(()));
     begun.elapsed()
 }
