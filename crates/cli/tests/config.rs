@@ -1,17 +1,15 @@
 //! End to end: configurations, shown, checked and refused by the real binary, and servers that run by them.
 
+mod common;
+
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
+use common::eventually;
 use serde_json::Value;
-
-const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// A folder that is removed at the end.
 struct Place {
@@ -69,17 +67,6 @@ fn said(output: Output) -> (Option<i32>, String, String) {
 fn json(text: &str) -> Value {
     assert_eq!(text.matches('\n').count(), 1, "{text}");
     serde_json::from_str(text).expect("it is JSON")
-}
-
-fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
-    while Instant::now() < until {
-        if let Some(found) = found() {
-            return found;
-        }
-        thread::sleep(PAUSE);
-    }
-    panic!("there is no {what} after {PATIENCE:?}");
 }
 
 /// The first of this many free ports in a row, below those that the kernel gives away.
@@ -261,10 +248,10 @@ fn files_of_the_load_aware_document_make_a_cluster() {
         .collect();
     // Whichever leads: what is written through one is read through the others.
     let api = |id: u16| format!("http://127.0.0.1:{}", first + 2 + id);
-    eventually("leader", || (place.primus(&format!("leader --api {}", api(1))).0 == Some(0)).then_some(()));
+    eventually("a leader", || (place.primus(&format!("leader --api {}", api(1))).0 == Some(0)).then_some(()));
     assert_eq!(place.primus(&format!("kv put colour blue --timeout 20s --api {}", api(2))).0, Some(0));
     assert_eq!(place.primus(&format!("kv get colour --timeout 20s --api {}", api(3))).1, "blue\n");
-    eventually("load of all servers", || {
+    eventually("the load of all servers", || {
         let (_, stdout, _) = place.primus(&format!("status -o json --api {}", api(1)));
         let status: Value = serde_json::from_str(&stdout).ok()?;
         let known =

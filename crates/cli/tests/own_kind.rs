@@ -1,6 +1,9 @@
-//! End to end: the library's examples that join a farm work for one, and ask one.
+//! End to end: the library's examples that join a farm work for one, and ask one. This program plays them, too, so it has a main
+//! function of its own.
 
 mod common;
+#[path = "../../facade/tests/common/harness.rs"]
+mod harness;
 #[allow(dead_code, reason = "its main is for those who run it by hand")]
 #[path = "../../facade/examples/own_kind.rs"]
 mod own_kind;
@@ -9,7 +12,7 @@ mod own_kind;
 mod submit_jobs;
 
 use std::error::Error;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use common::eventually;
 use common::http::ask;
@@ -17,23 +20,28 @@ use common::place::{Farm, Place};
 use serde_json::Value;
 use tokio::runtime::Builder;
 
-/// What this program is, if it is not the test: `worker FOLDER` or `client`.
-const ROLE: &str = "PRIMUS_TEST_ROLE";
-
-#[test]
-fn plays_its_role() -> Result<(), Box<dyn Error>> {
-    let Ok(role) = std::env::var(ROLE) else { return Ok(()) };
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    match role.split_once(' ') {
-        Some((_, folder)) => runtime.block_on(own_kind::join("counter", folder)),
-        None => runtime.block_on(submit_jobs::run()),
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["role", "worker", folder] => block_on(own_kind::join("counter", folder)),
+        ["role", "client"] => block_on(submit_jobs::run()),
+        _ => harness::run(&[
+            ("a_program_that_is_not_a_server_submits_and_waits", a_program_that_is_not_a_server_submits_and_waits),
+            ("a_program_runs_tasks_of_its_own_kind_for_a_farm", a_program_runs_tasks_of_its_own_kind_for_a_farm),
+        ]),
     }
 }
 
+fn block_on(role: impl Future<Output = Result<(), Box<dyn Error>>>) -> ExitCode {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
+    runtime.block_on(role).expect("the example works");
+    ExitCode::SUCCESS
+}
+
 /// This program in another role, as a user of this place.
-fn role(place: &Place, role: &str) -> Command {
+fn role(place: &Place, words: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("a test knows its program"));
-    command.args(["--exact", "plays_its_role", "--nocapture"]).env(ROLE, role).current_dir(&place.dir);
+    command.arg("role").args(words).current_dir(&place.dir);
     command.env("XDG_RUNTIME_DIR", place.dir.join("run")).env_remove("PRIMUS_API").env_remove("PRIMUS_TOKEN");
     command
 }
@@ -50,15 +58,15 @@ impl Drop for Worker {
 
 /// The example as a worker of the farm that runs here.
 fn start(place: &Place, _: &Farm<'_>) -> Worker {
-    let mut command = role(place, &format!("worker {}", place.dir.join("counter").display()));
+    let folder = place.dir.join("counter");
+    let mut command = role(place, &["worker", folder.to_str().expect("it is text")]);
     Worker(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
 }
 
-#[test]
 fn a_program_that_is_not_a_server_submits_and_waits() {
     let place = Place::new();
     let farm = place.up("--servers 1 --workers 1");
-    let done = role(&place, "client").output().expect("it starts");
+    let done = role(&place, &["client"]).output().expect("it starts");
     let printed = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success(), "{done:?}");
     for expected in ["job 1: 3 of 3 tasks are done", "hello from task 1\nhello from task 2\nhello from task 3\n"] {
@@ -68,7 +76,6 @@ fn a_program_that_is_not_a_server_submits_and_waits() {
     farm.end();
 }
 
-#[test]
 fn a_program_runs_tasks_of_its_own_kind_for_a_farm() {
     let place = Place::new();
     let farm = place.up("--workers 0");
