@@ -27,8 +27,8 @@ pub(crate) use primus_local::Algorithm as WhichAlgorithm;
 pub(crate) use primus_ring::args::RealRingArgs;
 pub(crate) use primus_simulate::args::SimulateArgs;
 pub(crate) use tasks::{
-    CancelArgs, DrainArgs, ExplainArgs, JobArgs, JobsArgs, LogsArgs, RetryArgs, RunArgs, SubmitArgs, TaskArgs,
-    TasksArgs, WaitArgs, WorkArgs,
+    CountArgs, DrainArgs, ExplainArgs, IdsArgs, JobsArgs, ListArgs, LogsArgs, RetryArgs, RunArgs, SubmitArgs,
+    TasksArgs, WaitArgs, WorkArgs, WorkersArgs,
 };
 
 /// Everything that was typed.
@@ -70,19 +70,19 @@ pub(crate) enum Command {
     /// List jobs
     #[command(after_help = guide::JOBS)]
     Jobs(JobsArgs),
-    /// Show a job
+    /// Show jobs
     #[command(after_help = guide::JOB)]
-    Job(JobArgs),
+    Job(IdsArgs),
     /// List tasks
     #[command(after_help = guide::TASKS)]
     Tasks(TasksArgs),
-    /// Show a task
+    /// Show tasks
     #[command(after_help = guide::TASK)]
-    Task(TaskArgs),
+    Task(IdsArgs),
     /// Say why a task waits or how it ended, why a server leads, or where a lent worker is
     #[command(after_help = guide::EXPLAIN)]
     Explain(ExplainArgs),
-    /// Show what a task printed
+    /// Show what tasks printed
     #[command(after_help = guide::LOGS)]
     Logs(LogsArgs),
     /// Wait until jobs or tasks have ended
@@ -90,14 +90,14 @@ pub(crate) enum Command {
     Wait(WaitArgs),
     /// End jobs or tasks that are not wanted any more
     #[command(after_help = guide::CANCEL)]
-    Cancel(CancelArgs),
+    Cancel(IdsArgs),
     /// Run tasks again that ended badly
     #[command(after_help = guide::RETRY)]
     Retry(RetryArgs),
-    /// List workers
+    /// List workers, or show some
     #[command(after_help = guide::WORKERS)]
-    Workers(Place),
-    /// Give a worker nothing new
+    Workers(WorkersArgs),
+    /// Give workers nothing new
     #[command(after_help = guide::DRAIN)]
     Drain(DrainArgs),
     /// Run a command on exactly one host at a time
@@ -111,13 +111,13 @@ pub(crate) enum Command {
     Leader(Place),
     /// Show who leads further groups
     #[command(after_help = guide::GROUPS)]
-    Groups(Place),
+    Groups(ListArgs),
     /// Show the farm and its neighbours
     #[command(after_help = guide::FARMS)]
-    Farms(Place),
+    Farms(ListArgs),
     /// Show which workers are away from home
     #[command(after_help = guide::LOANS)]
-    Loans(Place),
+    Loans(ListArgs),
     /// Lend idle workers to a neighbour
     #[command(after_help = guide::LEND)]
     Lend(LendArgs),
@@ -246,6 +246,24 @@ mod tests {
             let Err(Early::Mistake(failure)) = parse(&words(typed)) else { panic!("{typed} is not a command") };
             let text = format!("{failure:?}");
             assert!(text.contains(&format!("did you mean {near}?")), "{typed}: {text}");
+        }
+    }
+
+    #[test]
+    fn words_of_other_tools_are_answered_with_ours() {
+        for (typed, ours) in [
+            ("primus ps", "primus jobs"),
+            ("primus scancel 12", "primus cancel"),
+            ("primus uncordon w1", "primus drain w1 --undo"),
+            ("primus completion bash", "completions"),
+            ("primus worker list", "primus workers lists"),
+            ("primus worker w1", "primus workers w1"),
+            ("primus jobs --quit", "--quiet"),
+            ("primus logs 12 --folow", "--follow"),
+        ] {
+            let Err(Early::Mistake(failure)) = parse(&words(typed)) else { panic!("{typed} makes sense") };
+            let text = format!("{failure:?}");
+            assert!(text.contains(ours), "{typed}: {text}");
         }
     }
 

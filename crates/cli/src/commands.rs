@@ -13,11 +13,13 @@ mod kv;
 mod lead;
 mod leader;
 mod leadership;
+mod lists;
 mod loans;
 mod logs;
 mod manual;
 mod ring;
 mod run;
+mod select;
 pub(crate) mod server;
 mod simulate;
 mod status;
@@ -51,7 +53,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Job(args)) => tasks::job(args, cli.output),
         Some(Command::Tasks(args)) => tasks::tasks(args, cli.output),
         Some(Command::Task(args)) => tasks::task(args, cli.output),
-        Some(Command::Workers(place)) => workers::run(place, cli.output),
+        Some(Command::Workers(args)) => workers::run(args, cli.output),
         Some(Command::Explain(args)) => explain::run(args, cli.output),
         Some(Command::Logs(args)) => logs::run(args, cli.output),
         Some(Command::Wait(args)) => wait::run(args, cli.output),
@@ -60,9 +62,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Drain(args)) => change_tasks::drain(args, cli.output),
         Some(Command::Status(args)) => status::run(args, cli.output),
         Some(Command::Leader(place)) => leader::run(place, cli.output),
-        Some(Command::Groups(place)) => groups::run(place, cli.output),
-        Some(Command::Farms(place)) => loans::farms(place, cli.output),
-        Some(Command::Loans(place)) => loans::loans(place, cli.output),
+        Some(Command::Groups(args)) => groups::run(args, cli.output),
+        Some(Command::Farms(args)) => loans::farms(args, cli.output),
+        Some(Command::Loans(args)) => loans::loans(args, cli.output),
         Some(Command::Lend(args)) => loans::lend(args, cli.output),
         Some(Command::Recall(args)) => loans::recall(args, cli.output),
         Some(Command::Kv(args)) => kv::run(args, cli.output),

@@ -2,5 +2,6 @@
 
 pub(crate) mod groups;
 pub(crate) mod loans;
+mod page;
 pub(crate) mod tasks;
 pub(crate) mod workers;

@@ -18,11 +18,11 @@ use:
   run         run a command somewhere in the farm, and show what it prints
   submit      submit a command, once or many times
   jobs        list jobs
-  job         show a job
+  job         show jobs
   tasks       list tasks
-  task        show a task
+  task        show tasks
   explain     say why a task waits, why a server leads, or where a lent worker is
-  logs        show what a task printed
+  logs        show what tasks printed
   wait        wait until jobs or tasks have ended
   cancel      end jobs or tasks that are not wanted any more
   retry       run tasks again that ended badly
@@ -45,8 +45,8 @@ operate:
   elect       hold an election
   resign      let the leader step down
   transfer    let another server lead
-  workers     list workers
-  drain       give a worker nothing new
+  workers     list workers, or show some
+  drain       give workers nothing new
   farms       show the farm and its neighbours
   loans       show which workers are away from home
   lend        lend idle workers to a neighbour
@@ -98,6 +98,7 @@ PRIMUS_TASK, PRIMUS_INDEX, PRIMUS_ATTEMPT and PRIMUS_TERM in its environment.
 Examples:
   primus submit -- ./job.sh
   primus submit --array 1-1000 --wait -- ./render.sh {}
+  job=$(primus submit --quiet -- ./job.sh)
   ls *.png | primus submit --each-line - --retries 2 -- convert {} {}.jpg
   primus submit --no-rerun --key invoice-2026-01 -- ./charge.sh";
 
@@ -118,18 +119,24 @@ Examples:
 pub(super) const JOBS: &str = "\
 Examples:
   primus jobs
+  primus jobs --state queued,running --watch
+  primus jobs --name render --all
   primus jobs --limit 100 -o json
-  primus jobs --all";
+  primus jobs --state failed --quiet";
 
 pub(super) const JOB: &str = "\
 Examples:
   primus job 12
-  primus job 12 -o json";
+  primus job last
+  primus job 12 -o json
+  primus job 3-5,12";
 
 pub(super) const TASKS: &str = "\
 Examples:
   primus tasks 12
+  primus tasks last --watch
   primus tasks --state failed
+  primus tasks 12 --state failed --quiet
   primus tasks 12 --limit 1000 -o json";
 
 pub(super) const WORKERS: &str = "\
@@ -137,6 +144,9 @@ A worker that another farm has lent stands under the farm that lent it. ALIVE is
 
 Examples:
   primus workers
+  primus workers w1
+  primus workers --watch
+  primus workers --quiet
   primus workers -o json";
 
 pub(super) const COMPLETIONS: &str = "\
@@ -153,6 +163,8 @@ Examples:
 pub(super) const TASK: &str = "\
 Examples:
   primus task 12.7
+  primus task last
+  primus task 12.2-9
   primus task 12 -o json";
 
 pub(super) const EXPLAIN: &str = "\
@@ -160,40 +172,52 @@ Of the leader it says who that is, since when and why, and what would change it.
 
 Examples:
   primus explain 12.7
+  primus explain last
   primus explain leader
   primus explain leader -o json
   primus explain loan 3";
 
 pub(super) const LOGS: &str = "\
+Of a job it shows all tasks, one after the other.
+
 Examples:
   primus logs 12.7
-  primus logs 12.7 --follow
+  primus logs 12
+  primus logs last --follow
+  primus logs 12.2-9 --tail 10
   primus logs 12.7 --stderr";
 
 pub(super) const WAIT: &str = "\
-It ends with exit code 1 if a task did not end well, and with 124 if it waited too long.
+It ends with exit code 1 if a task did not end well, and with 124 if it waited too long. all names the jobs that have not ended.
 
 Examples:
   primus wait 12
+  primus wait last
+  primus wait all
   primus wait 12 13.2 --timeout 10s";
 
 pub(super) const CANCEL: &str = "\
-What runs is ended at once, with all its processes.
+What runs is ended at once, with all its processes. all names the jobs that have not ended.
 
 Examples:
   primus cancel 12
-  primus cancel 12.7 12.8";
+  primus cancel last
+  primus cancel 3-5
+  primus cancel 12.7 12.8
+  primus cancel all";
 
 pub(super) const RETRY: &str = "\
 Examples:
   primus retry 12.7
+  primus retry last
   primus retry --failed 12";
 
 pub(super) const DRAIN: &str = "\
-What the worker runs goes on; it gets nothing new, also after a restart.
+What a worker runs goes on; it gets nothing new, also after a restart.
 
 Examples:
   primus drain w1
+  primus drain w1 w2
   primus drain w1 --undo";
 
 pub(super) const WORKER: &str = "\
@@ -264,6 +288,7 @@ partition have a leader each. Shown is what the server knows that answers; --api
 
 Examples:
   primus groups
+  primus groups --watch
   primus groups -o json";
 
 pub(super) const FARMS: &str = "\
@@ -272,6 +297,7 @@ it and borrowed from it; in the first line, altogether.
 
 Examples:
   primus farms
+  primus farms --watch
   primus farms --farm north -o json";
 
 pub(super) const LOANS: &str = "\
@@ -280,6 +306,7 @@ state is going, away, returning, recalled, overdue (it should be back by now) or
 
 Examples:
   primus loans
+  primus loans --watch
   primus loans -o json";
 
 pub(super) const LEND: &str = "\

@@ -44,14 +44,17 @@ impl Found<'_> {
     fn unknown_argument(&self) -> Failure {
         let (argument, (_, command)) = (self.argument(), self.command());
         let hint = primus_simulate::args::moved(command.get_name(), &argument);
+        let hint = hint.or_else(|| of_workers(command.get_name(), &argument));
         let hint = hint.unwrap_or_else(|| self.suggestion(ContextKind::SuggestedArg));
         Failure::usage(format!("'{argument}' means nothing here"), hint)
     }
 
     fn unknown_command(&self) -> Failure {
         let command = self.text(ContextKind::InvalidSubcommand).unwrap_or_default();
-        let hint = self.suggestion(ContextKind::SuggestedSubcommand);
-        Failure::usage(format!("there is no command '{command}' here"), hint)
+        let (_, parent) = self.command();
+        let known = elsewhere(&command).filter(|_| parent.get_name() == Cli::command().get_name());
+        let hint = known.map_or_else(|| self.suggestion(ContextKind::SuggestedSubcommand), str::to_owned);
+        Failure::usage(format!("'{command}' is not a command"), hint)
     }
 
     fn missing_command(&self) -> Failure {
@@ -121,6 +124,39 @@ impl Found<'_> {
             _ => Vec::new(),
         }
     }
+}
+
+/// What other tools call what primus does: HyperQueue, Nomad, kubectl, and the batch systems before them.
+fn elsewhere(command: &str) -> Option<&'static str> {
+    Some(match command {
+        "ps" | "list" | "ls" | "get" | "squeue" | "qstat" | "bjobs" => {
+            "primus jobs lists jobs, primus tasks lists tasks"
+        }
+        "info" | "describe" | "show" | "inspect" => "primus job 12 shows a job, primus task 12.7 a task",
+        "cat" | "output" | "log" => "primus logs 12 shows what a job printed",
+        "kill" | "stop" | "delete" | "scancel" | "qdel" | "bkill" => "primus cancel 12 ends a job",
+        "sbatch" | "qsub" | "bsub" | "apply" | "dispatch" => "primus submit takes a command, once or many times",
+        "exec" | "srun" => "primus run runs a command and shows what it prints",
+        "nodes" | "node" | "sinfo" => "primus workers lists workers, primus status servers",
+        "top" | "progress" | "dashboard" | "monitor" => "primus status --watch shows what goes on",
+        "cordon" => "primus drain w1 gives a worker nothing new",
+        "uncordon" => "primus drain w1 --undo lets a worker have work again",
+        "restart" | "rerun" => "primus retry 12 runs again what ended badly",
+        "completion" | "autocomplete" | "generate-completion" => "did you mean completions?",
+        "version" => "primus --version says it",
+        _ => return None,
+    })
+}
+
+/// `primus worker` runs one; people who want to see one type it, too.
+fn of_workers(command: &str, argument: &str) -> Option<String> {
+    let is_name = command == "worker" && !argument.starts_with('-');
+    let hint = match argument {
+        "list" | "ls" => "primus workers lists workers".to_owned(),
+        "stop" | "drain" => "primus drain w1 gives a worker nothing new".to_owned(),
+        _ => format!("primus workers {argument} shows a worker"),
+    };
+    is_name.then_some(hint)
 }
 
 /// Clap shows how the value looks, too: `--rank <RANK>`.

@@ -70,6 +70,9 @@ pub(crate) struct SubmitArgs {
     /// Wait until all tasks have ended; with exit code 1 if one failed
     #[arg(long)]
     pub(crate) wait: bool,
+    /// Print the job's number and nothing else
+    #[arg(long, short = 'q')]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) work: WorkArgs,
     /// The program and its arguments; no shell is involved
@@ -77,30 +80,57 @@ pub(crate) struct SubmitArgs {
     pub(crate) command: Vec<String>,
 }
 
+/// Jobs and tasks by their numbers.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct JobsArgs {
-    /// How many, the newest first [default: 20]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) limit: Option<String>,
-    /// All of them
-    #[arg(long, conflicts_with = "limit")]
-    pub(crate) all: bool,
+pub(crate) struct IdsArgs {
+    /// Jobs or tasks: 12, 12.7, the ranges 3-5 and 12.2-9, lists such as 1,4, or last
+    #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
+    pub(crate) ids: Vec<String>,
     #[command(flatten)]
     pub(crate) place: Place,
 }
 
+/// How a list is shown.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct JobArgs {
-    /// A job, such as 12
-    #[arg(value_name = "JOB", allow_negative_numbers = true)]
-    pub(crate) id: String,
+pub(crate) struct ListArgs {
+    /// Print only ids or names, one on each line
+    #[arg(long, short = 'q')]
+    pub(crate) quiet: bool,
+    /// Show it again every second
+    #[arg(long, short = 'w')]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) place: Place,
+}
+
+/// How much of a long list is shown.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct CountArgs {
+    /// How many, the newest jobs first [default: 20 jobs or 100 tasks]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) limit: Option<String>,
+    /// All of them
+    #[arg(long, short = 'a', conflicts_with = "limit")]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct JobsArgs {
+    /// Only jobs that have tasks in one of these states, such as queued,running
+    #[arg(long, value_enum, value_name = "STATE", value_delimiter = ',')]
+    pub(crate) state: Vec<WhichState>,
+    /// Only jobs whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) count: CountArgs,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct TasksArgs {
-    /// Only tasks of this job, such as 12 [default: of all jobs]
+    /// Only tasks of this job, such as 12 or last [default: of all jobs]
     #[arg(value_name = "JOB", conflicts_with = "job", allow_negative_numbers = true)]
     pub(crate) of: Option<String>,
     /// Only tasks in this state
@@ -109,14 +139,10 @@ pub(crate) struct TasksArgs {
     /// The same as JOB
     #[arg(long, value_name = "JOB", hide = true)]
     pub(crate) job: Option<String>,
-    /// How many, the newest jobs first [default: 100]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) limit: Option<String>,
-    /// All of them
-    #[arg(long, conflicts_with = "limit")]
-    pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) count: CountArgs,
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -129,21 +155,35 @@ pub(crate) enum WhichState {
     Cancelled,
 }
 
+impl WhichState {
+    /// Its name in answers of the API.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct TaskArgs {
-    /// A task, such as 12.7; 12 alone is the first task of job 12
-    #[arg(value_name = "TASK", allow_negative_numbers = true)]
-    pub(crate) id: String,
+pub(crate) struct WorkersArgs {
+    /// Show these workers, each on a page of its own [default: a table of all]
+    #[arg(value_name = "WORKER")]
+    pub(crate) names: Vec<String>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) list: ListArgs,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct ExplainArgs {
-    /// A task, such as 12.7, leader, or loan; 12 alone is the first task of job 12
-    #[arg(value_name = "ID", allow_negative_numbers = true)]
+    /// A task, such as 12.7, last, leader, or loan
+    #[arg(value_name = "WHAT", allow_negative_numbers = true)]
     pub(crate) id: String,
-    /// Which loan, such as 3
+    /// The loan, such as 3
     #[arg(value_name = "LOAN", allow_negative_numbers = true)]
     pub(crate) loan: Option<String>,
     #[command(flatten)]
@@ -152,43 +192,31 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct LogsArgs {
-    /// A task, such as 12.7, or a job, whose tasks come one after the other
-    #[arg(value_name = "ID", allow_negative_numbers = true)]
-    pub(crate) id: String,
     /// Stay until it has ended, and show what it prints
     #[arg(long, short = 'f')]
     pub(crate) follow: bool,
     /// Show its complaints instead
     #[arg(long)]
     pub(crate) stderr: bool,
+    /// Begin with the last lines, this many of each task [default: with the first line]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) tail: Option<String>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) which: IdsArgs,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct WaitArgs {
-    /// Jobs or tasks
-    #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
-    pub(crate) ids: Vec<String>,
     /// Give up after this long, with exit code 124 [default: never]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) timeout: Option<String>,
     #[command(flatten)]
-    pub(crate) place: Place,
-}
-
-#[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct CancelArgs {
-    /// Jobs or tasks
-    #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
-    pub(crate) ids: Vec<String>,
-    #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) which: IdsArgs,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct RetryArgs {
-    /// Tasks that ended badly, or jobs, of which all such tasks run again
+    /// Tasks that ended badly, or jobs, of which all such tasks run again: 12.7, 12, 3-5, last
     #[arg(value_name = "ID", required_unless_present = "failed", allow_negative_numbers = true)]
     pub(crate) ids: Vec<String>,
     /// All tasks of this job that failed or were lost, but not those that were cancelled
@@ -200,10 +228,10 @@ pub(crate) struct RetryArgs {
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct DrainArgs {
-    /// The name of a worker
-    #[arg(value_name = "WORKER")]
-    pub(crate) node: String,
-    /// Let it have work again
+    /// The names of workers
+    #[arg(value_name = "WORKER", required = true)]
+    pub(crate) names: Vec<String>,
+    /// Let them have work again
     #[arg(long)]
     pub(crate) undo: bool,
     #[command(flatten)]

@@ -7,13 +7,15 @@ use primus_terminal::values::number;
 use primus_terminal::{Format, Verdict};
 use serde_json::{Value, json};
 
-use crate::args::{CancelArgs, DrainArgs, RetryArgs};
+use super::select::{self, All};
+use crate::args::{DrainArgs, IdsArgs, RetryArgs};
 
 /// Ends what is not wanted any more.
-pub(super) fn cancel(args: &CancelArgs, format: Format) -> Result<Verdict, Failure> {
+pub(super) fn cancel(args: &IdsArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
     let mut caller = args.place.caller()?;
-    let answers = each(&mut caller, &args.ids, "cancel", &nothing())?;
+    let ids = select::ids(&mut caller, &args.ids, All::Unfinished)?;
+    let answers = each(&mut caller, &ids, "cancel", &nothing())?;
     tell(&answers, "cancelled", format)
 }
 
@@ -26,23 +28,36 @@ pub(super) fn retry(args: &RetryArgs, format: Format) -> Result<Verdict, Failure
             let message = format!("--failed is '{}', which is a task", on_one_line(job));
             return Err(Failure::usage(message, "name a job, such as 12"));
         }
-        Some(job) => each(&mut caller, std::slice::from_ref(job), "retry", &json!({ "failed_only": true }))?,
-        None => each(&mut caller, &args.ids, "retry", &nothing())?,
+        Some(job) => {
+            let job = select::id(&mut caller, job)?;
+            each(&mut caller, &[job], "retry", &json!({ "failed_only": true }))?
+        }
+        None => {
+            let ids = select::ids(&mut caller, &args.ids, All::Refused)?;
+            each(&mut caller, &ids, "retry", &nothing())?
+        }
     };
     tell(&answers, "retried", format)
 }
 
-/// Gives a worker nothing new, or work again.
+/// Gives workers nothing new, or work again. As JSON one worker is an object, and several are a list.
 pub(super) fn drain(args: &DrainArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
-    let path = format!("/v1/workers/{}/drain", escaped(&args.node));
-    let answer = args.place.caller()?.post(&path, &json!({ "draining": !args.undo }))?;
+    let mut caller = args.place.caller()?;
+    let mut drain = |name: &String| -> Result<Value, Failure> {
+        Ok(caller.post(&format!("/v1/workers/{}/drain", escaped(name)), &json!({ "draining": !args.undo }))?)
+    };
+    let answers = args.names.iter().map(&mut drain).collect::<Result<Vec<_>, _>>()?;
     let outcome = if args.undo { "gets work again" } else { "gets nothing new" };
-    format.show(|| format!("worker {} {outcome}\n", on_one_line(&args.node)), &answer)?;
+    let text = || args.names.iter().map(|name| format!("worker {} {outcome}\n", on_one_line(name))).collect();
+    match answers.as_slice() {
+        [only] => format.show(text, only)?,
+        _ => format.show(text, &json!({ "items": answers, "next": null }))?,
+    };
     Ok(Verdict::Held)
 }
 
-/// All names are looked at before anything is done.
+/// Does this to each.
 fn each(caller: &mut TaskClient, ids: &[String], what: &str, body: &Value) -> Result<Vec<Value>, Failure> {
     let paths = ids.iter().map(|id| path_of(id)).collect::<Result<Vec<_>, _>>()?;
     paths.iter().map(|path| Ok(caller.post(&format!("{path}/{what}"), body)?)).collect()

@@ -2,13 +2,13 @@
 
 use primus_client::http::escaped;
 use primus_client::strange_answer;
-use primus_client::tasks::task_path;
+use primus_client::tasks::{TaskClient, task_path};
 use primus_terminal::amounts::quoted;
 use primus_terminal::failure::{Failure, on_one_line};
 use primus_terminal::{Format, Verdict};
 use serde_json::Value;
 
-use super::loans;
+use super::{loans, select};
 use crate::args::ExplainArgs;
 
 /// What is asked for instead of a task.
@@ -23,19 +23,20 @@ pub(super) fn run(args: &ExplainArgs, format: Format) -> Result<Verdict, Failure
         say(&answer, "sentence", format)?;
         return Ok(if answer["leader"].is_null() { Verdict::NoLeader } else { Verdict::Held });
     }
-    let path = format!("{}/explain", path(args)?);
-    say(&args.place.caller()?.get(&path)?, "explanation", format)?;
+    let mut caller = args.place.caller()?;
+    let path = format!("{}/explain", path(args, &mut caller)?);
+    say(&caller.get(&path)?, "explanation", format)?;
     Ok(Verdict::Held)
 }
 
-fn path(args: &ExplainArgs) -> Result<String, Failure> {
+fn path(args: &ExplainArgs, caller: &mut TaskClient) -> Result<String, Failure> {
     match (args.id.as_str(), &args.loan) {
         (LOAN, Some(loan)) => Ok(format!("/v1/loans/{}", escaped(&loans::name(loan)?))),
         (LOAN, None) => Err(Failure::usage("which loan is missing", "write it like primus explain loan 3")),
         (_, Some(other)) => {
             Err(Failure::usage(format!("{} is too much", quoted(other)), "name one task, or loan and its number"))
         }
-        (task, None) => Ok(task_path(task)?),
+        (task, None) => Ok(task_path(&select::id(caller, task)?)?),
     }
 }
 

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use primus_client::Patience;
 use primus_client::http::{Request, escaped};
-use primus_client::{Patience, pages, strange_answer};
-use primus_terminal::Place;
 use primus_terminal::amounts::{length, number, quoted};
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::args::{LendArgs, RecallArgs};
+use super::lists;
+use crate::args::{LendArgs, ListArgs, RecallArgs};
 use crate::output::loans;
 
 /// No more workers are lent at once.
@@ -19,22 +19,13 @@ const WORKERS_MAX: u64 = 1024;
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Shows the farm and its neighbours.
-pub(super) fn farms(place: &Place, format: Format) -> Result<Verdict, Failure> {
-    list(place, "/v1/farms", format, loans::farms)
+pub(super) fn farms(args: &ListArgs, format: Format) -> Result<Verdict, Failure> {
+    lists::all(args, format, "/v1/farms", "farm", loans::farms)
 }
 
 /// Shows who is away from home.
-pub(super) fn loans(place: &Place, format: Format) -> Result<Verdict, Failure> {
-    list(place, "/v1/loans", format, loans::loans)
-}
-
-fn list(place: &Place, path: &str, format: Format, text: impl Fn(&[Value]) -> String) -> Result<Verdict, Failure> {
-    format.refuse_to_draw()?;
-    let mut caller = place.caller()?;
-    let answer = pages::all(path, |page| caller.get(page))?;
-    let items = answer["items"].as_array().ok_or_else(strange_answer)?;
-    format.show(|| text(items), &answer)?;
-    Ok(Verdict::Held)
+pub(super) fn loans(args: &ListArgs, format: Format) -> Result<Verdict, Failure> {
+    lists::all(args, format, "/v1/loans", "id", loans::loans)
 }
 
 /// Lends idle workers, once: whoever asks twice lends twice as many.

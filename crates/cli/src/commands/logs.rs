@@ -1,32 +1,42 @@
 //! `primus logs`: what a task printed, or prints at the moment.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
 use primus_client::tasks::{Piece, Reading, TaskClient, path_of};
 use primus_core::ledger::loans::home_of;
+use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict, json as lines, screen};
 use serde_json::{Value, json};
 
+use super::select::{self, All};
 use crate::args::LogsArgs;
 
 /// As long as a server lets one wait.
 const LONG: Duration = Duration::from_secs(3600);
+/// More lines than are kept of an output.
+const LINES_MAX: u64 = 100_000_000;
 
-/// Shows it.
+/// Shows it, task by task.
 pub(super) fn run(args: &LogsArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
-    let mut caller = args.place.caller()?;
+    let tail = args.tail.as_deref().map(|text| number("--tail", text, 0, LINES_MAX)).transpose()?;
+    let mut caller = args.which.place.caller()?;
     let stream = if args.stderr { "stderr" } else { "stdout" };
-    // It must be known, before anything is waited for.
-    let known = caller.get(&path_of(&args.id)?)?;
-    let count = known["tasks"].as_u64().unwrap_or(1);
-    for index in 1..=count {
-        let task = if known["task"].is_string() { args.id.clone() } else { format!("{}.{index}", args.id) };
-        let sink = if format == Format::Json { Sink::Json } else { Sink::Stdout };
-        let follower = Follower::new(caller.clone(), &task, stream, sink);
-        if args.follow { follower.follow()? } else { follower.catch_up()? }
+    let sink = if format == Format::Json { Sink::Json } else { Sink::Stdout };
+    for id in select::ids(&mut caller, &args.which.ids, All::Refused)? {
+        // It must be known, before anything is waited for.
+        let known = caller.get(&path_of(&id)?)?;
+        for index in 1..=known["tasks"].as_u64().unwrap_or(1) {
+            let task = if known["task"].is_string() { id.clone() } else { format!("{id}.{index}") };
+            let mut follower = Follower::new(caller.clone(), &task, stream, sink);
+            if let Some(lines) = tail {
+                follower.skip_to_tail(lines)?;
+            }
+            if args.follow { follower.follow()? } else { follower.catch_up()? }
+        }
     }
     Ok(Verdict::Held)
 }
@@ -71,6 +81,24 @@ impl Follower {
     pub(super) fn new(caller: TaskClient, task: &str, stream: &'static str, sink: Sink) -> Self {
         let reading = Reading { task: task.to_owned(), stream, attempt: None, offset: 0 };
         Self { caller, reading, sink }
+    }
+
+    /// Goes to where the last lines begin of what there is now.
+    fn skip_to_tail(&mut self, lines: u64) -> Result<(), Failure> {
+        let mut seen = Tail::new(lines);
+        let mut reading = self.reading.clone();
+        loop {
+            let Piece { attempt, offset, bytes, is_last, .. } = self.caller.read(&reading, Duration::ZERO)?;
+            seen.take(offset, &bytes);
+            let is_over = is_last || bytes.is_empty();
+            reading.offset = offset + bytes.len() as u64;
+            reading.attempt = attempt.or(reading.attempt);
+            if is_over {
+                break;
+            }
+        }
+        self.reading = Reading { offset: seen.begin(reading.offset), ..reading };
+        Ok(())
     }
 
     /// Until the task has ended.
@@ -141,6 +169,37 @@ impl Follower {
     }
 }
 
+/// Where the last lines begin.
+struct Tail {
+    lines: usize,
+    /// Where the last lines begin that have been seen, the oldest first.
+    begins: VecDeque<u64>,
+    /// Does a line begin with the next byte?
+    is_new: bool,
+}
+
+impl Tail {
+    fn new(lines: u64) -> Self {
+        Self { lines: usize::try_from(lines).unwrap_or(usize::MAX), begins: VecDeque::new(), is_new: true }
+    }
+
+    fn take(&mut self, offset: u64, bytes: &[u8]) {
+        for (place, byte) in (offset..).zip(bytes) {
+            if self.is_new {
+                self.begins.push_back(place);
+            }
+            self.is_new = *byte == b'\n';
+            if self.begins.len() > self.lines {
+                self.begins.pop_front();
+            }
+        }
+    }
+
+    fn begin(&self, end: u64) -> u64 {
+        self.begins.front().copied().unwrap_or(end)
+    }
+}
+
 /// Where those bytes of an output are that cannot be shown.
 fn whereabouts(worker: Option<&str>) -> String {
     match worker.map(|worker| (worker, home_of(worker))) {
@@ -155,6 +214,22 @@ fn whereabouts(worker: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_lines_begin_where_they_begin() {
+        let begin = |lines: u64, pieces: &[&str]| {
+            let (mut tail, mut offset) = (Tail::new(lines), 0);
+            for piece in pieces {
+                tail.take(offset, piece.as_bytes());
+                offset += piece.len() as u64;
+            }
+            tail.begin(offset)
+        };
+        assert_eq!(begin(1, &["a\nb\nc\n"]), 4);
+        assert_eq!(begin(2, &["a\nb\nc"]), 2);
+        assert_eq!(begin(2, &["a\nb", "b\n", "", "c"]), 2);
+        assert_eq!((begin(9, &["a\nb\n"]), begin(0, &["a\nb\n"]), begin(3, &[])), (0, 4, 0));
+    }
 
     #[test]
     fn it_is_said_where_the_rest_is() {

@@ -1,9 +1,7 @@
 //! `primus status`: who leads, and how all servers and workers are.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 use std::thread;
-use std::time::Duration;
 
 use primus_client::{Leader, listens};
 use primus_terminal::failure::Failure;
@@ -12,12 +10,10 @@ use primus_terminal::values::{number, plain};
 use primus_terminal::{Format, Verdict};
 use serde_json::Value;
 
+use super::lists;
 use crate::args::StatusArgs;
 use crate::output::workers;
 
-const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// Moves to the first line and clears what is below; only terminals get to see it.
-const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
 const COLUMNS: [&str; 11] =
     ["SERVER", "ROLE", "STATE", "SCORE", "CPU", "MEMORY", "TASKS", "APPLIED", "LAG", "ADDRESS", "API"];
 /// The columns that are shown as they come.
@@ -28,29 +24,10 @@ const SPARE: [&str; 6] = ["ADDRESS", "APPLIED", "LAG", "MEMORY", "CPU", "API"];
 /// Shows it once, or again and again.
 pub(super) fn run(args: &StatusArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
-    if args.watch {
-        return watch(args, format);
-    }
-    let status = args.place.client()?.latest("/v1/status")?;
-    format.show(|| text(&status, &answering(&status)), &status)?;
-    Ok(Verdict::Held)
-}
-
-/// Whatever happens to the servers, whoever watches wants to see it.
-fn watch(args: &StatusArgs, format: Format) -> Result<Verdict, Failure> {
-    let clear = if std::io::stdout().is_terminal() { CLEAR } else { "" };
-    loop {
-        match args.place.client().and_then(|client| Ok(client.latest("/v1/status")?)) {
-            Ok(status) => {
-                if !format.show(|| format!("{clear}{}", text(&status, &answering(&status))), &status)? {
-                    return Ok(Verdict::Held);
-                }
-            }
-            Err(failure) if failure.is_usage() => return Err(failure),
-            Err(failure) => failure.complain(format),
-        }
-        thread::sleep(WATCH_EVERY);
-    }
+    lists::again(args.watch, format, |clear| {
+        let status = args.place.client()?.latest("/v1/status")?;
+        format.show(|| format!("{clear}{}", text(&status, &answering(&status))), &status)
+    })
 }
 
 /// The servers that are missed, and yet answer this command: no process that is dead or frozen does, so they are cut off.

@@ -12,6 +12,7 @@ use primus_terminal::{Format, Verdict, screen};
 use serde_json::{Value, json};
 
 use super::run::has_ended;
+use super::select::{self, All};
 use crate::args::WaitArgs;
 use crate::output::tasks::outcome;
 
@@ -25,7 +26,9 @@ const BAR: &str = "{prefix}  {bar:30} {pos}/{len}  {per_sec:>10}  {eta:>4} left 
 pub(super) fn run(args: &WaitArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
     let timeout = args.timeout.as_deref().map(|text| length("--timeout", text)).transpose()?;
-    let mut waiting = Waiting::new(args.place.caller()?, args.ids.clone(), timeout)?;
+    let mut caller = args.which.place.caller()?;
+    let ids = select::ids(&mut caller, &args.which.ids, All::Unfinished)?;
+    let mut waiting = Waiting::new(caller, ids, timeout)?;
     let items = waiting.finish()?;
     let text = || items.iter().map(|item| format!("{}\n", sentence(item))).collect();
     format.show(text, &json!({ "items": items, "next": null }))?;
@@ -74,12 +77,6 @@ impl Waiting {
                 return Err(Failure::too_long(message, "primus explain says what a task waits for"));
             }
         }
-    }
-
-    /// Shows how one job ended, and says whether that was well.
-    pub(super) fn show_one(&self, job: &Value, format: Format) -> Result<Verdict, Failure> {
-        format.show(|| format!("{}\n", sentence(job)), job)?;
-        Ok(Verdict::of(ended_well(job)))
     }
 }
 
@@ -130,11 +127,13 @@ fn is_over(item: &Value) -> bool {
     if item["task"].is_string() { has_ended(item) } else { number(&item["queued"]) + number(&item["running"]) == 0 }
 }
 
-fn ended_well(item: &Value) -> bool {
+/// Was it a success, as a whole?
+pub(super) fn ended_well(item: &Value) -> bool {
     if item["task"].is_string() { item["state"] == "done" } else { item["done"] == item["tasks"] }
 }
 
-fn sentence(item: &Value) -> String {
+/// How it went, or goes.
+pub(super) fn sentence(item: &Value) -> String {
     if item["task"].is_string() {
         let reason = item["reason"].as_str().map(|reason| format!(": {}", on_one_line(reason))).unwrap_or_default();
         return format!("task {} is {}{reason}", plain(&item["task"]), plain(&item["state"]));

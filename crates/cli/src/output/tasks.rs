@@ -7,6 +7,8 @@ use primus_terminal::table::{fitted, table};
 use primus_terminal::values::{number, plain, time};
 use serde_json::Value;
 
+use super::page::{Page, said};
+
 const JOB_COLUMNS: [&str; 9] =
     ["JOB", "TASKS", "QUEUED", "RUNNING", "DONE", "FAILED", "OTHER", "SUBMITTED", "WHAT"];
 const TASK_COLUMNS: [&str; 6] = ["TASK", "STATE", "WORKER", "EXIT", "TOOK", "ENDED BECAUSE"];
@@ -85,7 +87,7 @@ pub(crate) fn task(task: &Value, job: &Value) -> String {
             plain(&task["task"])
         ));
     }
-    page.text
+    page.text()
 }
 
 /// A job as a page.
@@ -110,7 +112,7 @@ pub(crate) fn job(job: &Value) -> String {
     } else {
         page.hint(&format!("primus tasks {id} lists its tasks; primus logs {id} shows what they printed"));
     }
-    page.text
+    page.text()
 }
 
 /// The state in words, and why.
@@ -154,46 +156,8 @@ fn took(task: &Value) -> Option<String> {
     task["took_ms"].as_f64().map(|ms| time(Duration::from_secs_f64(ms.max(0.0) / 1e3)))
 }
 
-/// A value, unless there is nothing to say.
-fn said(value: &Value) -> Option<String> {
-    (!value.is_null() && value != "").then(|| plain(value))
-}
-
 fn at_least(value: &Value, least: u64) -> Option<String> {
     value.as_u64().filter(|number| *number >= least).map(|number| number.to_string())
-}
-
-/// A headline and lines under it.
-struct Page {
-    text: String,
-}
-
-impl Page {
-    fn new(headline: String) -> Self {
-        Self { text: headline }
-    }
-
-    fn fact(&mut self, name: &str, value: Option<String>) {
-        if let Some(value) = value {
-            self.text.push_str(&format!("  {name:<10} {value}\n"));
-        }
-    }
-
-    /// The end of what a task printed, line by line.
-    fn tail(&mut self, stream: &str, task: &Value) {
-        let Some(text) = task[stream].as_str().filter(|text| !text.is_empty()) else { return };
-        let total = number(&task[&format!("{stream}_len")]);
-        let shown = text.len() as u64;
-        let of = if total > shown { format!(" (the last {shown} of {total} bytes)") } else { String::new() };
-        self.text.push_str(&format!("\n{stream}{of}:\n"));
-        for line in text.trim_end_matches('\n').split('\n') {
-            self.text.push_str(&format!("  {}\n", on_one_line(line)));
-        }
-    }
-
-    fn hint(&mut self, text: &str) {
-        self.text.push_str(&format!("\n{text}\n"));
-    }
 }
 
 /// How a job went, in one sentence.
