@@ -121,6 +121,11 @@ fn a_worker_has_a_page_and_several_are_drained_at_once() {
     assert!(page.starts_with(&format!("worker {name} is connected\n")) && page.contains(&task), "{page}");
     assert_eq!(lines(&place.primus("drain w1 w2")), ["worker w1 gets nothing new", "worker w2 gets nothing new"]);
     assert!(place.primus("workers w1").stdout.starts_with("worker w1 is drained\n"));
+    let busy = place.primus("drain w1 w2 --wait --timeout 300ms");
+    assert_eq!((busy.code, busy.stderr.contains("still runs 1")), (Some(124), true), "{busy:?}");
+    assert_eq!(place.primus("cancel last").code, Some(0));
+    let idle = format!("worker {name} runs nothing and gets nothing new");
+    assert_eq!(lines(&place.primus(&format!("drain {name} --wait"))), [idle]);
     assert_eq!(names(&place.json("drain w1 w2 --undo"), "worker"), ["w1", "w2"]);
     assert_eq!(place.json("drain w1 --undo")["worker"], "w1");
     let unknown = place.primus("workers w3");

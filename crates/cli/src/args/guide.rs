@@ -213,11 +213,11 @@ Examples:
   primus retry --failed 12";
 
 pub(super) const DRAIN: &str = "\
-What a worker runs goes on; it gets nothing new, also after a restart.
+What a worker runs goes on; it gets nothing new, also after a restart. Once it has ended what it runs, its host can be stopped.
 
 Examples:
   primus drain w1
-  primus drain w1 w2
+  primus drain w1 w2 --wait
   primus drain w1 --undo";
 
 pub(super) const WORKER: &str = "\

@@ -234,6 +234,12 @@ pub(crate) struct DrainArgs {
     /// Let them have work again
     #[arg(long)]
     pub(crate) undo: bool,
+    /// Wait until they have ended what they run
+    #[arg(long, conflicts_with = "undo")]
+    pub(crate) wait: bool,
+    /// With --wait: give up after this long, with exit code 124 [default: never]
+    #[arg(long, value_name = "TIME", requires = "wait", allow_hyphen_values = true)]
+    pub(crate) timeout: Option<String>,
     #[command(flatten)]
     pub(crate) place: Place,
 }
