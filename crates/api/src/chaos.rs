@@ -60,7 +60,7 @@ pub(crate) async fn cut(
         (held?.unwrap_or_default(), closed?.unwrap_or_default(), farms?.unwrap_or_default());
     order.done()?;
     if let Some(stranger) = peers.iter().find(|peer| !context.servers.contains_key(peer)) {
-        return Err(Problem::usage(format!("there is no server {stranger}"), "see /v1/status"));
+        return Err(Problem::usage(format!("server {stranger} does not exist"), "see /v1/status"));
     }
     if let Some(stranger) = farms.difference(&context.neighbours).next() {
         return Err(no_neighbour(stranger));
@@ -81,7 +81,7 @@ pub(crate) async fn delay(
     let delay = Duration::from_secs_f64(order.given("delay_ms", ms)? / 1000.0);
     order.done()?;
     if let Some(stranger) = peers.iter().find(|peer| !context.servers.contains_key(peer)) {
-        return Err(Problem::usage(format!("there is no server {stranger}"), "see /v1/status"));
+        return Err(Problem::usage(format!("server {stranger} does not exist"), "see /v1/status"));
     }
     context.tell(ControlRequest::Delay(peers.into_iter().map(|peer| (peer, delay)).collect()))?;
     Ok(Json(DelayAnswer { delay: true }))

@@ -113,7 +113,7 @@ fn error() -> Value {
         } },
         "required": ["error"],
         "example": { "error": {
-            "code": "not_found", "message": "there is no job 12", "hint": "primus jobs lists those that are kept",
+            "code": "not_found", "message": "job 12 does not exist", "hint": "primus jobs lists those that are kept",
         } },
     })
 }

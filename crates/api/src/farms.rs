@@ -86,7 +86,7 @@ fn farms(farm: &str, ledger: &Ledger, situation: Option<&Situation>, lending: &L
 }
 
 pub(crate) fn no_neighbour(name: &str) -> Problem {
-    Problem::usage(format!("there is no neighbour '{name}'"), SEE_FARMS)
+    Problem::usage(format!("neighbour '{name}' does not exist"), SEE_FARMS)
 }
 
 #[cfg(test)]

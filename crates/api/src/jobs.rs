@@ -163,7 +163,10 @@ async fn wait_for_many(
     patience: &Patience,
 ) -> Result<Response, Problem> {
     if first > last {
-        return Err(Problem::usage(format!("'{first}-{last}' are no jobs"), "write the lesser number first"));
+        return Err(Problem::usage(
+            format!("'{first}-{last}' is not a range of jobs"),
+            "write the lesser number first",
+        ));
     }
     patience.wait(context, Awaited::Jobs(first, last)).await?;
     let facts = context.handle.farm.look(move |foreman| RangeFacts::new(foreman, first, last)).await?;
@@ -215,5 +218,5 @@ fn parse(id: &str) -> Result<JobId, Problem> {
 }
 
 fn unknown(id: JobId) -> Problem {
-    Problem::not_found(format!("there is no job {id}"), "primus jobs lists those that are kept")
+    Problem::not_found(format!("job {id} does not exist"), "primus jobs lists those that are kept")
 }

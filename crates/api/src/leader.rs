@@ -76,7 +76,7 @@ async fn wanted_leader(context: &Context, request: Request<Body>) -> Result<Serv
     order.done()?;
     match context.servers.contains_key(&to) {
         true => Ok(to),
-        false => Err(Problem::not_found(format!("there is no server {to}"), "see /v1/status")),
+        false => Err(Problem::not_found(format!("server {to} does not exist"), "see /v1/status")),
     }
 }
 

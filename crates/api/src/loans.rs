@@ -118,7 +118,7 @@ async fn all(context: &Context) -> Result<Vec<LoanFacts>, Problem> {
 async fn find(context: &Context, id: &str) -> Result<LoanFacts, Problem> {
     let name = Name::parse(id, &context.farm)?.to_string();
     let found = all(context).await?.into_iter().find(|facts| facts.id == name);
-    found.ok_or_else(|| Problem::not_found(format!("there is no loan {name}"), SEE_LOANS))
+    found.ok_or_else(|| Problem::not_found(format!("loan {name} does not exist"), SEE_LOANS))
 }
 
 /// What a loan is called: an own one, or another lender's.
@@ -300,7 +300,7 @@ impl Recalled {
     fn find(&self, loans: &Loans, lending: &Lending) -> Result<Vec<LoanId>, Problem> {
         match self {
             Self::Loan(loan) if loans.lent().contains_key(&LoanId(*loan)) => Ok(vec![LoanId(*loan)]),
-            Self::Loan(loan) => Err(Problem::not_found(format!("there is no loan {loan}"), SEE_LOANS)),
+            Self::Loan(loan) => Err(Problem::not_found(format!("loan {loan} does not exist"), SEE_LOANS)),
             Self::Worker(worker) => {
                 let message = || format!("no worker '{worker}' is lent");
                 Ok(vec![loans.loan_of(worker).ok_or_else(|| Problem::not_found(message(), SEE_LOANS))?])

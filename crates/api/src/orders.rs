@@ -107,7 +107,8 @@ impl Order {
 
     /// Nothing must be left.
     pub(crate) fn done(self) -> Result<(), Problem> {
-        let strange = self.fields.0.keys().next().map(|name| format!("there is no field {:?} here", shown(name)));
+        let strange =
+            self.fields.0.keys().next().map(|name| format!("the field {:?} is unknown here", shown(name)));
         strange.map_or(Ok(()), |message| Err(Problem::usage(message, self.hint)))
     }
 }
@@ -164,7 +165,7 @@ impl Asked {
 
     /// Nothing must be left.
     pub(crate) fn done(self) -> Result<(), Problem> {
-        let strange = self.0.keys().next().map(|name| format!("there is no parameter {:?} here", shown(name)));
+        let strange = self.0.keys().next().map(|name| format!("the parameter {:?} is unknown here", shown(name)));
         strange.map_or(Ok(()), |message| Err(Problem::usage(message, SEE_ROUTES)))
     }
 }
@@ -190,7 +191,7 @@ mod tests {
             words(order("{\"score\":1e308}").within("score", 0.0, 100.0)),
             "score is 1e+308, not a number from 0 to 100"
         );
-        assert_eq!(words(order("{\"zzz\":1}").done()), "there is no field \"zzz\" here");
+        assert_eq!(words(order("{\"zzz\":1}").done()), "the field \"zzz\" is unknown here");
         for body in ["[]", "7", "{\"a\":1,\"a\":2}", "{", "\u{feff}{}"] {
             assert!(Order::parse(body.as_bytes(), "hint").is_err(), "{body}");
         }

@@ -77,7 +77,7 @@ impl Search {
         asked.done()?;
         if let Some(state) = state.as_deref().filter(|state| !STATES.contains(state)) {
             return Err(Problem::usage(
-                format!("there is no state '{state}'"),
+                format!("state '{state}' does not exist"),
                 "choose queued, running, done, failed, lost or cancelled",
             ));
         }
@@ -196,5 +196,5 @@ pub(crate) fn parse(id: &str) -> Result<TaskId, Problem> {
 }
 
 pub(crate) fn unknown(id: TaskId) -> Problem {
-    Problem::not_found(format!("there is no task {id}"), "primus tasks lists those that are kept")
+    Problem::not_found(format!("task {id} does not exist"), "primus tasks lists those that are kept")
 }

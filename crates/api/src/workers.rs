@@ -88,7 +88,9 @@ pub(crate) async fn drain(
     let effects = context.handle.farm.enter(vec![entry]).await?;
     match effects.first() {
         Some(Effect::Workers) => Ok(Json(DrainAnswer { worker, draining: is_draining })),
-        _ => Err(Problem::not_found(format!("there is no worker '{worker}'"), "primus status lists the workers")),
+        _ => {
+            Err(Problem::not_found(format!("worker '{worker}' does not exist"), "primus status lists the workers"))
+        }
     }
 }
 

@@ -24,10 +24,10 @@ pub(crate) enum Bench {
     /// From the leader's death, or its silence, to the first write that another one accepts
     #[command(after_help = help::FAILOVER)]
     Failover(FailoverArgs),
-    /// How long nobody accepts a write while leadership is handed over on request
+    /// How long no server accepts a write while leadership is handed over on request
     #[command(after_help = help::TRANSFER)]
     Transfer(TransferArgs),
-    /// How long nobody accepts a write while a leader hands over because it is too loaded
+    /// How long no server accepts a write while a leader hands over because it is too loaded
     #[command(after_help = help::HANDOVER)]
     Handover(HandoverArgs),
     /// What servers cost that have nothing to do: processor, memory, messages

@@ -98,8 +98,8 @@ hartbeat = \"30ms\"
 ";
 
 const BAD_SAID: &str = "\
-error: bad.toml:3: there is no key 'server.colour'; the nearest is server.chaos; primus config show lists all
-error: bad.toml:7: there is no key 'election.hartbeat'; did you mean election.heartbeat?
+error: bad.toml:3: key 'server.colour' does not exist; the nearest is server.chaos; primus config show lists all
+error: bad.toml:7: key 'election.hartbeat' does not exist; did you mean election.heartbeat?
 error: bad.toml:5: cluster.servers names 1, 2 but not this server, 4; add server 4, or mend server.id
 ";
 

@@ -111,7 +111,7 @@ fn limits_of_a_worker_hold() {
     }
     assert_eq!(run(&place, &["run", "--cwd", "/", "--", "sh", "-c", "exit 7"]).code, Some(7));
     let missing = run(&place, &["run", "--cwd", "/", "--", "no-such-program"]);
-    assert!(missing.stderr.contains("there is no program"), "{missing:?}");
+    assert!(missing.stderr.contains("was not found on this worker"), "{missing:?}");
 }
 
 /// Only the superuser can start processes of others.

@@ -539,7 +539,7 @@ const NO_REQUESTS: &[Mistake] = &[
     ("POST", "/v1/leader/transfer", "{\"to\":2,\"now\":true}", "no field \"now\""),
     ("POST", "/v1/leader/transfer", "{}", "to is missing"),
     ("POST", "/v1/chaos/cut", "{\"peers\":[-1]}", "peers is [-1], not a list of whole numbers"),
-    ("POST", "/v1/chaos/cut", "{\"peers\":[9]}", "there is no server 9"),
+    ("POST", "/v1/chaos/cut", "{\"peers\":[9]}", "server 9 does not exist"),
     ("POST", "/v1/chaos/cut", "{\"peers\":[],\"zzz\":1}", "no field \"zzz\""),
     ("POST", "/v1/chaos/load", "{\"score\":-1}", "score is -1"),
     ("POST", "/v1/chaos/load", "{\"score\":100.5}", "score is 100.5"),
@@ -575,7 +575,7 @@ const NO_REQUESTS: &[Mistake] = &[
     ("GET", "/v1/tasks?stat=failed", "", "no parameter \"stat\""),
     ("GET", "/v1/events?after=x", "", "after is \"x\""),
     ("GET", "/v1/jobs/1/wait?timeout_ms=soon", "", "timeout_ms is \"soon\""),
-    ("GET", "/v1/tasks/1.1/output?stream=both", "", "there is no stream \"both\""),
+    ("GET", "/v1/tasks/1.1/output?stream=both", "", "stream \"both\" does not exist"),
     ("GET", "/v1/kv/%ff", "", "not valid UTF-8"),
 ];
 

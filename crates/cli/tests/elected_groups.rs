@@ -74,7 +74,7 @@ fn a_farm_without_groups_says_so() {
     let place = Place::new();
     let _farm = place.up("--workers 0 --servers 1");
     assert_eq!(place.json("groups"), json!({"items": [], "next": null}));
-    assert!(place.primus("groups").stdout.starts_with("there are no groups; "));
+    assert!(place.primus("groups").stdout.starts_with("no groups yet; "));
 }
 
 #[test]

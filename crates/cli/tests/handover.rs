@@ -163,7 +163,7 @@ fn a_busy_leader_hands_over_once_to_the_least_loaded_and_everybody_is_told() {
 #[test]
 fn hooks_that_fail_are_seen_and_stop_nobody() {
     for (command, outcome, words) in [
-        ("\"/no/such/program\"", "not_started", "did not run: there is no program \"/no/such/program\""),
+        ("\"/no/such/program\"", "not_started", "did not run: program \"/no/such/program\" was not found"),
         ("\"sh\", \"-c\", \"echo alas >&2; exit 3\"", "failed", "failed with exit code 3 after "),
         ("\"sh\", \"-c\", \"echo slow; sleep 60\"", "timed_out", "it took too long: slow"),
     ] {

@@ -617,8 +617,8 @@ fn what_cannot_be_guarded_is_one_clear_sentence() {
     let place = Place::new();
     for (words, sentence) in [
         ("lead", "<COMMAND>... is missing"),
-        ("lead -- /no/such/program", "there is no program '/no/such/program' here that can be run"),
-        ("lead -- no-such-program", "there is no program 'no-such-program' here that can be run"),
+        ("lead -- /no/such/program", "no program '/no/such/program' that can be run was found here"),
+        ("lead -- no-such-program", "no program 'no-such-program' that can be run was found here"),
         ("lead --group a%b -- true", "the name of a group has no '%'"),
         ("lead --group '' -- true", "the name of a group has 1 to 64 letters"),
         ("lead --holders 0 -- true", "--holders"),

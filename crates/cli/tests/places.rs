@@ -110,6 +110,15 @@ fn may_have_many_files() {
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).expect("more is allowed");
 }
 
+/// A farm of one server, for somebody who opens many connections.
+fn at_one_server(test: impl FnOnce(&Farm<'_>, SocketAddr)) {
+    may_have_many_files();
+    let place = Place::new();
+    let farm = place.up("--servers 1 --workers 0");
+    test(&farm, farm.api[0]);
+    farm.end();
+}
+
 fn kib(pid: u64, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -162,44 +171,38 @@ fn withstands<'a>(farm: &Farm<'_>, api: SocketAddr, crowd: impl Fn() -> Crowd + 
 
 #[test]
 fn lines_without_an_end_take_no_more_memory_than_there_is_for_bodies() {
-    may_have_many_files();
-    let place = Place::new();
-    let farm = place.up("--servers 1 --workers 0");
-    let api = farm.api[0];
-    let len = 39 * (1 << 20) / 10;
-    let kind = "host: x\r\ncontent-type: application/x-ndjson";
-    let jobs = format!("POST /v1/jobs HTTP/1.1\r\n{kind}\r\ncontent-length: {}", len + 1);
-    withstands(&farm, api, || Crowd::new(api, 250, &jobs, len));
-    let import = format!("POST /v1/kv HTTP/1.1\r\n{kind}\r\ncontent-length: {}", (448 << 10) + 1);
-    withstands(&farm, api, || Crowd::new(api, 500, &import, 448 << 10));
-    // When they have gone, there is room for everybody.
-    let long = json!({ "command": ["echo", "x".repeat(70_000)] }).to_string();
-    for (method, path, body) in [("POST", "/v1/jobs", &long), ("PUT", "/v1/kv/long", &"x".repeat(200_000))] {
-        eventually_or("a long body to be taken", || match ask(api, method, path, body) {
-            Ok((200 | 201, _)) => Ok(()),
-            other => Err(format!("{path}: {other:?}")),
-        });
-    }
-    farm.end();
+    at_one_server(|farm, api| {
+        let len = 39 * (1 << 20) / 10;
+        let kind = "host: x\r\ncontent-type: application/x-ndjson";
+        let jobs = format!("POST /v1/jobs HTTP/1.1\r\n{kind}\r\ncontent-length: {}", len + 1);
+        withstands(farm, api, || Crowd::new(api, 250, &jobs, len));
+        let import = format!("POST /v1/kv HTTP/1.1\r\n{kind}\r\ncontent-length: {}", (448 << 10) + 1);
+        withstands(farm, api, || Crowd::new(api, 500, &import, 448 << 10));
+        // When they have gone, there is room for everybody.
+        let long = json!({ "command": ["echo", "x".repeat(70_000)] }).to_string();
+        for (method, path, body) in [("POST", "/v1/jobs", &long), ("PUT", "/v1/kv/long", &"x".repeat(200_000))] {
+            eventually_or("a long body to be taken", || match ask(api, method, path, body) {
+                Ok((200 | 201, _)) => Ok(()),
+                other => Err(format!("{path}: {other:?}")),
+            });
+        }
+    });
 }
 
 #[test]
-fn whoever_finds_no_room_is_told_to_come_again() {
-    may_have_many_files();
-    let place = Place::new();
-    let farm = place.up("--servers 1 --workers 0");
-    let api = farm.api[0];
-    let len = 39 * (1 << 20) / 10;
-    let kind = "host: x\r\ncontent-type: application/x-ndjson";
-    let mut crowd =
-        Crowd::new(api, 40, &format!("POST /v1/jobs HTTP/1.1\r\n{kind}\r\ncontent-length: {}", len + 1), len);
-    let answer = eventually("a refusal", || {
-        crowd.push();
-        crowd.answers().into_iter().find(|answer| answer.starts_with("HTTP/1.1 503"))
+fn a_client_that_finds_no_room_is_told_to_come_again() {
+    at_one_server(|_, api| {
+        let len = 39 * (1 << 20) / 10;
+        let kind = "host: x\r\ncontent-type: application/x-ndjson";
+        let mut crowd =
+            Crowd::new(api, 40, &format!("POST /v1/jobs HTTP/1.1\r\n{kind}\r\ncontent-length: {}", len + 1), len);
+        let answer = eventually("a refusal", || {
+            crowd.push();
+            crowd.answers().into_iter().find(|answer| answer.starts_with("HTTP/1.1 503"))
+        });
+        let answer = answer.to_ascii_lowercase();
+        assert!(answer.contains("retry-after: 1") && answer.contains("memory for bodies"), "{answer}");
     });
-    let answer = answer.to_ascii_lowercase();
-    assert!(answer.contains("retry-after: 1") && answer.contains("memory for bodies"), "{answer}");
-    farm.end();
 }
 
 #[test]
@@ -241,24 +244,21 @@ fn slow_bodies_keep_nobody_waiting() {
 
 #[test]
 fn followers_give_way_to_others_and_the_oldest_goes_first() {
-    may_have_many_files();
-    let place = Place::new();
-    let farm = place.up("--servers 1 --workers 0");
-    let api = farm.api[0];
-    let head = "GET /v1/events HTTP/1.1\r\nhost: x";
-    let mut first = Crowd::new(api, 1, head, 0);
-    first.push();
-    eventually("events", || first.answers()[0].contains("leader_changed").then_some(()));
-    withstands(&farm, api, || Crowd::new(api, 2100, head, 0));
-    eventually("the oldest to go", || first.are_closed().then_some(()));
-    // The newest one still hears what happens.
-    let mut newest = Crowd::new(api, 1, head, 0);
-    eventually("events", || {
-        newest.push();
-        newest.answers()[0].contains("leader_changed").then_some(())
+    at_one_server(|farm, api| {
+        let head = "GET /v1/events HTTP/1.1\r\nhost: x";
+        let mut first = Crowd::new(api, 1, head, 0);
+        first.push();
+        eventually("events", || first.answers()[0].contains("leader_changed").then_some(()));
+        withstands(farm, api, || Crowd::new(api, 2100, head, 0));
+        eventually("the oldest to go", || first.are_closed().then_some(()));
+        // The newest one still hears what happens.
+        let mut newest = Crowd::new(api, 1, head, 0);
+        eventually("events", || {
+            newest.push();
+            newest.answers()[0].contains("leader_changed").then_some(())
+        });
+        all_is_served(api, Instant::now());
     });
-    all_is_served(api, Instant::now());
-    farm.end();
 }
 
 #[test]
@@ -290,16 +290,13 @@ fn a_history_can_be_read_in_parts() {
 
 #[test]
 fn connections_that_say_nothing_give_way() {
-    may_have_many_files();
-    let place = Place::new();
-    let farm = place.up("--servers 1 --workers 0");
-    let api = farm.api[0];
-    let silent: Vec<io::Result<TcpStream>> = (0..2300).map(|_| TcpStream::connect(api)).collect();
-    all_is_served(api, Instant::now() + Duration::from_secs(2));
-    // Nor do those that ask now and then, and keep their connections.
-    let mut busy = Crowd::new(api, 2300, "GET /livez HTTP/1.1\r\nhost: x", 0);
-    busy.push();
-    all_is_served(api, Instant::now() + Duration::from_secs(2));
-    drop(silent);
-    farm.end();
+    at_one_server(|_, api| {
+        let silent: Vec<io::Result<TcpStream>> = (0..2300).map(|_| TcpStream::connect(api)).collect();
+        all_is_served(api, Instant::now() + Duration::from_secs(2));
+        // Nor do those that ask now and then, and keep their connections.
+        let mut busy = Crowd::new(api, 2300, "GET /livez HTTP/1.1\r\nhost: x", 0);
+        busy.push();
+        all_is_served(api, Instant::now() + Duration::from_secs(2));
+        drop(silent);
+    });
 }

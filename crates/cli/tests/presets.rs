@@ -99,6 +99,15 @@ impl<'a> Cluster<'a> {
         });
     }
 
+    /// Server 3 leads, dies and is followed by this one, and leads again when it is back.
+    fn outlives_its_leader(&mut self, next: u64) {
+        self.await_leader(3);
+        self.kill(3);
+        self.await_leader(next);
+        self.start_server(3);
+        self.await_leader(3);
+    }
+
     /// Are these values in force because the preset says so?
     fn check(&self, values: &[(&str, &str)]) {
         let file = self.preset.display().to_string();
@@ -121,12 +130,8 @@ fn bully_by_address() {
     let place = Place::new();
     let mut cluster = Cluster::start(&place, "bully-by-address.toml");
     cluster.check(&[("election.rank", "address"), ("election.asking", "one-by-one"), ("election.answers", "3s")]);
-    cluster.await_leader(3);
-    cluster.kill(3);
     // 127.0.0.2 is server 1.
-    cluster.await_leader(1);
-    cluster.start_server(3);
-    cluster.await_leader(3);
+    cluster.outlives_its_leader(1);
 }
 
 #[test]
@@ -134,11 +139,7 @@ fn election_theory() {
     let place = Place::new();
     let mut cluster = Cluster::start(&place, "election-theory.toml");
     cluster.check(&[("election.rank", "id"), ("election.preempt", "true"), ("election.asking", "at-once")]);
-    cluster.await_leader(3);
-    cluster.kill(3);
-    cluster.await_leader(2);
-    cluster.start_server(3);
-    cluster.await_leader(3);
+    cluster.outlives_its_leader(2);
 }
 
 #[test]
@@ -169,11 +170,7 @@ fn ring() {
     let place = Place::new();
     let mut cluster = Cluster::start(&place, "ring.toml");
     cluster.check(&[("election.algorithm", "ring")]);
-    cluster.await_leader(3);
-    cluster.kill(3);
-    cluster.await_leader(2);
-    cluster.start_server(3);
-    cluster.await_leader(3);
+    cluster.outlives_its_leader(2);
 }
 
 #[test]

@@ -467,7 +467,7 @@ fn mistakes_in_a_rings_file_are_one_clear_sentence() {
         (good.replace("7]", "5]"), "ring.node_ids lists 5 more than once"),
         (good.replace("size: 3", "size: 4"), "ring.size is 4, but ring.node_ids lists 3"),
         (good.replace("index: 1", "index: 4"), "election.initiator_index is '4'"),
-        (good.replace("size", "seize"), "there is no key 'ring.seize'; did you mean ring.size?"),
+        (good.replace("size", "seize"), "key 'ring.seize' does not exist; did you mean ring.size?"),
         ("a: [".to_owned(), "this is not YAML"),
     ] {
         fs::write(place.dir.join("ring.yaml"), text).expect("a file can be written");
@@ -476,7 +476,7 @@ fn mistakes_in_a_rings_file_are_one_clear_sentence() {
     fs::write(place.dir.join("ring.yaml"), good).expect("a file can be written");
     fails(&place, "node --config ring.yaml --index 4", 2, "--index is '4'; give a whole number from 1 to 3");
     fails(&place, "run --config none.yaml", 2, "none.yaml cannot be read");
-    fails(&place, "run --config ring.yaml --without 1,2,3", 2, "--without leaves nobody");
+    fails(&place, "run --config ring.yaml --without 1,2,3", 2, "--without leaves no position");
     let ran = place.primus("ring run --config none.yaml -o json");
     let error: Value = serde_json::from_str(&ran.stderr).expect("one line of JSON");
     assert_eq!(error["error"]["code"], "usage");

@@ -207,7 +207,7 @@ fn a_drained_worker_gets_nothing_new() {
     place.json("drain w1 --undo");
     assert_eq!(run(&place, &["wait", &job]).code, Some(0));
     let ran = place.primus("drain w9");
-    assert!(ran.code == Some(1) && ran.stderr.contains("there is no worker 'w9'"), "{ran:?}");
+    assert!(ran.code == Some(1) && ran.stderr.contains("worker 'w9' does not exist"), "{ran:?}");
 }
 
 #[test]
@@ -290,17 +290,17 @@ fn bad_input_is_refused_in_one_sentence() {
     for (words, code, expected) in [
         (&["submit", "--array", "1-1000000000000", "--", "true"][..], 2, "4000000 are allowed"),
         (&["submit", "--array", "9-1", "--", "true"], 2, "array is '9-1'"),
-        (&["submit"], 2, "there is no command"),
+        (&["submit"], 2, "the command is missing"),
         (&["submit", "--retries", "300", "--", "true"], 2, "--retries is '300'"),
         (&["submit", "--env", "nonsense", "--", "true"], 2, "--env is 'nonsense'"),
         (&["submit", "--each-line", "absent", "--", "true"], 2, "cannot be read"),
-        (&["cancel", "99"], 1, "there is no job 99"),
-        (&["cancel", "99.1"], 1, "there is no task 99.1"),
+        (&["cancel", "99"], 1, "job 99 does not exist"),
+        (&["cancel", "99.1"], 1, "task 99.1 does not exist"),
         (&["retry", "x"], 2, "names neither a job nor a task"),
-        (&["task", "99"], 1, "there is no task 99.1"),
-        (&["logs", "99"], 1, "there is no job 99"),
-        (&["wait", "99"], 1, "there is no job 99"),
-        (&["explain", "99"], 1, "there is no task 99.1"),
+        (&["task", "99"], 1, "task 99.1 does not exist"),
+        (&["logs", "99"], 1, "job 99 does not exist"),
+        (&["wait", "99"], 1, "job 99 does not exist"),
+        (&["explain", "99"], 1, "task 99.1 does not exist"),
         (&["run"], 125, "COMMAND"),
         (&["run", "--nonsense", "--", "true"], 125, "'--nonsense' means nothing here"),
         (&["run", "--api", "127.0.0.1:1", "--", "true"], 125, "no server answers"),

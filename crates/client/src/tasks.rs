@@ -320,7 +320,7 @@ mod tests {
     fn what_is_refused_after_an_unheard_order_may_have_been_done() {
         const ALIVE: Option<&str> = Some("200 OK\r\ncontent-length: 0\r\n\r\n");
         const GONE: Option<&str> = Some(
-            "404 Not Found\r\n\r\n{\"error\":{\"code\":\"not_found\",\"message\":\"there is no job 1\",\"hint\":\"h\"}}",
+            "404 Not Found\r\n\r\n{\"error\":{\"code\":\"not_found\",\"message\":\"job 1 does not exist\",\"hint\":\"h\"}}",
         );
         const FULL: Option<&str> = Some(
             "503 Unavailable\r\n\r\n{\"error\":{\"code\":\"disk_full\",\"message\":\"the disk is full\",\"hint\":\"h\"}}",

@@ -86,7 +86,7 @@ pub enum TaskState {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
     /// Your program's mistake, or a matter of time: the farm does not know the job, or not any more.
-    #[error("there is no job {0}, or it ended long ago")]
+    #[error("job {0} does not exist, or it ended long ago")]
     NoSuchJob(JobId),
     /// The server does not allow it.
     #[error("{0}")]

@@ -104,9 +104,9 @@ async fn jobs_that_make_no_sense_are_the_callers_mistake() {
     farm.leader().await;
     let client = farm.servers[0].client();
     for (job, expected) in [
-        (Job::command([""; 0]), "there is no command"),
+        (Job::command([""; 0]), "the command is missing"),
         (Job::kind("", "x"), "kind is empty"),
-        (Job::command(["a"]).lines([""; 0]), "there are no tasks"),
+        (Job::command(["a"]).lines([""; 0]), "the job has no tasks"),
         (Job::command(["a"]).priority(2000), "priority"),
         (Job::command(["a"]).timeout(Duration::ZERO), "timeout"),
         (Job::command(["a"]).cpus(0), "cpus"),

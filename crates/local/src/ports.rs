@@ -25,7 +25,7 @@ pub(crate) fn free(count: usize) -> Result<Vec<u16>, Failure> {
     let mut ports: Vec<u16> = held.iter().map(|(port, _)| *port).collect();
     ports.sort_unstable();
     if ports.len() < count {
-        return Err(Failure::failed("ports", format!("there are no {count} free ports"), "end other programs"));
+        return Err(Failure::failed("ports", format!("{count} free ports cannot be found"), "end other programs"));
     }
     Ok(ports)
 }

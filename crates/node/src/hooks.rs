@@ -157,7 +157,7 @@ impl Runner {
     fn reason(&self, error: &io::Error) -> String {
         let program = self.hook.command.first().map_or("", String::as_str);
         match error.kind() {
-            ErrorKind::NotFound => format!("there is no program {program:?}"),
+            ErrorKind::NotFound => format!("program {program:?} was not found"),
             ErrorKind::PermissionDenied => format!("{program:?} may not be run: look at its permissions"),
             _ => format!("{program:?} could not be started: {error}"),
         }
@@ -385,7 +385,10 @@ mod tests {
     fn a_program_that_is_not_there_is_reported() {
         let (kind, _) = ended(&["/no/such/program"], PATIENCE);
         let Kind::HookEnded { outcome, error, code: None, .. } = kind else { panic!("{kind:?}") };
-        assert_eq!((outcome, error.as_deref()), ("not_started", Some("there is no program \"/no/such/program\"")));
+        assert_eq!(
+            (outcome, error.as_deref()),
+            ("not_started", Some("program \"/no/such/program\" was not found"))
+        );
     }
 
     #[test]

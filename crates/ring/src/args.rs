@@ -90,7 +90,7 @@ pub struct RingRunArgs {
     /// Who starts: positions in the ring from 1, or all [default: election.initiator_index]
     #[arg(long, value_name = "POSITION,…", allow_hyphen_values = true)]
     pub start: Vec<String>,
-    /// Positions that stay empty: nobody plays them, or somebody else does
+    /// Positions that stay empty, or that another program plays
     #[arg(long, value_name = "POSITION,…", allow_hyphen_values = true)]
     pub without: Vec<String>,
     /// How many elections to hold in a row [default: 1]

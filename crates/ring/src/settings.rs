@@ -172,7 +172,7 @@ impl Reader<'_> {
             let prefix = format!("{section}.");
             if !KEYS.iter().any(|key| key.starts_with(&prefix)) {
                 let hint = advice(&section, ["rabbitmq", "ring", "election"].into_iter(), "leave it out");
-                self.complain(&section, format!("there is no section {}", quoted(&section)), hint);
+                self.complain(&section, format!("section {} does not exist", quoted(&section)), hint);
                 continue;
             }
             match keys {
@@ -190,7 +190,7 @@ impl Reader<'_> {
     fn look_at(&mut self, key: &str) {
         if !KEYS.contains(&key) {
             let hint = advice(key, KEYS.into_iter(), "leave it out");
-            self.complain(key, format!("there is no key {}", quoted(key)), hint);
+            self.complain(key, format!("key {} does not exist", quoted(key)), hint);
         }
     }
 
@@ -391,8 +391,8 @@ election:
             ("5672", "0", "rabbitmq.port is '0'; give a whole number from 1 to 65535"),
             ("7, 1", "7, x", "'\"x\"' in ring.node_ids is not an id; ids are whole numbers from 0"),
             ("7, 1", "7, -1", "'-1' in ring.node_ids is not an id; ids are whole numbers from 0"),
-            ("  host", "  hots", "there is no key 'rabbitmq.hots'; did you mean rabbitmq.host?"),
-            ("election:", "elections:", "there is no section 'elections'; did you mean election?"),
+            ("  host", "  hots", "key 'rabbitmq.hots' does not exist; did you mean rabbitmq.host?"),
+            ("election:", "elections:", "section 'elections' does not exist; did you mean election?"),
             ("[5, 3, 7, 1, 4]", "[5, 3", "this is not YAML: "),
             ("[5, 3, 7, 1, 4]", "5", "ring.node_ids is not a list of ids"),
             ("port: 5672", "port: 5672\n  tls: maybe", "rabbitmq.tls is neither true nor false"),

@@ -166,7 +166,7 @@ impl Submission {
             (None, None) => Expansion::One,
         };
         match expansion.len() {
-            0 => wrong("there are no tasks", "give one line at least"),
+            0 => wrong("the job has no tasks", "give one line at least"),
             tasks if tasks > tasks_max => {
                 wrong(format!("the job has {tasks} tasks; {tasks_max} are allowed"), "submit several smaller jobs")
             }
@@ -179,7 +179,7 @@ impl Submission {
             (Some(_), false) => wrong("command and kind exclude each other", "leave one out"),
             (Some(name), true) if name.is_empty() => wrong("kind is empty", "name what workers have, such as noop"),
             (Some(name), true) => Ok(Work::Kind { name, input: self.input.unwrap_or_default().into_bytes() }),
-            (None, true) => wrong("there is no command", "write the program and its arguments"),
+            (None, true) => wrong("the command is missing", "write the program and its arguments"),
             (None, false) if self.input.is_some() => {
                 wrong("input belongs to a kind, and this is a command", "send stdin instead, or leave it out")
             }
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_in_a_sentence() {
         for (json, expected) in [
-            ("{}", "there is no command"),
+            ("{}", "the command is missing"),
             (r#"{"command":["a"],"kind":"noop"}"#, "command and kind exclude each other"),
             (r#"{"command":[""]}"#, "the first word of the command is empty"),
             (r#"{"command":["a"],"cwd":""}"#, "cwd is empty"),
@@ -286,7 +286,7 @@ mod tests {
             (r#"{"command":["a"],"array":"-1"}"#, "array is '-1'"),
             (r#"{"command":["a"],"array":"1-1000000000000"}"#, "1000000000000 tasks; 1000 are allowed"),
             (r#"{"command":["a"],"array":"0-18446744073709551615"}"#, "tasks; 1000 are allowed"),
-            (r#"{"command":["a"],"lines":[]}"#, "there are no tasks"),
+            (r#"{"command":["a"],"lines":[]}"#, "the job has no tasks"),
             (r#"{"command":["a"],"lines":["x"],"array":"1"}"#, "exclude each other"),
             (r#"{"command":["a\u0000b"]}"#, "zero byte"),
             (r#"{"command":["a"],"env":{"A=B":""}}"#, "not the name of a variable"),

@@ -96,7 +96,7 @@ pub(crate) struct BullyArgs {
     /// Who leads first and then dies, and when [default: at once]; further ones just die
     #[arg(long, value_name = "NAME[@2s],…", allow_hyphen_values = true)]
     pub(crate) crash: Vec<String>,
-    /// Nobody notices the death by itself: those who start ask the dead one, too, and wait in vain
+    /// No node notices the death by itself: those who start ask the dead one, too, and wait in vain
     #[arg(long)]
     pub(crate) unnoticed: bool,
     /// Groups of names that cannot talk to each other, and when [default: always]

@@ -82,7 +82,7 @@ impl Seeds {
         let count = number("--seeds", seeds, 1, SEEDS_MAX)?;
         let first = seed.unwrap_or(0);
         let end = first.checked_add(count).ok_or_else(|| {
-            Failure::usage(format!("there are no {count} seeds from {first} on"), "choose a smaller --seed")
+            Failure::usage(format!("fewer than {count} seeds follow {first}"), "choose a smaller --seed")
         })?;
         Ok(Self::Many(first..end))
     }

@@ -151,7 +151,7 @@ fn explanation(foreman: &Foreman, id: TaskId) -> Option<(&'static str, String)> 
         }
         TaskStatus::DisksFull(workers) => {
             let workers = workers.join(", ");
-            ("disk_full", format!("{id} waits for a worker: there is no room on the disk of {workers}"))
+            ("disk_full", format!("{id} waits for a worker: the disk of {workers} is full"))
         }
         TaskStatus::TooLarge { slots, most } => {
             ("too_large", format!("{id} needs {slots} slots, and the largest worker has {most}"))

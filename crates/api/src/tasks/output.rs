@@ -44,7 +44,7 @@ impl WhichStream {
             None | Some("stdout") => Ok(Self::Stdout),
             Some("stderr") => Ok(Self::Stderr),
             Some(other) => {
-                Err(Problem::usage(format!("there is no stream {:?}", shown(other)), "choose stdout or stderr"))
+                Err(Problem::usage(format!("stream {:?} does not exist", shown(other)), "choose stdout or stderr"))
             }
         }
     }

@@ -87,7 +87,7 @@ impl<'a> Scene<'a> {
     /// How much took place. If nothing did, nothing was measured.
     pub(super) fn done(&self) -> Result<u64, Failure> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        let why = trouble.as_deref().unwrap_or("there was no time for it");
+        let why = trouble.as_deref().unwrap_or("the time was too short for it");
         match self.done.load(Ordering::Relaxed) {
             0 => Err(failed(format!("nothing of the load took place: {why}"))),
             done => Ok(done),

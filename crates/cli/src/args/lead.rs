@@ -42,7 +42,7 @@ pub(crate) struct LeadArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LeadRank {
-    /// Whoever is beside the leader
+    /// The candidate beside the leader
     Leader,
     /// The least loaded
     Load,

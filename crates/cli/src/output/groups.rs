@@ -6,7 +6,7 @@ use serde_json::Value;
 
 const COLUMNS: [&str; 5] = ["GROUP", "AUTHORITY", "LEADER", "TERM", "CANDIDATES"];
 const NONE: &str =
-    "there are no groups; primus lead --group NAME -- COMMAND makes one, or [[groups]] in the servers' files\n";
+    "no groups yet; primus lead --group NAME -- COMMAND makes one, or [[groups]] in the servers' files\n";
 
 /// A table of groups.
 pub(crate) fn text(items: &[Value]) -> String {
@@ -37,6 +37,6 @@ mod tests {
             text(&[group]),
             "GROUP   AUTHORITY  LEADER  TERM  CANDIDATES\nrouter  none       3       -     1, 3\n"
         );
-        assert!(text(&[]).starts_with("there are no groups; "));
+        assert!(text(&[]).starts_with("no groups yet; "));
     }
 }

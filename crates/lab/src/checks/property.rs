@@ -34,8 +34,8 @@ macro_rules! properties {
 properties! {
     ElectionSafety "election_safety" "at most one server led in a term";
     LogMatching "log_matching" "logs with an entry in common are the same up to there";
-    LeaderCompleteness "leader_completeness" "whoever led had everything that was committed before";
-    CommitsStay "commits_stay" "what was committed stayed on a majority, and nobody overwrote it";
+    LeaderCompleteness "leader_completeness" "every leader had everything that was committed before";
+    CommitsStay "commits_stay" "what was committed stayed on a majority, and was never overwritten";
     StateMachineSafety "state_machine_safety" "all applied the same entry at the same place";
     Durability "durability" "nothing that was acknowledged got lost, and every later read saw it";
     Order "order" "what clients asked a farm for took place in their order";
@@ -51,13 +51,13 @@ properties! {
     Reruns "reruns" "what a worker had that the leader knew was not run again";
     Counts "counts" "the counts of the ledger added up";
     Allegiance "allegiance" "each worker took tasks of the one farm that it worked for";
-    Conservation "conservation" "each worker was counted once, and nobody was borrowed who was not lent";
+    Conservation "conservation" "each worker was counted once, and none was borrowed that was not lent";
     Homecoming "homecoming" "a lender took a worker for its own only when it was back";
-    Deaths "deaths" "nobody was taken for dead whom either farm saw";
+    Deaths "deaths" "no worker was taken for dead that either farm saw";
     Stay "stay" "each worker changed its place once per stay time at most";
     Help "help" "a farm that had too much to do got help";
     Holders "holders" "no group was held by more at once than may hold it";
-    Tokens "tokens" "whoever held a group later had a greater token";
+    Tokens "tokens" "every later holder of a group had a greater token";
     HeldAgain "held_again" "after the faults every group was held by as many as wanted it and might";
 }
 

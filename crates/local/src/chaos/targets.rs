@@ -87,7 +87,7 @@ fn server_of<'a>(farm: &'a Farm, target: &str, others: &str) -> Result<&'a Start
         let ids: Vec<String> = farm.servers.iter().map(|server| server.id.to_string()).collect();
         let hint = format!("choose one of {}{others}, or leader", ids.join(", "));
         let noun = if others.is_empty() { "server" } else { "server or worker" };
-        Failure::usage(format!("there is no {noun} {} in {}", quoted(target), farm.name), hint)
+        Failure::usage(format!("{noun} {} does not exist in {}", quoted(target), farm.name), hint)
     };
     let id = match target {
         "leader" => leader(farm)?,

@@ -97,7 +97,7 @@ fn find(name: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsStr::new("/usr/local/bin:/usr/bin:/bin").to_owned());
     let mut places = std::env::split_paths(&path).map(|directory| directory.join(name));
     let found = places.find(|place| is_program(place)).filter(|_| !name.is_empty());
-    found.ok_or_else(|| format!("there is no program {name:?} on this worker (its PATH is {})", path.display()))
+    found.ok_or_else(|| format!("program {name:?} was not found on this worker (its PATH is {})", path.display()))
 }
 
 fn is_program(path: &Path) -> bool {
@@ -114,7 +114,7 @@ pub(super) fn reason(directory: Option<&str>, name: &str, error: &io::Error) -> 
         Some(Errno::NOENT) if fs::exists(&place).unwrap_or(false) => {
             format!("{name:?} names an interpreter in its first line that does not exist on this worker")
         }
-        Some(Errno::NOENT | Errno::NOTDIR) => format!("there is no program {name:?} on this worker"),
+        Some(Errno::NOENT | Errno::NOTDIR) => format!("program {name:?} was not found on this worker"),
         Some(Errno::ACCESS) => {
             format!("{name:?} is not a program that this worker may run: look at its permissions")
         }

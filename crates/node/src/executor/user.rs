@@ -30,7 +30,7 @@ impl User {
             return Ok(Self { uid, gid, home: PathBuf::from("/") });
         }
         let found = fs::read_to_string(USERS)?.lines().find_map(|line| of_line(line, name));
-        found.ok_or_else(|| io::Error::new(ErrorKind::NotFound, format!("there is no such user in {USERS}")))
+        found.ok_or_else(|| io::Error::new(ErrorKind::NotFound, format!("no such user in {USERS}")))
     }
 
     /// The first folder on the way to this one that this user cannot pass.

@@ -68,11 +68,11 @@ async fn what_cannot_be_started_fails_with_a_reason() {
     let long = "x".repeat(200_000);
     let longer = "x".repeat(1 << 20);
     for (refused, part) in [
-        (command(&["no-such-program"]), "there is no program \"no-such-program\" on this worker (its PATH is "),
-        (command(&["/no/such/program"]), "there is no program \"/no/such/program\" on this worker"),
+        (command(&["no-such-program"]), "program \"no-such-program\" was not found on this worker (its PATH is "),
+        (command(&["/no/such/program"]), "program \"/no/such/program\" was not found on this worker"),
         (command(&["/etc/passwd"]), "permissions"),
         (command(&[&script]), "permissions"),
-        (command(&[""]), "there is no program \"\""),
+        (command(&[""]), "program \"\" was not found"),
         (command(&[]), "there is nothing to run"),
         (command(&["true", "zero\0byte"]), "zero byte"),
         (command(&["true", &long]), "too long"),

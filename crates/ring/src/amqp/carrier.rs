@@ -112,7 +112,7 @@ impl AmqpCarrier {
     }
 
     fn session(&mut self) -> Result<&mut Session, Cut> {
-        self.session.as_mut().ok_or_else(|| Cut("there is no connection".to_owned()))
+        self.session.as_mut().ok_or_else(|| Cut("the connection is closed".to_owned()))
     }
 
     /// The connection is of no use any more.

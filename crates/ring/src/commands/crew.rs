@@ -60,7 +60,7 @@ impl Crew {
             Transport::Amqp => crew.connect(settings, without).await?,
             Transport::Tcp => crew.listen(settings, without).await.map_err(|error| {
                 Failure::server(
-                    format!("there are no sockets: {error}"),
+                    format!("sockets cannot be opened: {error}"),
                     "see how many files may be open: ulimit -n",
                 )
             })?,

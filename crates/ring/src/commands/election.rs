@@ -91,7 +91,7 @@ impl Plan {
             words => settings.positions("--without", words)?,
         };
         if without.len() == settings.members.len() {
-            return Err(Failure::usage("--without leaves nobody", "name fewer positions"));
+            return Err(Failure::usage("--without leaves no position", "name fewer positions"));
         }
         let mut starters = match args.start.as_slice() {
             [] => BTreeSet::from([settings.initiator]),

@@ -42,7 +42,7 @@ impl Cast {
     /// names are integers, else the position.
     pub(crate) fn bully(nodes: &str, rank: RankedBy, most: usize) -> Result<Self, Failure> {
         if nodes.trim().is_empty() {
-            return Err(Failure::usage("there are no nodes", "give at least one name: --nodes 1,2,3"));
+            return Err(Failure::usage("the list of nodes is empty", "give at least one name: --nodes 1,2,3"));
         }
         let names = names("--nodes", nodes, most)?;
         let hint = "ids are whole numbers from 0; other names need --rank load or --rank address";

@@ -31,7 +31,7 @@ pub(super) fn crashes(words: &[String], cast: &Cast) -> Result<Vec<(ServerId, u6
     let nodes: Vec<ServerId> = crashes.iter().map(|(node, _)| *node).collect();
     no_repetition("--crash", &nodes, cast)?;
     if nodes.len() == cast.ids().len() {
-        return Err(Failure::usage("--crash leaves nobody alive", "name fewer nodes"));
+        return Err(Failure::usage("--crash leaves no node alive", "name fewer nodes"));
     }
     crashes.sort_by_key(|(_, at_us)| *at_us);
     Ok(crashes)

@@ -17,7 +17,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("ring --ids 5,3 --start 3", "--start names '3', which is not there; positions in this ring go from 1 to 2"),
     ("ring --ids 5,3 --start 0", "--start names '0', which is not there; positions in this ring go from 1 to 2"),
     ("ring --ids 5,3 --start 1,1", "--start names 1 twice; name every node once at most"),
-    ("ring --ids 5,3 --crash 1,2", "--crash leaves nobody alive; name fewer nodes"),
+    ("ring --ids 5,3 --crash 1,2", "--crash leaves no node alive; name fewer nodes"),
     ("ring --ids 5,3 --crash 1@soon", "'soon' is not a moment of a run; write it like 250ms or 2s, up to 24h"),
     ("ring --ids 5,3 --loss 7", "--loss is '7'; give a share from 0 to 1, such as 0.1 for one in ten"),
     ("ring --ids 5,3 --delay 20..1ms", "--delay '20..1ms' begins with the longer time; put the shorter one first"),
@@ -167,5 +167,5 @@ fn too_many_nodes_are_refused_before_they_are_looked_at() {
 #[test]
 fn no_seed_lies_beyond_the_last() {
     let failure = settings("ring --ids 1 --seed 18446744073709551615 --seeds 2").unwrap_err();
-    assert_eq!(failure.words(), "there are no 2 seeds from 18446744073709551615 on; choose a smaller --seed");
+    assert_eq!(failure.words(), "fewer than 2 seeds follow 18446744073709551615; choose a smaller --seed");
 }

@@ -60,7 +60,7 @@ pub(super) const ACTS: &[Act] = &[
         play: thaw,
     },
     Act {
-        title: "The leader is cut off from the others: with a quorum there are no two sides",
+        title: "The leader is cut off from the others: with a quorum only one side can lead",
         command: |play| format!("primus chaos partition '{}'", play.groups()),
         play: partition,
     },
@@ -158,11 +158,15 @@ impl Act {
 
 impl RealTour {
     pub(super) fn farm(&self) -> Result<&TemporaryFarm, Failure> {
-        self.farm.as_ref().ok_or_else(|| Failure::failed("dead", "there is no farm", "start one: primus up"))
+        self.farm
+            .as_ref()
+            .ok_or_else(|| Failure::failed("dead", "the farm of the demo has not started", "start one: primus up"))
     }
 
     pub(super) fn pair(&mut self) -> Result<&mut Pair, Failure> {
-        self.pair.as_mut().ok_or_else(|| Failure::failed("dead", "there are no farms", "start them: primus up"))
+        self.pair.as_mut().ok_or_else(|| {
+            Failure::failed("dead", "the farms of the demo have not started", "start them: primus up")
+        })
     }
 
     /// What was submitted to the first of two farms.

@@ -90,6 +90,6 @@ fn check_program(program: &OsStr) -> Result<(), Failure> {
     if places.iter().any(is_program) {
         return Ok(());
     }
-    let message = format!("there is no program '{}' here that can be run", program.display());
+    let message = format!("no program '{}' that can be run was found here", program.display());
     Err(Failure::usage(message, "check its name, its permissions and PATH"))
 }

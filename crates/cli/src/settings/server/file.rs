@@ -129,7 +129,7 @@ impl Reader<'_> {
 fn unknown_section(name: &str) -> Complaint {
     let sections: BTreeSet<&str> = keys::names().filter_map(|key| Some(key.rsplit_once('.')?.0)).collect();
     let hint = advice(name, sections.into_iter(), "primus config show lists all keys");
-    (format!("there is no section {}", quoted(name)), hint)
+    (format!("section {} does not exist", quoted(name)), hint)
 }
 
 /// The texts of a list.

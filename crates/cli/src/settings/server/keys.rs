@@ -110,7 +110,7 @@ sections! {
         servers: Servers = Is(""), flag "cluster";
     }
     peers: Peers in "peers." {
-        /// the other servers, if there is no cluster.servers
+        /// the other servers, unless cluster.servers lists them
         peers: Servers = Is(""), flag "peers";
     }
     election: Election in "election." {
@@ -141,7 +141,7 @@ sections! {
         handover_margin: Number<u32, 1, 100> = Is("15"), flag "handover-margin";
         /// for how long it must be so much worse
         handover_dwell: Time = Is("10s"), flag "handover-dwell";
-        /// how long after a handover there is no other one
+        /// how long a leader waits after a handover before the next one
         handover_cooldown: Time = Is("60s"), flag "handover-cooldown";
         /// how long a leader stays before it hands over
         least_tenure: Time = Is("30s"), flag "least-tenure";

@@ -46,7 +46,7 @@ impl Mistakes {
 
 /// There is no such key.
 pub(super) fn unknown(name: &str, names: impl Iterator<Item = &'static str>) -> Complaint {
-    (format!("there is no key {}", quoted(name)), advice(name, names, "primus config show lists all"))
+    (format!("key {} does not exist", quoted(name)), advice(name, names, "primus config show lists all"))
 }
 
 impl Origin {

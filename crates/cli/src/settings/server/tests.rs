@@ -241,9 +241,9 @@ source = "moon"
 "#;
     let expected = "\
 2: server.id is '0'; give a whole number from 1
-3: there is no key 'server.adress'; did you mean server.address?
+3: key 'server.adress' does not exist; did you mean server.address?
 4: server.api is a number; write it like api = \"127.0.0.1:7460\"
-7: there is no key 'election.hartbeat'; did you mean election.heartbeat?
+7: key 'election.hartbeat' does not exist; did you mean election.heartbeat?
 8: election.heartbeat is a number; write it like heartbeat = \"25ms\"
 9: election.answers is 'soon'; write it like 25ms or 2s, from 1ms to 24h
 10: election.rank is 'beauty'; choose one of load, id, address
@@ -445,7 +445,10 @@ fn every_mistake_says_what_to_do() {
         (String::new(), "server.id is missing; write id = 1 under [server], or --id on the command line\n"),
         ("[server".to_owned(), "1: this is not TOML"),
         ("load = 1\n[server]\nid = 1".to_owned(), "1: load holds keys, not a value; write [load] above them\n"),
-        ("[sever]\nid = 1\n[server]\nid = 1".to_owned(), "1: there is no section 'sever'; did you mean server?\n"),
+        (
+            "[sever]\nid = 1\n[server]\nid = 1".to_owned(),
+            "1: section 'sever' does not exist; did you mean server?\n",
+        ),
         (peers("{ id = 2, address = \"127.0.0.1:1\" }"), "5: 127.0.0.1:1 is taken twice"),
         (peers("{ id = 1, address = \"127.0.0.1:9\" }"), "5: two servers have the id 1: this one at 127.0.0.1:1"),
         (
@@ -519,7 +522,7 @@ fn mistakes_of_variables_and_flags_name_them() {
         "has 4 mistakes: ",
         "PRIMUS_ELECTION_HEARTBEET: is not a variable of primus",
         "PRIMUS_ELECTION_RANK: election.rank is 'best'",
-        "--set: there is no key 'election.hartbeat'",
+        "--set: key 'election.hartbeat' does not exist",
         "--set: election.answers is given twice, by --answers too",
     ] {
         assert!(words.contains(part), "{words} does not say {part}");
