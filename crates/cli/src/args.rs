@@ -238,6 +238,33 @@ mod tests {
         }
     }
 
+    /// The words of an example, without what a shell does with them and its output; single quotes hold a word together.
+    fn words_of(example: &str) -> Vec<OsString> {
+        let line = example.split(" | ").next().and_then(|line| line.split(" > ").next()).unwrap_or_default();
+        let line = line.split("   #").next().unwrap_or_default().replace("$$", "1");
+        let pieces = line.split('\'').enumerate().flat_map(|(place, piece)| match place % 2 {
+            0 => piece.split_whitespace().map(OsString::from).collect::<Vec<_>>(),
+            _ => vec![piece.into()],
+        });
+        pieces.collect()
+    }
+
+    #[test]
+    fn every_example_makes_sense() {
+        let (mut open, mut count) = (vec![Cli::command()], 0);
+        while let Some(command) = open.pop() {
+            open.extend(command.get_subcommands().cloned());
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines().filter(|line| line.starts_with("  primus ")) {
+                count += 1;
+                if let Err(Early::Mistake(failure)) = parse(&words_of(line)) {
+                    panic!("{line}: {failure:?}");
+                }
+            }
+        }
+        assert!(count > 150, "{count} examples");
+    }
+
     #[test]
     fn a_mistyped_command_is_answered_with_the_nearest_one() {
         for (typed, near) in
