@@ -35,6 +35,13 @@ pub(crate) struct Arrived {
     _room: Room,
 }
 
+impl Arrived {
+    /// The same bytes, which need not be copied. They have room for as long as this lives.
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+}
+
 impl Deref for Arrived {
     type Target = [u8];
 

@@ -6,26 +6,21 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
-use axum::http::{HeaderMap, Method, Request};
+use axum::http::{Method, Request};
 use axum::response::{IntoResponse, Response};
 use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::loan::lending::Rules as LendingRules;
 use primus_core::rank::RankBy;
 use primus_node::handle::{Handle, Reply, Request as ControlRequest, Unable};
+use primus_node::leader_search::Patience;
 use primus_server::register::Change;
 use primus_shapes::HERE;
 use tokio::sync::oneshot;
 
-use crate::headers::PASSED_ON;
 use crate::limits::ANSWER_TIME;
 use crate::problem::Problem;
-use crate::proxy::Proxy;
-
-/// How long after the last leader was lost a request waits for the next one: a failover takes less.
-pub(crate) const LEADERLESS_TIME: Duration = Duration::from_millis(200);
-/// And this many round trips.
-const LEADERLESS_TRIPS: u32 = 4;
+use crate::proxy::{Proxy, Through};
 
 /// Every handler of every request gets a copy, so that is a pointer.
 pub(crate) type Context = Arc<Knowledge>;
@@ -63,49 +58,34 @@ pub struct Places {
 }
 
 impl Knowledge {
-    /// The leader's API, if another server leads and the request did not come through one already. Between two leaders it
-    /// waits a moment for the next one.
-    pub(crate) async fn elsewhere(&self, headers: &HeaderMap) -> Option<SocketAddr> {
-        let mut view = self.handle.view.clone();
-        // One look, not two: a second one would wait for a change that waits until the first one has ended.
-        let (since, slowest) = {
-            let view = view.borrow();
-            (view.since, view.slowest_round_trip())
-        };
-        // Whoever has been without a leader for longer is cut off, and says so at once.
-        let time = LEADERLESS_TIME + slowest * LEADERLESS_TRIPS;
-        let rest = time.saturating_sub(since.elapsed().unwrap_or(time));
-        _ = tokio::time::timeout(rest, view.wait_for(|view| view.leader.is_some())).await;
-        self.elsewhere_now(headers)
+    /// The leader, if another server leads and may be asked. Between two leaders it waits a moment for the next one.
+    pub(crate) fn elsewhere<'a, B>(
+        &'a self,
+        request: &Request<B>,
+    ) -> impl Future<Output = Option<ServerId>> + Send + use<'a, B> {
+        let may_pass_on = may_pass_on(request);
+        async move {
+            let leader = self.handle.search(Patience::MOMENT).leader().await?;
+            (may_pass_on && leader != self.handle.id()).then_some(leader)
+        }
     }
 
-    /// The same, without waiting.
-    pub(crate) fn elsewhere_now(&self, headers: &HeaderMap) -> Option<SocketAddr> {
-        let view = self.handle.view.borrow();
-        let leader = view.leader.filter(|leader| *leader != view.id)?;
-        let may_pass_on = !headers.contains_key(PASSED_ON) && !headers.contains_key(HERE);
-        self.servers.get(&leader).filter(|_| may_pass_on).map(|places| places.api)
-    }
-
-    /// The leader's answer, unless another server leads before it comes: a frozen leader keeps its connections and says
-    /// nothing.
-    pub(crate) async fn pass_on(&self, request: Request<Body>, api: SocketAddr) -> Response {
-        self.pass_on_within(ANSWER_TIME, request, api).await
+    /// The leader's answer, unless another server leads before it comes.
+    pub(crate) async fn pass_on(&self, request: Request<Body>, leader: ServerId) -> Response {
+        self.pass_on_within(ANSWER_TIME, request, leader).await
     }
 
     /// The same, for a request whose answer may come later.
-    pub(crate) async fn pass_on_within(&self, time: Duration, request: Request<Body>, api: SocketAddr) -> Response {
+    pub(crate) async fn pass_on_within(
+        &self,
+        time: Duration,
+        request: Request<Body>,
+        leader: ServerId,
+    ) -> Response {
         let is_read = request.method() == Method::GET;
-        let mut view = self.handle.view.clone();
-        let asked = view.borrow().leader;
-        let deposed = async { _ = view.wait_for(|view| view.leader.is_some() && view.leader != asked).await };
-        tokio::select! {
-            answer = self.proxy.pass_on(request, api, time) => answer,
-            () = deposed => match is_read {
-                true => Problem::from(Unable::NoLeader).into_response(),
-                false => Problem::from(Unable::Unknown).into_response(),
-            },
-        }
+        let deposed = || Problem::from(if is_read { Unable::NoLeader } else { Unable::Unknown }).into_response();
+        let answer = self.proxy.pass_on(request, leader, time);
+        self.handle.unless_deposed(leader, answer).await.unwrap_or_else(deposed)
     }
 
     pub(crate) async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> ControlRequest) -> Result<T, Problem> {
@@ -126,6 +106,11 @@ impl Knowledge {
         // If the server ended meanwhile, others may still commit what it proposed.
         answer.await.map_err(|_| Unable::Unknown)?
     }
+}
+
+/// May another server be asked instead? Not if one has asked this one, nor if this one alone shall answer.
+pub(crate) fn may_pass_on<B>(request: &Request<B>) -> bool {
+    Through::of(request).is_none() && !request.headers().contains_key(HERE)
 }
 
 pub(crate) async fn heard<T>(answer: oneshot::Receiver<Result<T, Unable>>) -> Result<T, Problem> {

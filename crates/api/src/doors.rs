@@ -16,11 +16,11 @@ use axum::http::{HeaderMap, HeaderValue, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use primus_shapes::token::Token;
-use primus_shapes::{HERE, PROOF};
 
 use crate::context::Places;
-use crate::headers::{PASSED_ON, SITE};
+use crate::headers::SITE;
 use crate::problem::Problem;
+use crate::proxy::Through;
 
 /// The one route that tells nothing, so that whatever looks after processes needs no secret.
 pub(crate) const LIVEZ: &str = "/livez";
@@ -35,13 +35,15 @@ pub(crate) struct Doors {
     addresses: BTreeSet<IpAddr>,
     names: BTreeSet<String>,
     token: Option<Token>,
-    /// What shows that a request comes from another server.
-    proof: Option<String>,
 }
 
-/// Lets a request in, or refuses it.
-pub(crate) async fn guard(State(doors): State<Arc<Doors>>, mut request: Request<Body>, next: Next) -> Response {
-    match doors.admit(&mut request) {
+/// Lets a request in, or refuses it. One that came through another server has passed that server's doors.
+pub(crate) async fn guard(State(doors): State<Arc<Doors>>, request: Request<Body>, next: Next) -> Response {
+    if let Some(through) = request.extensions().get::<Through>().cloned() {
+        through.gate.travel(1).await;
+        return next.run(request).await;
+    }
+    match doors.admit(&request) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
@@ -64,14 +66,8 @@ impl Doors {
             apis: places.iter().map(|places| places.api).chain([listens]).collect(),
             addresses: addresses.filter(|address| !address.is_unspecified()).collect(),
             names: names.into_iter().map(|name| name.to_ascii_lowercase()).collect(),
-            proof: token.as_ref().map(Token::proof),
             token,
         }
-    }
-
-    /// What another server is shown, if there is a secret.
-    pub(crate) fn proof(&self) -> Option<&str> {
-        self.proof.as_deref()
     }
 
     /// Is this an address of this host or of a server? Many clients may be behind it.
@@ -80,16 +76,14 @@ impl Doors {
         address.is_loopback() || self.addresses.contains(&address)
     }
 
-    fn admit(&self, request: &mut Request<Body>) -> Result<(), Problem> {
+    fn admit(&self, request: &Request<Body>) -> Result<(), Problem> {
         let host = self.host(request)?;
         self.check_origin(&host, request.headers())?;
         let path = request.uri().path();
         if path != LIVEZ {
             self.check_token(request.headers())?;
         }
-        check_kind(request)?;
-        self.forget_unproved(request.headers_mut());
-        Ok(())
+        check_kind(request)
     }
 
     /// The name by which somebody believes to reach this server, if it is one of ours. A page whose own name leads to this
@@ -140,17 +134,6 @@ impl Doors {
         let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
         if token.accepts(given) { Ok(()) } else { Err(Problem::unauthorized()) }
     }
-
-    /// That a request came through another server, or must be answered here, is believed of servers only. Where there is no
-    /// secret, only this host can reach the API, and all its users are trusted.
-    fn forget_unproved(&self, headers: &mut HeaderMap) {
-        let given = headers.remove(PROOF);
-        let is_proved = |proof: &String| given.as_ref().is_some_and(|given| given.as_bytes() == proof.as_bytes());
-        if !self.proof.as_ref().is_none_or(is_proved) {
-            headers.remove(PASSED_ON);
-            headers.remove(HERE);
-        }
-    }
 }
 
 /// The host of `host:port`.
@@ -197,7 +180,7 @@ mod tests {
     }
 
     fn answer(fields: &str, body: &'static str) -> u16 {
-        match doors().admit(&mut request(fields, body)) {
+        match doors().admit(&request(fields, body)) {
             Ok(()) => 200,
             Err(problem) => problem.into_response().status().as_u16(),
         }
@@ -234,7 +217,7 @@ mod tests {
         assert_eq!(answer(&format!("host: localhost\nhost: localhost\n{SECRET}"), ""), 421);
         let mut absolute = request(&format!("host: localhost\n{SECRET}"), "");
         *absolute.uri_mut() = "http://evil.example/v1/jobs".parse().unwrap();
-        assert!(doors().admit(&mut absolute).is_err());
+        assert!(doors().admit(&absolute).is_err());
     }
 
     #[test]
@@ -281,20 +264,6 @@ mod tests {
         }
         let wrong = "authorization: Bearer 0123456789abcdef0123456789abcdee";
         assert_eq!(answer(&format!("host: localhost\n{wrong}"), ""), 401);
-    }
-
-    #[test]
-    fn only_servers_are_believed_to_be_servers() {
-        let fields = format!("host: localhost\n{SECRET}\n{PASSED_ON}: 2\n{HERE}: 1");
-        let proved = format!("{fields}\n{PROOF}: {}", doors().proof().unwrap());
-        for (fields, is_believed) in
-            [(fields.clone(), false), (format!("{fields}\n{PROOF}: {}", "0".repeat(64)), false), (proved, true)]
-        {
-            let mut request = request(&fields, "");
-            doors().admit(&mut request).unwrap();
-            let is_there = |name: &str| request.headers().contains_key(name);
-            assert_eq!((is_there(PASSED_ON), is_there(HERE), is_there(PROOF)), (is_believed, is_believed, false));
-        }
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! `/v1/elections`: holds an election, of the cluster or of a group, and says what came of it. Any server can be asked.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, Request};
+use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use primus_core::ServerId;
 use primus_core::load::Score;
@@ -17,11 +16,11 @@ use primus_shapes::schema::Percent;
 use serde::Serialize;
 use tokio::time::timeout;
 
-use crate::context::Context;
-use crate::headers::PASSED_ON;
+use crate::context::{Context, may_pass_on};
 use crate::limits::ANSWER_TIME;
 use crate::orders::Asked;
 use crate::problem::Problem;
+use crate::proxy::Through;
 use crate::values;
 use crate::words::ElectionOutcome;
 
@@ -78,10 +77,10 @@ pub(crate) async fn elect(State(context): State<Context>, mut query: Asked, requ
     if let Some(group) = group {
         return elect_in_group(&context, group, request).await;
     }
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        return context.proxy.pass_on(request, api, ANSWER_TIME).await;
+    if let Some(leader) = context.elsewhere(&request).await {
+        return context.proxy.pass_on(request, leader, ANSWER_TIME).await;
     }
-    let asked = asked(&context, request.headers());
+    let asked = asked(&context, &request);
     match timeout(RESULT_TIME, context.ask(|reply| ControlRequest::Elect(asked, reply))).await {
         Ok(Ok(election)) => Json(ElectionAnswer::new(&election)).into_response(),
         Ok(Err(problem)) => problem.into_response(),
@@ -90,9 +89,8 @@ pub(crate) async fn elect(State(context): State<Context>, mut query: Asked, requ
 }
 
 /// The server that was asked first.
-fn asked(context: &Context, headers: &HeaderMap) -> ServerId {
-    let through = headers.get(PASSED_ON).and_then(|id| id.to_str().ok()?.parse().ok()).map(ServerId);
-    through.filter(|id| context.servers.contains_key(id)).unwrap_or(context.handle.view.borrow().id)
+fn asked(context: &Context, request: &Request<Body>) -> ServerId {
+    Through::of(request).unwrap_or(context.handle.id())
 }
 
 fn no_result() -> Problem {
@@ -106,10 +104,10 @@ async fn elect_in_group(context: &Context, name: String, request: Request<Body>)
         let what = format!("no group {name} elects among servers");
         return Problem::not_found(what, "primus groups shows those that do, with authority none").into_response();
     };
-    let asked = asked(context, request.headers());
+    let asked = asked(context, &request);
     if !context.handle.elect_in_group(&name) {
-        return match member(context, &before).filter(|_| !request.headers().contains_key(PASSED_ON)) {
-            Some(api) => context.proxy.pass_on(request, api, ANSWER_TIME).await,
+        return match member(context, &before).filter(|_| may_pass_on(&request)) {
+            Some(member) => context.proxy.pass_on(request, member, ANSWER_TIME).await,
             None => Problem::unavailable("no_leader", "no member of the group can be asked", "see primus status")
                 .into_response(),
         };
@@ -125,12 +123,11 @@ async fn elect_in_group(context: &Context, name: String, request: Request<Body>)
     }
 }
 
-/// The API of the group's leader, or else of a member that is there.
-fn member(context: &Context, group: &Elected) -> Option<SocketAddr> {
+/// The group's leader, or else a member that is there.
+fn member(context: &Context, group: &Elected) -> Option<ServerId> {
     let view = context.handle.view.borrow();
     let is_up = |id: &&ServerId| view.peers.get(id).is_some_and(|peer| peer.is_up);
-    let member = group.leader.iter().chain(&group.members).find(is_up)?;
-    context.servers.get(member).map(|places| places.api)
+    group.leader.iter().chain(&group.members).find(is_up).copied()
 }
 
 impl ElectionAnswer {

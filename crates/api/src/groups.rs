@@ -109,10 +109,10 @@ pub(crate) async fn list(
 }
 
 async fn with_leases(context: &Context, request: Request<Body>, page: Page, after: String) -> Page {
-    match context.elsewhere(request.headers()).await {
-        Some(api) => {
+    match context.elsewhere(&request).await {
+        Some(leader) => {
             let asked = leases_behind(request, page.room().max(1), &after);
-            leased_there(context.pass_on(asked, api).await, page).await
+            leased_there(context.pass_on(asked, leader).await, page).await
         }
         None => {
             let own = page.clone();

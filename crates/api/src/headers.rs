@@ -1,9 +1,5 @@
 //! The names of fields that requests and answers have here and nowhere else, or that clients may forget.
 
-/// Marks a request that came through another server, and says which.
-pub(crate) const PASSED_ON: &str = "x-primus-passed-on";
-/// Marks the answer of a server that certainly has not done what was asked.
-pub(crate) const NOT_TAKEN: &str = "x-primus-not-taken";
 /// Where a browser says that a request comes from, if it does.
 pub(crate) const SITE: &str = "sec-fetch-site";
 /// The field under whose value a job exists once.

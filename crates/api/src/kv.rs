@@ -2,31 +2,25 @@
 
 pub(crate) mod import;
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::Request;
-use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use primus_core::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use primus_node::handle::Unable;
+use primus_node::leader_search::Patience;
 use primus_server::register::{Change, Listing};
-use primus_shapes::{HERE, described};
+use primus_shapes::described;
 use serde::Serialize;
-use tokio::time::{Instant, timeout_at};
 
 use crate::bodies;
-use crate::context::{Context, LEADERLESS_TIME};
-use crate::headers::{NOT_TAKEN, PASSED_ON};
+use crate::context::{Context, may_pass_on};
 use crate::limits::PAGE_LEN_MAX;
 use crate::orders::Asked;
 use crate::pages::{self, Page};
 use crate::problem::Problem;
-
-/// How long a write waits before it asks the same leader again.
-const ASKING_AGAIN: Duration = Duration::from_millis(2);
+use crate::proxy::Through;
 
 described! {
     /// A key and its value.
@@ -64,8 +58,8 @@ pub(crate) async fn list(State(context): State<Context>, mut asked: Asked, reque
         Ok(limit) => limit,
         Err(problem) => return problem.into_response(),
     };
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        return context.pass_on(request, api).await;
+    if let Some(leader) = context.elsewhere(&request).await {
+        return context.pass_on(request, leader).await;
     }
     let listing = Listing { prefix: prefix.unwrap_or_default(), after, count_max, len_max: PAGE_LEN_MAX };
     match context.handle.farm.list(listing).await.map_err(Problem::from) {
@@ -87,14 +81,17 @@ pub(crate) async fn read(
     Path(key): Path<String>,
     request: Request<Body>,
 ) -> Response {
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        return context.pass_on(request, api).await;
-    }
-    match context.handle.farm.get(key.clone()).await.map_err(Problem::from) {
+    let found = match may_pass_on(&request) {
+        true => context.handle.read(&key, Patience::MOMENT).await,
+        false => context.handle.farm.get(key.clone()).await,
+    };
+    match found {
         Ok(Some((value, index))) => Json(KeyFacts::new(key, &value, index)).into_response(),
         Ok(None) => Problem::not_found(format!("nothing was put under '{key}'"), "primus kv list shows all keys")
             .into_response(),
-        Err(problem) => problem.into_response(),
+        // A read changes nothing, so it does not matter whether somebody heard it.
+        Err(Unable::Unknown) => Problem::from(Unable::NoLeader).into_response(),
+        Err(unable) => Problem::from(unable).into_response(),
     }
 }
 
@@ -104,12 +101,13 @@ pub(crate) async fn write(
     request: Request<Body>,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    match bodies::read(Request::from_parts(parts.clone(), body), VALUE_LEN_MAX).await {
+    let asked = Request::from_parts(parts.clone(), ());
+    match bodies::read(Request::from_parts(parts, body), VALUE_LEN_MAX).await {
         // It is told as text, so that anything else would come back as something else.
         Ok(value) if std::str::from_utf8(&value).is_err() => {
             Problem::usage("the value is not UTF-8 text", "encode it, with base64 for instance").into_response()
         }
-        Ok(value) => change(&context, &key, Change::Put(&key, &value), &parts).await,
+        Ok(value) => change(&context, key, Some(value.bytes()), &asked).await,
         Err(problem) => problem.into_response(),
     }
 }
@@ -119,42 +117,23 @@ pub(crate) async fn forget(
     Path(key): Path<String>,
     request: Request<Body>,
 ) -> Response {
-    change(&context, &key, Change::Delete(&key), &request.into_parts().0).await
+    change(&context, key, None, &request.map(|_| ())).await
 }
 
-/// Writes here or at the leader. Whoever certainly has not taken a write while leadership changes is not the last to be asked.
-async fn change(context: &Context, key: &str, change: Change<'_>, parts: &Parts) -> Response {
+/// Writes here or at the leader.
+async fn change(context: &Context, key: String, value: Option<Bytes>, request: &Request<()>) -> Response {
     if key.len() > KEY_LEN_MAX {
         return Problem::usage(format!("the key is longer than {KEY_LEN_MAX} bytes"), "shorten it").into_response();
     }
-    let may_wait = !parts.headers.contains_key(PASSED_ON);
-    let may_go_on = may_wait && !parts.headers.contains_key(HERE);
-    let until = Instant::now() + LEADERLESS_TIME;
-    loop {
-        let leader = context.handle.view.borrow().leader;
-        let is_over = Instant::now() >= until;
-        if let Some(api) = context.elsewhere_now(&parts.headers) {
-            let body =
-                if let Change::Put(_, value) = change { Bytes::copy_from_slice(value) } else { Bytes::new() };
-            let answer = context.pass_on(Request::from_parts(parts.clone(), Body::from(body)), api).await;
-            if is_over || !answer.headers().contains_key(NOT_TAKEN) {
-                return answer;
-            }
-        } else {
-            match context.change(change, may_wait).await {
-                Ok(index) => return Json(WriteAnswer { key: key.to_owned(), index }).into_response(),
-                Err(Unable::NotLeading(_)) if may_go_on && !is_over => {}
-                Err(unable) => return refusal(unable).into_response(),
-            }
+    let written = match may_pass_on(request) {
+        true => context.handle.write(&key, value, Patience::MOMENT).await,
+        false => {
+            let change = value.as_ref().map_or(Change::Delete(&key), |value| Change::Put(&key, value));
+            context.change(change, Through::of(request).is_none()).await
         }
-        // A transfer that comes to nothing is over soon, too, and then nothing changes here.
-        let (mut view, soon) = (context.handle.view.clone(), Instant::now() + ASKING_AGAIN);
-        _ = timeout_at(soon, view.wait_for(|view| view.leader != leader || view.leader == Some(view.id))).await;
+    };
+    match written {
+        Ok(index) => Json(WriteAnswer { key, index }).into_response(),
+        Err(unable) => Problem::from(unable).into_response(),
     }
-}
-
-/// Tells another server whether it may ask again.
-fn refusal(unable: Unable) -> impl IntoResponse {
-    let is_not_taken = matches!(unable, Unable::NotLeading(_) | Unable::NoLeader | Unable::Busy);
-    (is_not_taken.then_some([(NOT_TAKEN, "1")]), Problem::from(unable))
 }

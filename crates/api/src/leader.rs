@@ -52,16 +52,16 @@ pub(crate) async fn read(State(context): State<Context>) -> Json<LeaderAnswer> {
 
 /// Lets another server lead.
 pub(crate) async fn resign(State(context): State<Context>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        return context.proxy.pass_on(request, api, ANSWER_TIME).await;
+    if let Some(leader) = context.elsewhere(&request).await {
+        return context.proxy.pass_on(request, leader, ANSWER_TIME).await;
     }
     hand_over(&context, None, Why::Resigned).await
 }
 
 /// Lets a certain server lead.
 pub(crate) async fn transfer(State(context): State<Context>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        return context.proxy.pass_on(request, api, ANSWER_TIME).await;
+    if let Some(leader) = context.elsewhere(&request).await {
+        return context.proxy.pass_on(request, leader, ANSWER_TIME).await;
     }
     match wanted_leader(&context, request).await {
         Ok(to) => hand_over(&context, Some(to), Why::Operator).await,

@@ -62,8 +62,6 @@ use tokio::net::TcpListener;
 /// What an API must know of its server and of the farm.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// This server.
-    pub id: ServerId,
     /// The farm's name.
     pub farm: String,
     /// Where this API listens.
@@ -97,8 +95,8 @@ pub async fn serve(settings: Settings, handle: Handle, listener: TcpListener) {
     let knowledge = Knowledge {
         farm: settings.farm,
         servers: settings.servers,
-        handle,
-        proxy: Proxy::new(settings.id, doors.proof()),
+        handle: handle.clone(),
+        proxy: Proxy::new(handle.request_links()),
         algorithm: settings.algorithm,
         rank: settings.rank,
         queue_max: settings.queue_max,
@@ -109,5 +107,5 @@ pub async fn serve(settings: Settings, handle: Handle, listener: TcpListener) {
         has_chaos: settings.has_chaos,
     };
     let router = router::router(Arc::new(knowledge), Arc::clone(&doors));
-    serve::serve(listener, router, doors).await;
+    serve::serve(listener, router, doors, handle.request_links()).await;
 }

@@ -41,14 +41,14 @@ pub(crate) fn router(context: Context, doors: Arc<Doors>) -> Router {
 
 /// Answers here if this server leads, else passes the request on.
 async fn at_the_leader(State(context): State<Context>, request: Request<Body>, next: Next) -> Response {
-    let Some(api) = context.elsewhere(request.headers()).await else { return next.run(request).await };
+    let Some(leader) = context.elsewhere(&request).await else { return next.run(request).await };
     let path = request.uri().path();
     let time = match () {
         () if jobs::is_bulk(request.headers()) => BULK_TIME,
         () if path.ends_with("/wait") || path.ends_with("/output") => WAIT_TIME_MAX + ANSWER_TIME,
         () => ANSWER_TIME,
     };
-    context.pass_on_within(time, request, api).await
+    context.pass_on_within(time, request, leader).await
 }
 
 /// Refuses a body that is too long for anything, before it is read or passed on.

@@ -15,14 +15,17 @@ use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use primus_node::request_links::{Purpose, RequestLinks};
 use primus_node::sockets::tend;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use self::connections::{Connection, Connections, Phase, Taken};
 use crate::doors::Doors;
 use crate::limits::HEAD_TIME;
+use crate::proxy::Through;
 
 /// How long an answer may stay unheard.
 const UNHEARD_TIME: Duration = Duration::from_secs(10);
@@ -36,9 +39,10 @@ const NEW_MAX: usize = 32;
 /// How long a connection is new that asks nothing.
 const NEW_TIME: Duration = Duration::from_millis(10);
 
-/// Serves until the process ends.
-pub(crate) async fn serve(listener: TcpListener, router: Router, doors: Arc<Doors>) {
+/// Serves clients and other servers until the process ends.
+pub(crate) async fn serve(listener: TcpListener, router: Router, doors: Arc<Doors>, links: Arc<RequestLinks>) {
     let connections = Connections::default();
+    tokio::spawn(serve_peers(links, connections.clone(), router.clone()));
     let new = Arc::new(Semaphore::new(NEW_MAX));
     loop {
         let turn = Arc::clone(&new).acquire_owned().await.expect("nobody closes it");
@@ -51,17 +55,36 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, doors: Arc<Door
             continue;
         }
         if let Some(taken) = connections.admit(address.ip(), !doors.is_near(address.ip())).await {
-            tokio::spawn(attend(stream, taken, router.clone(), New(Arc::new(Mutex::new(Some(turn))))));
+            tokio::spawn(attend(stream, taken, router.clone(), New(Arc::new(Mutex::new(Some(turn)))), None));
+        }
+    }
+}
+
+/// Serves what other servers pass on. Their links take places as clients' connections do.
+async fn serve_peers(links: Arc<RequestLinks>, connections: Connections, router: Router) {
+    let mut calls = links.serve(Purpose::Requests);
+    while let Some(caller) = calls.recv().await {
+        let through = Through { server: caller.from, gate: links.gate(caller.from) };
+        let Ok(stream) = caller.open(UNHEARD_TIME) else { continue };
+        let Ok(address) = stream.peer_addr() else { continue };
+        if let Some(taken) = connections.admit(address.ip(), false).await {
+            tokio::spawn(attend(stream, taken, router.clone(), New::default(), Some(through)));
         }
     }
 }
 
 /// Serves one connection until it ends or must give way. One that breaks is its client's business.
-async fn attend(stream: TcpStream, mut taken: Taken, router: Router, new: New) {
+async fn attend(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    mut taken: Taken,
+    router: Router,
+    new: New,
+    through: Option<Through>,
+) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_LEN_MAX);
     let router = TowerToHyperService::new(router);
-    let service = Known { connection: taken.connection.clone(), new: new.clone(), router };
+    let service = Known { connection: taken.connection.clone(), new: new.clone(), through, router };
     let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
     if timeout(NEW_TIME, serving.as_mut()).await.is_ok() {
         return;
@@ -77,7 +100,7 @@ async fn attend(stream: TcpStream, mut taken: Taken, router: Router, new: New) {
 }
 
 /// The turn of a connection that is new.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct New(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
 impl New {
@@ -87,10 +110,11 @@ impl New {
     }
 }
 
-/// Tells every request which connection it came on.
+/// Tells every request which connection it came on, and through which server.
 struct Known {
     connection: Connection,
     new: New,
+    through: Option<Through>,
     router: TowerToHyperService<Router>,
 }
 
@@ -102,6 +126,9 @@ impl Service<Request<Incoming>> for Known {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.new.is_over();
         request.extensions_mut().insert(self.connection.clone());
+        if let Some(through) = &self.through {
+            request.extensions_mut().insert(through.clone());
+        }
         self.router.call(request)
     }
 }

@@ -4,23 +4,22 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Request;
-use primus_core::{ServerId, SessionId};
+use primus_core::SessionId;
 use primus_shapes::objects::{Object, complaint};
 use primus_shapes::session::{AnswerBody, QuestionBody};
 
 use crate::bodies;
 use crate::context::Context;
-use crate::headers::PASSED_ON;
 use crate::limits::QUESTION_LEN_MAX;
 use crate::problem::Problem;
+use crate::proxy::Through;
 
 pub(crate) async fn ask(
     State(context): State<Context>,
     Path(session): Path<String>,
     request: Request<Body>,
 ) -> Result<Json<AnswerBody>, Problem> {
-    let passed_on = request.headers().get(PASSED_ON).and_then(|id| id.to_str().ok()?.parse().ok());
-    let at = passed_on.map_or(context.handle.view.borrow().id, ServerId);
+    let at = Through::of(&request).unwrap_or(context.handle.id());
     let session = u64::from_str_radix(&session, 16).ok().filter(|id| *id != 0);
     let session =
         session.ok_or_else(|| Problem::usage("a session is a number in hex, and not 0", "choose one at random"))?;

@@ -102,8 +102,8 @@ described! {
 
 /// The leader knows most: how far everybody is. A follower without one tells what it knows.
 pub(crate) async fn read(State(context): State<Context>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        let answer = context.pass_on(request, api).await;
+    if let Some(leader) = context.elsewhere(&request).await {
+        let answer = context.pass_on(request, leader).await;
         if answer.status().is_success() {
             return answer;
         }

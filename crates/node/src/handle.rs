@@ -29,6 +29,7 @@ use crate::link_faults::LinkFaults;
 use crate::meters::Meters;
 use crate::questions::Asker;
 use crate::reads::Read;
+use crate::request_links::RequestLinks;
 use crate::requests::Requests;
 use crate::steps::Steps;
 
@@ -325,6 +326,12 @@ impl Handle {
             self.elections.tell(Input::Command(groups::Command::Elect(group.to_owned())));
         }
         may
+    }
+
+    /// How it asks other servers, and is asked by them.
+    #[must_use]
+    pub fn request_links(&self) -> Arc<RequestLinks> {
+        Arc::clone(&self.asker.links)
     }
 
     /// Changes the register: each of these lists is one entry of the log, and takes place at once. The answer comes when

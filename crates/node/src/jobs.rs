@@ -1,7 +1,7 @@
 //! Jobs, as any server of a farm can be asked about them: how they are, how their tasks ended, and that they end.
 //!
-//! Only the leader knows what runs, so what is asked of another server travels to the leader over the servers' own links
-//! (`questions.rs`). An answer has a bound: tasks come page by page, and a wait is answered after a moment and asked again.
+//! Only the leader knows what runs, so what is asked of another server travels to the leader over links of the
+//! servers (`questions.rs`). An answer has a bound: tasks come page by page, and a wait is answered after a moment and asked again.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::farm::Awaited;
 use crate::handle::{Handle, Unable};
+use crate::leader_search::Patience;
 use crate::questions::{LeaderReply, LeaderRequest};
 
 /// How long a leader keeps one question about a job that has not ended.
@@ -63,7 +64,7 @@ impl Handle {
     /// # Errors
     /// If no server leads for five seconds.
     pub async fn job(&self, id: JobId) -> Result<Option<JobView>, Unable> {
-        match self.ask_patiently(LeaderRequest::Job(id)).await? {
+        match self.ask_patiently(LeaderRequest::Job(id), Patience::LONG).await? {
             LeaderReply::JobView(view) => Ok(view),
             _ => Err(Unable::Unknown),
         }
@@ -78,7 +79,9 @@ impl Handle {
         loop {
             let left = by.map_or(WAIT_TIME_MAX, |by| by.saturating_duration_since(Instant::now()));
             let part_ms = u32::try_from(left.min(WAIT_TIME_MAX).as_millis()).unwrap_or(u32::MAX);
-            let LeaderReply::JobView(view) = self.ask_patiently(LeaderRequest::Wait(id, part_ms)).await? else {
+            let LeaderReply::JobView(view) =
+                self.ask_patiently(LeaderRequest::Wait(id, part_ms), Patience::LONG).await?
+            else {
                 return Err(Unable::Unknown);
             };
             let is_over = view.as_ref().is_none_or(|view| view.open == 0);
@@ -94,7 +97,7 @@ impl Handle {
     /// # Errors
     /// As [`Handle::job`].
     pub async fn tasks(&self, id: JobId, from: u64) -> Result<Option<Vec<TaskView>>, Unable> {
-        match self.ask_patiently(LeaderRequest::Tasks(id, from)).await? {
+        match self.ask_patiently(LeaderRequest::Tasks(id, from), Patience::LONG).await? {
             LeaderReply::Tasks(tasks) => Ok(tasks),
             _ => Err(Unable::Unknown),
         }
@@ -105,7 +108,7 @@ impl Handle {
     /// # Errors
     /// As [`Handle::job`].
     pub async fn cancel(&self, id: JobId) -> Result<Option<u64>, Unable> {
-        match self.ask_patiently(LeaderRequest::Cancel(id)).await? {
+        match self.ask_patiently(LeaderRequest::Cancel(id), Patience::LONG).await? {
             LeaderReply::Cancelled(count) => Ok(count),
             _ => Err(Unable::Unknown),
         }

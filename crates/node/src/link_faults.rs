@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use primus_core::ServerId;
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 /// Whom a server does not talk to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,6 +37,39 @@ impl LinkFaults {
     /// How long a message from or to this peer is held back.
     pub(crate) fn delay(&self, peer: ServerId) -> Duration {
         self.delays.get(&peer).copied().unwrap_or_default()
+    }
+}
+
+/// The link to a peer for requests, as far as faults concern it. What is said on it is not lost, but waits.
+#[derive(Debug, Clone)]
+pub struct PeerGate {
+    peer: ServerId,
+    faults: watch::Receiver<LinkFaults>,
+}
+
+impl PeerGate {
+    pub(crate) const fn new(peer: ServerId, faults: watch::Receiver<LinkFaults>) -> Self {
+        Self { peer, faults }
+    }
+
+    /// Does nothing move on it?
+    pub(crate) fn is_cut(&self) -> bool {
+        self.faults.borrow().peers.contains(&self.peer)
+    }
+
+    /// Waits until something may pass.
+    pub(crate) async fn flows(&mut self) {
+        let Self { peer, faults } = self;
+        // Nobody can cut anything any more when the server is about to end.
+        _ = faults.wait_for(|faults| !faults.peers.contains(peer)).await;
+    }
+
+    /// Waits for as long as this many messages take that travel one after the other, if that link is slow on purpose.
+    pub async fn travel(&self, messages: u32) {
+        let delay = self.faults.borrow().delay(self.peer);
+        if !delay.is_zero() {
+            sleep(delay * messages).await;
+        }
     }
 }
 

@@ -10,13 +10,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use primus_core::ServerId;
 use primus_wire::native::{
-    self, Answer, CARGO_LEN_MAX, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, WorkerHello,
+    self, Answer, CARGO_LEN_MAX, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, Purpose, WorkerHello,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,9 +30,11 @@ use crate::budget::{Budget, Weight};
 use crate::dialling::{Dialler, HELLO_LEN_MAX, HELLO_TIME, Pace, REFUSED_TIME, UNHEARD_TIME, hear, say};
 use crate::events::History;
 use crate::farm::CallingWorker;
+use crate::introductions::Introductions;
 use crate::late::Late;
-use crate::link_faults::{LinkFaults, LinkGate};
+use crate::link_faults::{LinkFaults, LinkGate, PeerGate};
 use crate::neighbours::Envoy;
+use crate::request_links::RequestLinks;
 use crate::sockets::tend;
 use crate::unidentified::Unidentified;
 
@@ -102,6 +104,8 @@ pub struct Peer {
 pub struct Links<T> {
     outgoing: BTreeMap<ServerId, mpsc::Sender<T>>,
     cuts: watch::Sender<LinkFaults>,
+    /// Beside them, those for requests.
+    pub(crate) requests: Arc<RequestLinks>,
 }
 
 /// Where those who call and are no peers are passed on to: the farm.
@@ -116,13 +120,12 @@ pub struct Doors {
 /// What all tasks of a server's links share.
 #[derive(Debug)]
 struct Shared<T> {
-    identity: Identity,
+    introductions: Arc<Introductions>,
+    requests: Arc<RequestLinks>,
     events: mpsc::Sender<LinkEvent<T>>,
     cuts: watch::Receiver<LinkFaults>,
     /// A peer that dials us is there: time to dial it.
     wake: BTreeMap<ServerId, Notify>,
-    /// The disks of the peers, as far as they are known.
-    stores: RwLock<BTreeMap<ServerId, [u8; 16]>>,
     strangers: Unidentified,
     doors: Doors,
     /// The task that reads the link of each peer.
@@ -151,12 +154,14 @@ impl<T: Words> Links<T> {
         history: Arc<History>,
     ) -> (Self, mpsc::Receiver<LinkEvent<T>>) {
         let (events, received) = mpsc::channel(EVENTS_MAX);
+        let introductions = Arc::new(Introductions::new(identity, peers.keys().copied(), stores));
+        let requests = Arc::new(RequestLinks::new(Arc::clone(&introductions), &peers, cuts.subscribe()));
         let shared = Arc::new(Shared {
-            identity,
+            introductions,
+            requests: Arc::clone(&requests),
             events,
             cuts: cuts.subscribe(),
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
-            stores: RwLock::new(stores),
             strangers: Unidentified::new(STRANGERS_MAX),
             doors,
             accepted: Mutex::default(),
@@ -170,7 +175,7 @@ impl<T: Words> Links<T> {
             tokio::spawn(PeerLink { peer: *peer, dialler, queue, shared, known: None, cargo }.run());
             (*peer, sender)
         };
-        (Self { outgoing: peers.iter().map(dial).collect(), cuts }, received)
+        (Self { outgoing: peers.iter().map(dial).collect(), cuts, requests }, received)
     }
 
     /// Sends, or drops what does not fit: whoever needs it will ask again.
@@ -223,10 +228,7 @@ impl<T> Shared<T> {
 
     /// Waits for as long as this many messages take that travel one after the other, if that link is slow on purpose.
     async fn travel(&self, peer: ServerId, messages: u32) {
-        let delay = self.cuts.borrow().delay(peer);
-        if !delay.is_zero() {
-            sleep(delay * messages).await;
-        }
+        PeerGate::new(peer, self.cuts.clone()).travel(messages).await;
     }
 
     /// A message from this peer, now or later, unless the link is cut.
@@ -238,22 +240,6 @@ impl<T> Shared<T> {
         if !is_cut && let Some((message, weight)) = late.keep(message, delay, Instant::now()) {
             self.tell(LinkEvent::Message(peer, message, weight)).await;
         }
-    }
-
-    /// Why a server with this disk is not who it says it is; nothing if it is, or if it is new.
-    fn other_disk(&self, server: ServerId, store: [u8; 16]) -> Option<String> {
-        let mut stores = self.stores.write().expect("nobody panics while holding this");
-        (*stores.entry(server).or_insert(store) != store).then(|| {
-            format!(
-                "server {server} came back with another disk, so its votes are forgotten: restore its data directory, \
-                 or give the new server an id that was never used"
-            )
-        })
-    }
-
-    fn hello(&self, to: ServerId) -> Hello {
-        let Identity { cluster, server, store, incarnation } = self.identity.clone();
-        Hello::new(cluster, server, to, store, incarnation)
     }
 }
 
@@ -303,12 +289,14 @@ impl<T: Words> PeerLink<T> {
         let connected = self.dialler.connect().await;
         self.shared.travel(self.peer, 2).await;
         let mut stream = connected?;
-        let (answer, _) = self.dialler.greet(&mut stream, &self.shared.hello(self.peer)).await?;
+        let hello = self.shared.introductions.hello(self.peer, Purpose::Control);
+        let (answer, _) = self.dialler.greet(&mut stream, &hello).await?;
         self.shared.travel(self.peer, 2).await;
         match answer {
-            Answer::Welcome(hello) => match self.shared.other_disk(self.peer, hello.store) {
-                None => self.on_welcome(&hello).await,
-                Some(objection) => return self.give_up(objection).await,
+            Answer::Welcome(hello) => match self.shared.introductions.identify(&hello) {
+                Ok(peer) if peer == self.peer => self.on_welcome(&hello).await,
+                Ok(other) => return self.give_up(format!("server {other} answers for server {}", self.peer)).await,
+                Err(objection) => return self.give_up(objection).await,
             },
             Answer::Refused(reason) => {
                 return self.give_up(format!("server {} refuses: {reason}", self.peer)).await;
@@ -414,7 +402,10 @@ async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
         Greeting::Worker(hello) => return pass_on(stream, arrived, hello, &shared).await,
         Greeting::Farm(hello) => return pass_envoy_on(stream, arrived, hello, &shared).await,
     };
-    if let Some(peer) = welcome(&mut stream, hello, &shared).await {
+    if matches!(hello.purpose(), Some(Purpose::Questions | Purpose::Requests)) {
+        return admit(stream, &arrived, &hello, &shared).await;
+    }
+    if let Some(peer) = welcome(&mut stream, &hello, &shared).await {
         let reading = tokio::spawn(read(stream, arrived, peer, Arc::clone(&shared)));
         shared.accept(peer, reading.abort_handle());
     }
@@ -490,21 +481,33 @@ async fn greeted<T>(stream: &mut TcpStream, arrived: &mut BytesMut, shared: &Sha
 }
 
 /// Answers a server; nothing if it is nobody to talk to.
-async fn welcome<T>(stream: &mut TcpStream, hello: Hello, shared: &Shared<T>) -> Option<ServerId> {
-    let me = shared.identity.server;
-    let objection = hello.objection(&shared.identity.cluster, me);
-    let unknown = || format!("server {} is not among the peers of server {me}", hello.server);
-    let objection = objection.or_else(|| (!shared.wake.contains_key(&hello.server)).then(unknown));
-    let objection = objection.or_else(|| shared.other_disk(hello.server, hello.store));
-    if let Some(reason) = objection {
-        refuse(stream, reason, shared).await;
-        return None;
+async fn welcome<T>(stream: &mut TcpStream, hello: &Hello, shared: &Shared<T>) -> Option<ServerId> {
+    let peer = match shared.introductions.identify(hello) {
+        Ok(peer) => peer,
+        Err(reason) => {
+            refuse(stream, reason, shared).await;
+            return None;
+        }
+    };
+    shared.tell(LinkEvent::Met(peer, Peer { store: hello.store, incarnation: hello.incarnation })).await;
+    let answer = Answer::Welcome(shared.introductions.hello(peer, Purpose::Control));
+    timeout(HELLO_TIME, say(stream, &answer)).await.ok()?.ok()?;
+    shared.wake.get(&peer)?.notify_one();
+    Some(peer)
+}
+
+/// The requests of a peer belong to those who serve them.
+async fn admit<T>(mut stream: TcpStream, arrived: &BytesMut, hello: &Hello, shared: &Shared<T>) {
+    match shared.requests.admit(hello, arrived) {
+        Ok(admitted) => {
+            let purpose = hello.purpose().unwrap_or(Purpose::Requests);
+            let answer = Answer::Welcome(shared.introductions.hello(admitted.from, purpose));
+            if matches!(timeout(HELLO_TIME, say(&mut stream, &answer)).await, Ok(Ok(()))) {
+                admitted.pass_on(stream);
+            }
+        }
+        Err(reason) => refuse(&mut stream, reason, shared).await,
     }
-    let peer = Peer { store: hello.store, incarnation: hello.incarnation };
-    shared.tell(LinkEvent::Met(hello.server, peer)).await;
-    timeout(HELLO_TIME, say(stream, &Answer::Welcome(shared.hello(hello.server)))).await.ok()?.ok()?;
-    shared.wake.get(&hello.server)?.notify_one();
-    Some(hello.server)
 }
 
 async fn refuse<T>(stream: &mut TcpStream, reason: String, shared: &Shared<T>) {
@@ -514,7 +517,8 @@ async fn refuse<T>(stream: &mut TcpStream, reason: String, shared: &Shared<T>) {
 
 /// A worker's link belongs to the farm.
 async fn pass_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: WorkerHello, shared: &Shared<T>) {
-    if let Some(reason) = hello.objection(&shared.identity.cluster, shared.identity.server) {
+    let own = shared.introductions.own();
+    if let Some(reason) = hello.objection(&own.cluster, own.server) {
         return refuse(&mut stream, reason, shared).await;
     }
     let mut line = LinkGate::new(hello.name.clone(), shared.cuts.clone());
@@ -530,7 +534,7 @@ async fn pass_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: WorkerHello
 
 /// So does one of another farm.
 async fn pass_envoy_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: FarmHello, shared: &Shared<T>) {
-    let farm = &shared.identity.cluster;
+    let farm = &shared.introductions.own().cluster;
     let strange = || match shared.doors.neighbours.get(&hello.farm) {
         None => Some(format!("farm '{}' is not a neighbour of farm '{farm}'", hello.farm)),
         Some(servers) if servers.contains(&hello.server) => None,

@@ -108,7 +108,7 @@ struct Running {
     own: Own,
     changes: Changes,
     shown: Shown,
-    /// Where questions for whoever leads, and answers to them, are passed on to.
+    /// The thread of questions for the leader, which ends with this.
     questions: Questions,
 }
 
@@ -255,8 +255,6 @@ impl Running {
                 self.step(Input::Message { from, message });
             }
             Words::Groups(message) => self.others.elections.tell(Input::Message { from, message }),
-            Words::Question(number, body) => self.questions.on_question(from, number, body),
-            Words::Answer(number, body) => self.questions.on_answer(from, number, body),
             Words::Clock(shows_ms) => self.pass_clock_on(from, shows_ms),
         }
     }

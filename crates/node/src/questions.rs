@@ -1,12 +1,14 @@
-//! Questions for whoever leads: any server can be asked, and passes on what it cannot answer itself.
+//! Questions for the leader: any server can be asked, and passes on what it cannot answer itself.
 //!
-//! They travel on the servers' own links, under numbers. The control thread passes bytes on and reads none of them; a thread
-//! of its own answers them, and keeps the leases of this process. Whoever asks is told when the leader changes meanwhile, and
-//! waits no longer than [`ANSWER_TIME`]: then nobody knows what became of it.
+//! A question and its answer fit into a frame. They travel on links of their own (`conversations.rs`), which a thread of its own
+//! serves, so control's thread and control's links have nothing to do with them. That thread keeps the leases of this process,
+//! too. What may be longer than a frame, or streams, is passed on by the API (`request_links.rs`). Where both go, and how long
+//! they wait between two leaders, is in `leader_search.rs`.
+
+mod conversations;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -17,35 +19,30 @@ use primus_core::lease::{Answer, Poll};
 use primus_core::ledger::{Effect, Entry, JobId, Spec};
 use primus_server::Plan;
 use primus_server::register::Change;
-use primus_server::words::Words;
+use primus_wire::native::Purpose;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{self, Builder, Runtime};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
+use self::conversations::{Asked, Conversation, answer_all};
 use crate::budget::{Budget, Weight};
 use crate::handle::{Handle, Unable};
 use crate::jobs::{JobView, TaskView};
-use crate::links::Links;
+use crate::leader_search::Patience;
+use crate::request_links::RequestLinks;
 
-/// How many questions of this server may be under way.
-const ASKED_MAX: usize = 1024;
-/// How many questions of others may wait to be read, and how many may be under way.
-const ARRIVED_MAX: usize = 1024;
+/// How many questions of others may be under way.
 const ANSWERED_MAX: usize = 1024;
 /// How many questions of this server, and of others, may wait for jobs to end: they must leave room for those that cannot wait.
 const WAITING_MAX: usize = 512;
 const KEPT_MAX: usize = 4096;
-/// How many bytes of them may wait, or be under way.
-const UNREAD_LEN_MAX: u32 = 32 << 20;
+/// How many bytes of questions of others may be under way.
+const UNANSWERED_LEN_MAX: u32 = 32 << 20;
 /// No question is longer, and no answer: each must fit into a frame.
 const BODY_LEN_MAX: usize = 768 << 10;
-/// How long an answer may take.
+/// How long a link may take to carry what is to be said on it.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// How long to wait before asking again, when whoever was asked could not say anything.
-/// At first, because leaders change fast, and at most.
-const RETRY: Duration = Duration::from_millis(2);
-const RETRY_MAX: Duration = Duration::from_millis(50);
 
 /// What can be asked of whoever leads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -105,83 +102,68 @@ pub(crate) struct Asker {
     id: ServerId,
     /// How long a lease lasts here.
     pub(crate) lease_us: u64,
-    /// Not kept alive by those who may ask: links end with the server.
-    links: Weak<Links<Words>>,
-    last_number: AtomicU64,
-    asked: Mutex<BTreeMap<u64, (ServerId, oneshot::Sender<Bytes>)>>,
+    pub(crate) links: Arc<RequestLinks>,
+    conversations: BTreeMap<ServerId, mpsc::Sender<Asked>>,
     waiting: Semaphore,
     runtime: runtime::Handle,
     /// True once the server is about to end: then what it holds is given back.
     pub(crate) is_ending: watch::Sender<bool>,
 }
 
-/// How the control thread passes on what it hears.
+/// The thread that asks and answers. It ends with this value.
 #[derive(Debug)]
 pub(crate) struct Questions {
     asker: Arc<Asker>,
-    arrived: mpsc::Sender<Arrived>,
-    unread: Budget,
     /// What the thread is made of, until it is started.
-    unstarted: Option<(Runtime, mpsc::Receiver<Arrived>)>,
+    unstarted: Option<Runtime>,
+    /// Ends it when it is dropped.
+    stop: Option<oneshot::Sender<()>>,
 }
-
-/// Who asks, under which number, and what; and what that weighs.
-type Arrived = (ServerId, u64, Bytes, Weight);
 
 impl Questions {
     /// Nobody answers yet.
     ///
     /// # Panics
     /// If the system gives no runtime.
-    pub(crate) fn new(plan: &Plan, links: &Arc<Links<Words>>) -> Self {
+    pub(crate) fn new(plan: &Plan, links: &Arc<RequestLinks>) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
+        let converse = |peer: &ServerId| {
+            let (conversation, asked) = Conversation::new(*peer, Arc::clone(links));
+            runtime.spawn(conversation.run());
+            (*peer, asked)
+        };
         let asker = Asker {
             id: plan.id,
             lease_us: plan.lease_us,
-            links: Arc::downgrade(links),
-            last_number: AtomicU64::new(0),
-            asked: Mutex::default(),
+            links: Arc::clone(links),
+            conversations: plan.servers.keys().filter(|peer| **peer != plan.id).map(converse).collect(),
             waiting: Semaphore::new(WAITING_MAX),
             runtime: runtime.handle().clone(),
             is_ending: watch::Sender::new(false),
         };
-        let (arrived, received) = mpsc::channel(ARRIVED_MAX);
-        let unread = Budget::new(UNREAD_LEN_MAX);
-        Self { asker: Arc::new(asker), arrived, unread, unstarted: Some((runtime, received)) }
+        Self { asker: Arc::new(asker), unstarted: Some(runtime), stop: None }
     }
 
     pub(crate) fn asker(&self) -> Arc<Asker> {
         Arc::clone(&self.asker)
     }
 
-    /// Starts the thread that answers. It ends with this value.
+    /// Starts the thread.
     ///
     /// # Panics
     /// If the system gives no thread.
-    pub(crate) fn start(&mut self, handle: Handle, links: Arc<Links<Words>>) {
-        let Some((runtime, received)) = self.unstarted.take() else { return };
+    pub(crate) fn start(&mut self, handle: Handle) {
+        let Some(runtime) = self.unstarted.take() else { return };
+        let (stop, stopped) = oneshot::channel::<()>();
+        self.stop = Some(stop);
+        let links = Arc::clone(&self.asker.links);
+        let calls = links.serve(Purpose::Questions);
         let running = move || {
             // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
-            runtime.block_on(async { _ = tokio::spawn(answer_all(received, handle, links)).await });
+            runtime.spawn(answer_all(calls, links, handle));
+            _ = runtime.block_on(stopped);
         };
         thread::Builder::new().name("questions".to_owned()).spawn(running).expect("the system gives a thread");
-    }
-
-    /// If too many wait, this one is lost as on a link.
-    pub(crate) fn on_question(&self, from: ServerId, number: u64, body: Bytes) {
-        if let Some(weight) = self.unread.take(body.len()) {
-            _ = self.arrived.try_send((from, number, body, weight));
-        }
-    }
-
-    pub(crate) fn on_answer(&self, from: ServerId, number: u64, body: Bytes) {
-        let mut asked = self.asker.asked.lock().expect("nobody panics while holding this");
-        if asked.get(&number).is_some_and(|(peer, _)| *peer == from)
-            && let Some((_, reply)) = asked.remove(&number)
-        {
-            // Whoever asked may have given up.
-            _ = reply.send(body);
-        }
     }
 }
 
@@ -194,118 +176,110 @@ impl Asker {
     /// Asks a peer, once. Dropping this gives the question up.
     async fn ask(&self, peer: ServerId, body: Bytes) -> Result<LeaderReply, Unable> {
         let (reply, answer) = oneshot::channel();
-        let open = self.open(peer, reply)?;
-        let links = self.links.upgrade().ok_or(Unable::NoLeader)?;
-        links.send(peer, Words::Question(open.number, body));
-        drop(links);
-        let body = answer.await.map_err(|_| Unable::Unknown)?;
+        let conversation = self.conversations.get(&peer).ok_or(Unable::NoLeader)?;
+        conversation.try_send((body, reply)).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Unable::Busy,
+            mpsc::error::TrySendError::Closed(_) => Unable::NoLeader,
+        })?;
+        // If the link was lost meanwhile, the peer may have heard it.
+        let body = answer.await.map_err(|_| Unable::Unknown)??;
+        self.links.gate(peer).travel(1).await;
         postcard::from_bytes(&body).unwrap_or(Err(Unable::Unknown))
-    }
-
-    fn open(&self, peer: ServerId, reply: oneshot::Sender<Bytes>) -> Result<Open<'_>, Unable> {
-        let mut asked = self.asked.lock().expect("nobody panics while holding this");
-        if asked.len() >= ASKED_MAX {
-            return Err(Unable::Busy);
-        }
-        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-        asked.insert(number, (peer, reply));
-        Ok(Open { asker: self, number })
-    }
-}
-
-/// A question under way; it is forgotten with this.
-struct Open<'a> {
-    asker: &'a Asker,
-    number: u64,
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.asker.asked.lock().expect("nobody panics while holding this").remove(&self.number);
     }
 }
 
 impl Handle {
-    /// Asks whoever leads, again and again if nobody took the question, until somebody answers or it takes too long.
-    pub(crate) async fn ask_patiently(&self, question: LeaderRequest) -> Result<LeaderReply, Unable> {
+    /// Asks the leader, again and again if it did not take the question, until it answers or it takes too long.
+    pub(crate) async fn ask_patiently(
+        &self,
+        question: LeaderRequest,
+        patience: Patience,
+    ) -> Result<LeaderReply, Unable> {
         let is_wait = matches!(question, LeaderRequest::Wait(..));
         let _room = if is_wait { self.asker.waiting.acquire().await.ok() } else { None };
-        let by = Instant::now() + ANSWER_TIME;
-        let mut pause = RETRY;
+        let (mut search, by) = (self.search(patience), Instant::now() + patience.answer);
         loop {
-            let answer = timeout_at(by, self.ask_once(&question)).await.unwrap_or(Err(Unable::Unknown));
+            // A write waits where it shares its way to the disk with the first entry of a server that begins to lead.
+            let leader = match question {
+                LeaderRequest::Put(..) => search.leader_now(),
+                _ => search.leader().await,
+            };
+            let answer = timeout_at(by, self.ask_at(leader, &question)).await.unwrap_or(Err(Unable::Unknown));
             let was_taken = match answer {
                 Err(Unable::NotLeading(_) | Unable::NoLeader | Unable::Busy) => false,
                 Err(Unable::Unknown) => !question.is_repeatable(),
                 _ => true,
             };
-            if was_taken || by <= Instant::now() + pause {
+            if was_taken || !search.again().await {
                 return answer;
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(RETRY_MAX);
         }
     }
 
-    /// Asks whoever leads, here or elsewhere.
+    /// Asks the leader, here or elsewhere, if there is one.
     pub(crate) async fn ask_once(&self, question: &LeaderRequest) -> Result<LeaderReply, Unable> {
+        let leader = self.leadership.borrow().leader.ok_or(Unable::NoLeader)?;
+        self.ask_at(Some(leader), question).await
+    }
+
+    async fn ask_at(&self, leader: Option<ServerId>, question: &LeaderRequest) -> Result<LeaderReply, Unable> {
+        let Some(leader) = leader.filter(|leader| *leader != self.asker.id) else {
+            return answer(self, question.clone(), true).await;
+        };
         let body = postcard::to_stdvec(question).map_err(|_| Unable::TooLong)?;
         if body.len() > BODY_LEN_MAX {
             return Err(Unable::TooLong);
         }
-        let mut leadership = self.leadership.clone();
-        let leader = leadership.borrow_and_update().leader.ok_or(Unable::NoLeader)?;
-        if leader == self.asker.id {
-            return answer(self, question.clone()).await;
-        }
-        tokio::select! {
-            answer = self.asker.ask(leader, body.into()) => answer,
-            _ = leadership.wait_for(|now| now.leader != Some(leader)) => Err(Unable::Unknown),
-        }
+        let asking = self.asker.ask(leader, body.into());
+        self.unless_deposed(leader, asking).await.unwrap_or(Err(Unable::Unknown))
     }
 }
 
-/// How many questions of others are under way.
+/// How many questions of others are under way, and how many bytes of them.
+#[derive(Clone)]
 struct Rooms {
     short: Arc<Semaphore>,
     long: Arc<Semaphore>,
+    unanswered: Budget,
 }
 
-async fn answer_all(mut questions: mpsc::Receiver<Arrived>, handle: Handle, links: Arc<Links<Words>>) {
-    let [short, long] = [ANSWERED_MAX, KEPT_MAX].map(|most| Arc::new(Semaphore::new(most)));
-    let rooms = Rooms { short, long };
-    while let Some((from, number, body, weight)) = questions.recv().await {
-        let (handle, links) = (handle.clone(), Arc::clone(&links));
+impl Rooms {
+    fn new() -> Self {
+        let [short, long] = [ANSWERED_MAX, KEPT_MAX].map(|most| Arc::new(Semaphore::new(most)));
+        Self { short, long, unanswered: Budget::new(UNANSWERED_LEN_MAX) }
+    }
+
+    /// The answer to a question of a peer, and what the question weighs until the answer is sent.
+    fn answer(&self, handle: &Handle, body: Bytes) -> impl Future<Output = (Bytes, Option<Weight>)> + Send + use<> {
+        let weight = self.unanswered.take(body.len());
         // Of another version, perhaps: nothing here can answer it.
         let question: Option<LeaderRequest> = postcard::from_bytes(&body).ok();
         let is_wait = matches!(question, Some(LeaderRequest::Wait(..)));
-        let room = Arc::clone(if is_wait { &rooms.long } else { &rooms.short }).try_acquire_owned();
-        tokio::spawn(async move {
-            let answer = match question.filter(|_| room.is_ok()) {
-                Some(question) => answer(&handle, question).await,
+        let room = Arc::clone(if is_wait { &self.long } else { &self.short }).try_acquire_owned();
+        let handle = handle.clone();
+        async move {
+            let answer = match question.filter(|_| room.is_ok() && weight.is_some()) {
+                Some(question) => answer(&handle, question, false).await,
                 None => Err(Unable::Busy),
             };
-            drop(weight);
-            if let Some(body) = written(&answer) {
-                links.send(from, Words::Answer(number, body));
-            }
-        });
+            (written(&answer), weight)
+        }
     }
 }
 
-fn written(answer: &Result<LeaderReply, Unable>) -> Option<Bytes> {
+fn written(answer: &Result<LeaderReply, Unable>) -> Bytes {
     let body = postcard::to_stdvec(answer).ok().filter(|body| body.len() <= BODY_LEN_MAX);
-    let too_long = || postcard::to_stdvec(&Err::<LeaderReply, Unable>(Unable::TooLong)).ok();
-    body.or_else(too_long).map(Bytes::from)
+    let too_long = || postcard::to_stdvec(&Err::<LeaderReply, Unable>(Unable::TooLong)).unwrap_or_default();
+    body.unwrap_or_else(too_long).into()
 }
 
-/// Answers as the leader, if this server is that.
-async fn answer(handle: &Handle, question: LeaderRequest) -> Result<LeaderReply, Unable> {
+/// Answers as the leader, if this server is that. What was asked of this server itself may wait here until it is.
+async fn answer(handle: &Handle, question: LeaderRequest, may_wait: bool) -> Result<LeaderReply, Unable> {
     match question {
         LeaderRequest::Put(key, value) => {
             let (reply, answer) = oneshot::channel();
             let change = value.as_ref().map_or(Change::Delete(&key), |value| Change::Put(&key, value));
-            handle.change([vec![change]], false, reply);
+            handle.change([vec![change]], may_wait, reply);
             answer.await.unwrap_or(Err(Unable::Unknown)).map(LeaderReply::Written)
         }
         LeaderRequest::Get(key) => handle.farm.get(key).await.map(LeaderReply::Value),

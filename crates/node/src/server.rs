@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use crate::files;
 use crate::handle::{Handle, Leadership, Request, Unable, View};
 use crate::hooks::{self, Hook};
+use crate::leader_search::Patience;
 use crate::load::{Meter, Source, Unmeasurable};
 use crate::node::{self, Config, EndError};
 use crate::questions::{LeaderReply, LeaderRequest};
@@ -339,7 +340,7 @@ impl Handle {
         if key.len() > KEY_LEN_MAX || value.len() > VALUE_LEN_MAX {
             return Err(Unable::TooLong);
         }
-        self.write(key, Some(value)).await
+        self.write(key, Some(value), Patience::LONG).await
     }
 
     /// Forgets a key.
@@ -347,11 +348,15 @@ impl Handle {
     /// # Errors
     /// As [`Handle::put`].
     pub async fn delete(&self, key: &str) -> Result<u64, Unable> {
-        self.write(key, None).await
+        self.write(key, None, Patience::LONG).await
     }
 
-    async fn write(&self, key: &str, value: Option<Bytes>) -> Result<u64, Unable> {
-        match self.ask_patiently(LeaderRequest::Put(key.to_owned(), value)).await? {
+    /// Gives a key this value, or forgets it, at the leader.
+    ///
+    /// # Errors
+    /// As [`Handle::put`], but no later than this patience allows.
+    pub async fn write(&self, key: &str, value: Option<Bytes>, patience: Patience) -> Result<u64, Unable> {
+        match self.ask_patiently(LeaderRequest::Put(key.to_owned(), value), patience).await? {
             LeaderReply::Written(index) => Ok(index),
             _ => Err(Unable::Unknown),
         }
@@ -362,8 +367,16 @@ impl Handle {
     /// # Errors
     /// If no server leads for five seconds.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, Unable> {
-        match self.ask_patiently(LeaderRequest::Get(key.to_owned())).await? {
-            LeaderReply::Value(value) => Ok(value.map(|(value, _)| value)),
+        Ok(self.read(key, Patience::LONG).await?.map(|(value, _)| value))
+    }
+
+    /// The same with its place in the log.
+    ///
+    /// # Errors
+    /// As [`Handle::get`], but no later than this patience allows.
+    pub async fn read(&self, key: &str, patience: Patience) -> Result<Option<(Bytes, u64)>, Unable> {
+        match self.ask_patiently(LeaderRequest::Get(key.to_owned()), patience).await? {
+            LeaderReply::Value(value) => Ok(value),
             _ => Err(Unable::Unknown),
         }
     }
@@ -375,7 +388,7 @@ impl Handle {
     /// If the queue is full, the job is too long, or no server leads for five seconds.
     pub async fn submit(&self, job: Spec, key: Option<&str>) -> Result<JobId, SubmitError> {
         let question = LeaderRequest::Submit(Box::new(job), key.map(str::to_owned));
-        match self.ask_patiently(question).await? {
+        match self.ask_patiently(question, Patience::LONG).await? {
             LeaderReply::Job(job) => job.ok_or(SubmitError::Full),
             LeaderReply::OtherJob(job) => Err(SubmitError::OtherJob(job)),
             _ => Err(Unable::Unknown.into()),

@@ -1,6 +1,4 @@
-//! Everything that servers say to each other on their links.
-
-use bytes::Bytes;
+//! Everything that control parts of servers say to each other on their links. Requests for the leader have links of their own.
 
 use crate::{any_election, control, groups, record};
 
@@ -11,10 +9,6 @@ pub enum Words {
     Control(control::Message<any_election::Message>),
     /// About further groups that elect a leader each.
     Groups(groups::Said),
-    /// A question for whoever leads, under a number that the asker knows it by. Links carry it unread.
-    Question(u64, Bytes),
-    /// The answer to the question of this number.
-    Answer(u64, Bytes),
     /// What time the clock of a follower shows, in milliseconds since 1970.
     Clock(u64),
 }
@@ -28,7 +22,6 @@ impl Words {
             Self::Control(control::Message::Replica(_)) => "a peer's word about the log",
             Self::Control(_) => "a peer's word about who leads",
             Self::Groups(_) => "a peer's word about a group",
-            Self::Question(..) | Self::Answer(..) => "a peer's question or answer",
             Self::Clock(_) => "a peer's clock",
         }
     }

@@ -16,5 +16,3 @@ pub mod values;
 
 /// Marks a request that no other server shall answer.
 pub const HERE: &str = "x-primus-here";
-/// Shows that a server with the same secret has said something of a request that only servers say.
-pub const PROOF: &str = "x-primus-proof";

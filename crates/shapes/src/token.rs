@@ -11,7 +11,6 @@ use std::path::Path;
 
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 /// The shortest and the longest secret, in characters: 128 bits as hex.
@@ -110,11 +109,6 @@ impl Token {
         let is_same = given.ct_eq(self.0.as_bytes());
         scheme.eq_ignore_ascii_case(SCHEME.as_bytes()) && bool::from(is_same)
     }
-
-    /// What servers that share the secret show each other, so that no client is taken for a server by accident.
-    pub fn proof(&self) -> String {
-        hex(&Sha256::new_with_prefix(b"primus: from server to server\0").chain_update(self.0.as_bytes()).finalize())
-    }
 }
 
 const HINT: &str = "put one long random word into it, for instance: \
@@ -191,8 +185,6 @@ mod tests {
         ] {
             assert_eq!(token.accepts(credentials.as_bytes()), expected, "{credentials}");
         }
-        assert_eq!(token.proof().len(), 64);
-        assert!(!token.proof().contains(&token.0));
     }
 
     #[test]

@@ -13,8 +13,8 @@ use thiserror::Error;
 use crate::frame::{self, FrameError};
 
 /// The version of this protocol. Servers of different versions do not talk.
-pub const PROTOCOL: u32 = 6;
-/// How a link begins, so that a stranger is known by its first bytes.
+pub const PROTOCOL: u32 = 7;
+/// How a link of control begins, so that a stranger is known by its first bytes.
 const MAGIC: [u8; 8] = *b"primus\0\x01";
 /// How a worker's link begins.
 const WORKER_MAGIC: [u8; 8] = *b"primus\0\x02";
@@ -24,6 +24,22 @@ const NAMELESS: &str = "a farm's name has letters, digits, ., - and _, a letter 
 
 /// How a link of another farm begins.
 const FARM_MAGIC: [u8; 8] = *b"primus\0\x03";
+
+/// How a link for questions begins.
+const QUESTIONS_MAGIC: [u8; 8] = *b"primus\0\x04";
+/// How a link for requests begins.
+const REQUESTS_MAGIC: [u8; 8] = *b"primus\0\x05";
+
+/// What a server wants a link for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// What control parts say to each other.
+    Control,
+    /// Questions for the leader that fit into a frame, and the answers to them.
+    Questions,
+    /// Requests for the leader, in HTTP: of any length, and with answers that may come late.
+    Requests,
+}
 
 /// Who is at the other end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,16 +143,38 @@ pub enum NotUnderstood {
 }
 
 impl Hello {
-    /// A hello in the present protocol.
+    /// A hello in the present protocol, for a link of control.
     #[must_use]
     pub const fn new(cluster: String, server: ServerId, to: ServerId, store: [u8; 16], incarnation: u64) -> Self {
         Self { magic: MAGIC, protocol: PROTOCOL, cluster, server, to, store, incarnation }
     }
 
+    /// The same for another kind of link.
+    #[must_use]
+    pub fn with_purpose(self, purpose: Purpose) -> Self {
+        let magic = match purpose {
+            Purpose::Control => MAGIC,
+            Purpose::Questions => QUESTIONS_MAGIC,
+            Purpose::Requests => REQUESTS_MAGIC,
+        };
+        Self { magic, ..self }
+    }
+
+    /// What the link is for; nothing if this is not a link of servers.
+    #[must_use]
+    pub const fn purpose(&self) -> Option<Purpose> {
+        match self.magic {
+            MAGIC => Some(Purpose::Control),
+            QUESTIONS_MAGIC => Some(Purpose::Questions),
+            REQUESTS_MAGIC => Some(Purpose::Requests),
+            _ => None,
+        }
+    }
+
     /// Why a server `me` of `cluster` would not talk to whoever says this; nothing if it would.
     #[must_use]
     pub fn objection(&self, cluster: &str, me: ServerId) -> Option<String> {
-        if self.magic != MAGIC {
+        if self.purpose().is_none() {
             return Some("this is a link of primus servers".to_owned());
         }
         let objection = objection_to(self.protocol, &self.cluster, self.to, cluster, me);
@@ -309,6 +347,16 @@ mod tests {
         assert!(objection(|hello| hello.to = ServerId(3)).unwrap().contains("server 3 was meant"));
         assert!(objection(|hello| hello.server = ServerId(2)).unwrap().contains("two servers"));
         assert!(objection(|hello| hello.magic = [0; 8]).is_some());
+    }
+
+    #[test]
+    fn a_hello_says_what_its_link_is_for() {
+        for purpose in [Purpose::Control, Purpose::Questions, Purpose::Requests] {
+            let mut buffer = BytesMut::new();
+            put(&mut buffer, &hello().with_purpose(purpose)).unwrap();
+            let Ok(Some(Greeting::Server(hello))) = Greeting::take(&mut buffer) else { panic!("a server greets") };
+            assert_eq!((hello.purpose(), hello.objection("north", ServerId(2))), (Some(purpose), None));
+        }
     }
 
     #[test]

@@ -84,8 +84,8 @@ pub(crate) async fn import(
     if !(1..=BATCH_MAX).contains(&batch) {
         return Err(Problem::usage(format!("batch is {batch}"), "choose a number from 1 to 10000"));
     }
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        return Ok(context.pass_on_within(BULK_TIME, request, api).await);
+    if let Some(leader) = context.elsewhere(&request).await {
+        return Ok(context.pass_on_within(BULK_TIME, request, leader).await);
     }
     let acknowledged = ImportAnswer { written: 0, index: 0 };
     let (arrived, waiting) = (BytesMut::new(), VecDeque::new());

@@ -65,8 +65,8 @@ described! {
 
 /// The leader knows most: what it waits for. Whoever cannot ask it tells what it knows.
 pub(crate) async fn explain(State(context): State<Context>, request: Request<Body>) -> Response {
-    if let Some(api) = context.elsewhere(request.headers()).await {
-        let answer = context.pass_on(request, api).await;
+    if let Some(leader) = context.elsewhere(&request).await {
+        let answer = context.pass_on(request, leader).await;
         if answer.status().is_success() {
             return answer;
         }

@@ -12,8 +12,8 @@ use hyper::body::{Frame, SizeHint};
 
 use super::connections::{Connection, Phase};
 use crate::doors::LIVEZ;
-use crate::headers::PASSED_ON;
 use crate::problem::Problem;
+use crate::proxy::Through;
 
 /// Serves a request, and follows what its connection does meanwhile.
 pub(crate) async fn follow(request: Request<Body>, next: Next) -> Response {
@@ -48,7 +48,7 @@ fn is_urgent(request: &Request<Body>) -> bool {
         || begins(&["/readyz", "/v1/leader", "/v1/elections", "/v1/sessions/"])
         || method == Method::DELETE
         || (method == Method::POST && path.ends_with("/cancel"))
-        || request.headers().contains_key(PASSED_ON)
+        || Through::of(request).is_some()
 }
 
 /// May its answer take as long as somebody likes to wait?

@@ -88,7 +88,6 @@ fn serve_api(settings: ServerSettings, web: std::net::TcpListener, handle: Handl
     let happenings = (Arc::clone(&handle.history), Arc::clone(&handle.steps));
     let id = settings.id;
     let api = api::Settings {
-        id,
         farm: settings.farm,
         listens: settings.api,
         names: settings.names,

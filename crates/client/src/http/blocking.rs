@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use hyper::header::CONTENT_TYPE;
-use primus_shapes::{HERE, PROOF};
+use primus_shapes::HERE;
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -129,7 +129,6 @@ pub fn upload(
 #[derive(Debug)]
 pub struct Session {
     address: String,
-    proof: Option<String>,
     answer_time: Duration,
     connections: Connections,
     _here: Here,
@@ -138,10 +137,9 @@ pub struct Session {
 impl Session {
     /// With the server at `host:port`.
     pub fn new(address: &str, answer_time: Duration) -> Self {
-        let proof = tokens::of(address).map(|token| token.proof());
         let (connect_time, idle_time, answer_len_max) = (CONNECT_TIME, Duration::MAX, BODY_LEN_MAX);
         let connections = Connections::new(Limits { connect_time, idle_time, answer_len_max });
-        Self { address: address.to_owned(), proof, answer_time, connections, _here: PhantomData }
+        Self { address: address.to_owned(), answer_time, connections, _here: PhantomData }
     }
 
     /// The status of the answer.
@@ -156,8 +154,6 @@ impl Session {
     }
 
     fn answer(&mut self, request: &Request<'_>) -> Result<(u16, Vec<u8>), TransportError> {
-        let proof = self.proof.as_deref().map(|proof| (PROOF, proof));
-        let fields: Vec<Field<'_>> = [(HERE, "1")].into_iter().chain(proof).collect();
-        wait(self.connections.ask(request, &self.address, &fields, self.answer_time))
+        wait(self.connections.ask(request, &self.address, &[(HERE, "1")], self.answer_time))
     }
 }

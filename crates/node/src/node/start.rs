@@ -73,7 +73,7 @@ pub(super) async fn serve(
         heard,
         elections,
     };
-    running.questions.start(handle.clone(), Arc::clone(&running.links));
+    running.questions.start(handle.clone());
     _ = ready.send(handle);
     running.step(Input::Command(Command::Boot));
     running.writing.flush();
@@ -114,7 +114,7 @@ impl Running {
         let links = Arc::new(links);
         let told = (Arc::clone(&history), Arc::clone(&steps), Arc::clone(&meters));
         let elections = elections::start(&config.plan, Arc::clone(&links), told, failed);
-        let questions = Questions::new(&config.plan, &links);
+        let questions = Questions::new(&config.plan, &links.requests);
         let server = config.plan.server(opened.records);
         let state = first_view(&config.plan, &server, applied);
         let shown = Shown {

@@ -1,0 +1,115 @@
+//! Who a server says it is, and whom it takes a caller for. Everything that depends on which server is at the other end of a
+//! link, whatever the link is for, asks [`Introductions::identify`] and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::RwLock;
+
+use primus_core::ServerId;
+use primus_wire::native::{Hello, Purpose};
+
+use crate::links::Identity;
+
+/// A server, and what it knows of its peers.
+#[derive(Debug)]
+pub(crate) struct Introductions {
+    identity: Identity,
+    peers: BTreeSet<ServerId>,
+    /// The disks of the peers, as far as they are known.
+    stores: RwLock<BTreeMap<ServerId, [u8; 16]>>,
+}
+
+impl Introductions {
+    pub(crate) fn new(
+        identity: Identity,
+        peers: impl Iterator<Item = ServerId>,
+        stores: BTreeMap<ServerId, [u8; 16]>,
+    ) -> Self {
+        Self { identity, peers: peers.collect(), stores: RwLock::new(stores) }
+    }
+
+    /// This server.
+    pub(crate) const fn own(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What this server says to a peer, first of all.
+    pub(crate) fn hello(&self, to: ServerId, purpose: Purpose) -> Hello {
+        let Identity { cluster, server, store, incarnation } = self.identity.clone();
+        Hello::new(cluster, server, to, store, incarnation).with_purpose(purpose)
+    }
+
+    /// The peer that says this.
+    ///
+    /// # Errors
+    /// Why it is not a peer of this server, in a sentence.
+    pub(crate) fn identify(&self, hello: &Hello) -> Result<ServerId, String> {
+        let me = self.identity.server;
+        if let Some(objection) = hello.objection(&self.identity.cluster, me) {
+            return Err(objection);
+        }
+        let Some(peer) = self.peers.get(&hello.server) else {
+            return Err(format!("server {} is not among the peers of server {me}", hello.server));
+        };
+        let is_control = hello.purpose() == Some(Purpose::Control);
+        if is_control {
+            self.meet(*peer, hello.store)?
+        } else {
+            self.recognise(*peer, hello.store)?
+        }
+        Ok(*peer)
+    }
+
+    /// A peer that control has never met may have any disk.
+    fn meet(&self, peer: ServerId, store: [u8; 16]) -> Result<(), String> {
+        let mut stores = self.stores.write().expect("nobody panics while holding this");
+        if *stores.entry(peer).or_insert(store) == store { Ok(()) } else { Err(other_disk(peer)) }
+    }
+
+    /// For everything else a peer must have been met before.
+    fn recognise(&self, peer: ServerId, store: [u8; 16]) -> Result<(), String> {
+        let stores = self.stores.read().expect("nobody panics while holding this");
+        match stores.get(&peer) {
+            Some(known) if *known == store => Ok(()),
+            Some(_) => Err(other_disk(peer)),
+            None => Err(format!("server {peer} asks before control has met it")),
+        }
+    }
+}
+
+fn other_disk(server: ServerId) -> String {
+    format!(
+        "server {server} came back with another disk, so its votes are forgotten: restore its data directory, or give \
+         the new server an id that was never used"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(server: u64) -> Identity {
+        Identity { cluster: "test".to_owned(), server: ServerId(server), store: [server as u8; 16], incarnation: 1 }
+    }
+
+    #[test]
+    fn only_a_peer_with_the_disk_that_control_has_met_may_ask() {
+        let me = Introductions::new(identity(1), [2, 3].map(ServerId).into_iter(), BTreeMap::new());
+        let hello = |server: u64, store: u8, purpose| {
+            let caller = Identity { store: [store; 16], ..identity(server) };
+            let peers = std::iter::once(ServerId(1));
+            Introductions::new(caller, peers, BTreeMap::new()).hello(ServerId(1), purpose)
+        };
+        let refused = |hello: Hello| me.identify(&hello).expect_err("it is not let in");
+        for purpose in [Purpose::Questions, Purpose::Requests] {
+            assert!(refused(hello(2, 2, purpose)).contains("before control has met it"));
+        }
+        assert_eq!(me.identify(&hello(2, 2, Purpose::Control)), Ok(ServerId(2)));
+        for purpose in [Purpose::Control, Purpose::Questions, Purpose::Requests] {
+            assert_eq!(me.identify(&hello(2, 2, purpose)), Ok(ServerId(2)));
+            assert!(refused(hello(2, 7, purpose)).contains("another disk"));
+            assert!(refused(hello(4, 4, purpose)).contains("not among the peers"));
+            assert!(refused(hello(1, 1, purpose)).contains("two servers"));
+        }
+        assert!(refused(hello(3, 3, Purpose::Requests)).contains("before control has met it"));
+    }
+}
