@@ -69,7 +69,8 @@ pub fn document() -> Value {
 }
 
 const ABOUT: &str = "Every server answers; what only the leader can do, a follower passes on to it. Fields are added \
-                     within a minor version, never renamed or removed, so readers skip fields that they do not know.";
+                     within a minor version, never renamed or removed, so readers skip fields that they do not know. A \
+                     request with the field `x-primus-here` is answered by the server that is asked, or refused.";
 
 /// All rows of the table.
 fn rows() -> impl Iterator<Item = Row> {

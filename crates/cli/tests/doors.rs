@@ -434,7 +434,7 @@ fn a_secret_that_is_none_is_refused_in_one_line() {
     }
 }
 
-/// Followers pass requests on to the leader, with the secret and the proof that a server asks.
+/// Followers pass requests on to the leader; they have checked the secret.
 #[test]
 fn every_server_still_answers_for_the_farm() {
     let place = Place::new();
@@ -442,30 +442,48 @@ fn every_server_still_answers_for_the_farm() {
     for (number, api) in farm.api.iter().enumerate() {
         let (status, answer) = ask(*api, "PUT", &format!("/v1/kv/{number}"), "x").expect("it answers");
         assert_eq!(status, 200, "{answer}");
+        assert_eq!(ask(*api, "GET", &format!("/v1/kv/{number}"), "").expect("it answers").1["value"], "x");
         assert_eq!(ask(*api, "POST", "/v1/jobs", "{\"kind\":\"noop\"}").expect("it answers").0, 201);
         assert_eq!(ask(*api, "GET", "/v1/workers", "").expect("it answers").0, 200);
     }
-    believe_only_servers(&farm);
+    let leader = farm.ready["leader"].as_u64().expect("somebody leads");
+    fields_of_servers_mean_nothing(&farm, leader);
+    here_means_this_server_alone(farm.api_of(1 + leader % 3));
     farm.end();
 }
 
-/// A client cannot say that it stands beside another server, nor that a follower must answer by itself.
-fn believe_only_servers(farm: &Farm<'_>) {
-    let leader = farm.ready["leader"].as_u64().expect("somebody leads");
-    let secret = token(farm.api[0]);
-    let own = |api: SocketAddr| format!("host: {api}\r\n{JSON}");
-    let api = farm.api_of(leader);
+/// A client cannot say that it stands beside another server, nor that a request came through one.
+fn fields_of_servers_mean_nothing(farm: &Farm<'_>, leader: u64) {
     let other = 1 + leader % 3;
-    let fields = format!("{}x-primus-passed-on: {other}\r\n", own(api));
+    let secret = token(farm.api[0]);
+    let fields = |api: SocketAddr| {
+        let proof = "0".repeat(64);
+        format!("host: {api}\r\n{JSON}x-primus-passed-on: {other}\r\nx-primus-proof: {proof}\r\n")
+    };
     let poll = json!({ "number": 1, "wait_ms": 1 }).to_string();
-    let answer =
-        exchange_bare(api, request("POST", "/v1/sessions/7", &fields, secret.as_deref(), &poll).as_bytes());
-    let answer: Value = serde_json::from_str(body_of(&answer.expect("it answers"))).expect("it is JSON");
-    assert_eq!(answer["server"], leader, "{answer}");
-    let api = farm.api_of(other);
-    let fields = format!("{}x-primus-here: 1\r\n", own(api));
-    let answer = exchange_bare(api, request("GET", "/v1/jobs", &fields, secret.as_deref(), "").as_bytes());
-    assert_eq!(status_of(&answer.expect("it answers")), 200);
+    for (asked, beside) in [(leader, leader), (other, other)] {
+        let api = farm.api_of(asked);
+        let text = request("POST", "/v1/sessions/7", &fields(api), secret.as_deref(), &poll);
+        let answer = exchange_bare(api, text.as_bytes()).expect("it answers");
+        let answer: Value = serde_json::from_str(body_of(&answer)).expect("it is JSON");
+        assert_eq!(answer["server"], beside, "{answer}");
+        // A request that another server had passed on would be refused here.
+        let text = request("GET", "/v1/jobs", &fields(api), secret.as_deref(), "");
+        assert_eq!(status_of(&exchange_bare(api, text.as_bytes()).expect("it answers")), 200);
+        // Nor do they stand for the secret.
+        let text = request("GET", "/v1/jobs", &fields(api), None, "");
+        assert_eq!(status_of(&exchange_bare(api, text.as_bytes()).expect("it answers")), 401);
+    }
+}
+
+/// Who has the secret may ask one server for what it can say by itself.
+fn here_means_this_server_alone(follower: SocketAddr) {
+    let secret = token(follower);
+    for (fields, status) in [("", 200), ("x-primus-here: 1\r\n", 503)] {
+        let fields = format!("host: {follower}\r\n{JSON}{fields}");
+        let text = request("GET", "/v1/jobs", &fields, secret.as_deref(), "");
+        assert_eq!(status_of(&exchange_bare(follower, text.as_bytes()).expect("it answers")), status);
+    }
 }
 
 /// What is refused, and with which words: each row a mistake that was once taken, or answered in the framework's words.

@@ -27,7 +27,7 @@ use primus_replica::message::{Entry, HardState, Kind, Message as Raft, Record, S
 use primus_server::control::Message;
 use primus_server::words::Words;
 use primus_server::{any_election, groups};
-use primus_wire::native::{Answer, Parcel};
+use primus_wire::native::{Answer, Parcel, Purpose};
 use primus_wire::work::{FromWorker, ToWorker};
 use serde_json::Value;
 
@@ -199,6 +199,34 @@ fn a_frame_of_28_bytes_ends_nothing() {
     );
     pair.goes_on("yellow");
     assert!(!pair.logs().contains("panicked"), "{}", pair.logs());
+}
+
+/// What a follower asks of a leader passes no further doors. So a link for that is not opened for a process that is only able to
+/// name a server.
+#[test]
+fn who_asks_in_the_name_of_a_server_is_refused_like_every_stranger() {
+    let place = Place::new();
+    let pair = Pair::start(&place);
+    pair.goes_on("green");
+    for purpose in [Purpose::Questions, Purpose::Requests] {
+        for (own, cluster, reason) in [
+            (2, "pair", "server 2 asks before control has met it"),
+            (3, "pair", "server 3 came back with another disk"),
+            (9, "pair", "server 9 is not among the peers of server 1"),
+            (3, "other", "cluster 'pair' here, 'other' there"),
+        ] {
+            let mut stranger = Stranger::as_asker(pair.addresses[0], (own, 1), STORE, (cluster, purpose));
+            assert!(
+                matches!(&stranger.answer, Answer::Refused(said) if said.contains(reason)),
+                "{:?}",
+                stranger.answer
+            );
+            _ = stranger.stream.write_all(b"PUT /v1/kv/colour HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx");
+            stranger.await_end();
+        }
+    }
+    assert_eq!(pair.primus("kv get colour").stdout.trim(), "green");
+    pair.goes_on("blue");
 }
 
 #[test]

@@ -270,3 +270,6 @@ impl AsyncWrite for PeerStream {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests;

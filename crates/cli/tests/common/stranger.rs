@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use primus_core::ServerId;
 use primus_core::farm;
-use primus_wire::native::{self, Answer, FarmHello, Hello, WorkerHello};
+use primus_wire::native::{self, Answer, FarmHello, Hello, Purpose, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
 use serde::Serialize;
 
@@ -44,6 +44,17 @@ impl Stranger {
 
     pub(crate) fn as_server(address: SocketAddr, cluster: &str, (own, to): (u64, u64), store: [u8; 16]) -> Self {
         let hello = Hello::new(cluster.to_owned(), ServerId(own), ServerId(to), store, 7);
+        Self::greet(address, &hello).expect("it answers")
+    }
+
+    /// As a server that wants to ask, instead of speaking for its control part.
+    pub(crate) fn as_asker(
+        address: SocketAddr,
+        (own, to): (u64, u64),
+        store: [u8; 16],
+        (cluster, purpose): (&str, Purpose),
+    ) -> Self {
+        let hello = Hello::new(cluster.to_owned(), ServerId(own), ServerId(to), store, 7).with_purpose(purpose);
         Self::greet(address, &hello).expect("it answers")
     }
 

@@ -175,3 +175,46 @@ async fn write(writer: &mut (impl AsyncWrite + Unpin), buffer: &mut BytesMut) ->
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::introductions::Introductions;
+    use crate::link_faults::LinkFaults;
+    use crate::links::Identity;
+
+    /// A conversation with a server that is nowhere.
+    fn conversation() -> (Conversation, mpsc::Sender<Asked>) {
+        let identity = Identity { cluster: "test".to_owned(), server: ServerId(1), store: [1; 16], incarnation: 1 };
+        let introductions = Introductions::new(identity, std::iter::empty(), BTreeMap::new());
+        let cuts = watch::channel(LinkFaults::default()).1;
+        let links = RequestLinks::new(Arc::new(introductions), &BTreeMap::new(), cuts);
+        Conversation::new(ServerId(2), Arc::new(links))
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_asked_was_certainly_not_taken() {
+        let (conversation, ask) = conversation();
+        tokio::spawn(conversation.run());
+        let (reply, answer) = oneshot::channel();
+        ask.send((Bytes::new(), reply)).await.expect("it runs");
+        assert_eq!(answer.await.expect("it answers"), Err(Unable::NoLeader));
+    }
+
+    #[test]
+    fn so_many_questions_wait_and_those_whose_asker_is_gone_give_way() {
+        let ((mut conversation, _ask), mut buffer) = (conversation(), BytesMut::new());
+        let mut ask = || {
+            let (reply, answer) = oneshot::channel();
+            conversation.ask(Bytes::new(), reply, &mut buffer);
+            answer
+        };
+        let waiting: Vec<_> = (0..ASKED_MAX).map(|_| ask()).collect();
+        assert_eq!(ask().try_recv(), Ok(Err(Unable::Busy)));
+        drop(waiting);
+        assert!(ask().try_recv().is_err(), "it waits");
+        assert_eq!(conversation.open.len(), 1);
+    }
+}
