@@ -48,9 +48,12 @@ pub(crate) struct Proxy {
     idle: Idle,
 }
 
-/// Links that carry nothing, and since when, the oldest first.
+/// Links that carry nothing, the oldest first, and since when.
+type IdleLinks = BTreeMap<ServerId, Vec<(Instant, SendRequest<Body>)>>;
+
+/// All of them.
 #[derive(Debug, Clone, Default)]
-struct Idle(Arc<Mutex<BTreeMap<ServerId, Vec<(Instant, SendRequest<Body>)>>>>);
+struct Idle(Arc<Mutex<IdleLinks>>);
 
 impl Proxy {
     pub(crate) fn new(links: Arc<RequestLinks>) -> Self {
@@ -127,7 +130,7 @@ impl Idle {
         });
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<ServerId, Vec<(Instant, SendRequest<Body>)>>> {
+    fn all(&self) -> MutexGuard<'_, IdleLinks> {
         self.0.lock().expect("nobody panics while holding this")
     }
 }

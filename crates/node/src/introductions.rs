@@ -50,11 +50,9 @@ impl Introductions {
         let Some(peer) = self.peers.get(&hello.server) else {
             return Err(format!("server {} is not among the peers of server {me}", hello.server));
         };
-        let is_control = hello.purpose() == Some(Purpose::Control);
-        if is_control {
-            self.meet(*peer, hello.store)?
-        } else {
-            self.recognise(*peer, hello.store)?
+        match hello.purpose() {
+            Some(Purpose::Control) => self.meet(*peer, hello.store)?,
+            _ => self.recognise(*peer, hello.store)?,
         }
         Ok(*peer)
     }

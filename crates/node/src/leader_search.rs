@@ -92,11 +92,68 @@ impl Search {
     /// comes to nothing is over soon, too, and then nothing changes here.
     pub async fn again(&mut self) -> bool {
         let (asked, next) = (self.asked, Instant::now() + self.pause);
-        if self.until <= next {
+        let is_cut_off = asked.is_none() && self.rest().is_zero();
+        if is_cut_off || self.until <= next {
             return false;
         }
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         _ = timeout_at(next, self.view.wait_for(|view| view.leader != asked)).await;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use primus_core::Term;
+    use primus_core::load::Load;
+    use primus_replica::Role;
+    use primus_server::control::Reason;
+
+    use super::*;
+
+    /// Server 1, which has known this leader, or none, for so long.
+    fn view(leader: Option<u64>, ago: Duration) -> View {
+        View {
+            id: ServerId(1),
+            role: Role::Follower,
+            leader: leader.map(ServerId),
+            term: Term(1),
+            since: SystemTime::now() - ago,
+            reason: Reason::Start,
+            applied: 0,
+            last: 0,
+            load: Load::default(),
+            peers: <_>::default(),
+            gave_way: <_>::default(),
+            suspicions: 0,
+            silence_us: 0,
+            longest_turn: Duration::ZERO,
+        }
+    }
+
+    fn search(view: watch::Receiver<View>, patience: Patience) -> Search {
+        let until = Instant::now() + patience.again;
+        Search { view, patience, until, asked: None, pause: PAUSE }
+    }
+
+    #[tokio::test]
+    async fn a_request_waits_between_two_leaders_but_not_where_there_has_been_none_for_long() {
+        let (tell, seen) = watch::channel(view(None, Duration::from_secs(60)));
+        let mut moment = search(seen.clone(), Patience::MOMENT);
+        assert_eq!((moment.leader().await, moment.again().await), (None, false));
+        assert!(search(seen.clone(), Patience::LONG).again().await, "a program waits for longer");
+        tell.send_replace(view(None, Duration::ZERO));
+        let mut moment = search(seen, Patience::MOMENT);
+        let (leader, ()) = tokio::join!(moment.leader(), async {
+            tell.send_replace(view(Some(2), Duration::ZERO));
+        });
+        assert_eq!(leader, Some(ServerId(2)));
+        assert!(moment.again().await, "a leader that has not taken it may be handing over");
+        tell.send_replace(view(Some(3), Duration::ZERO));
+        assert_eq!(moment.leader_now(), Some(ServerId(3)));
+        moment.until = Instant::now();
+        assert!(!moment.again().await, "the time is over");
     }
 }

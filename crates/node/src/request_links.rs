@@ -37,8 +37,9 @@ const DIALS_MAX: usize = 32;
 const CALLERS_MAX: usize = 256;
 /// How long it may take to open one.
 const OPEN_TIME: Duration = Duration::from_secs(3);
-/// How long what was sent may stay unheard: a peer that reads a long body may have to wait for room.
-const UNHEARD_TIME: Duration = Duration::from_secs(30);
+/// How long a question may stay unheard, and a long body: who reads it may have to wait for room.
+pub(crate) const QUESTION_UNHEARD_TIME: Duration = Duration::from_secs(5);
+const REQUEST_UNHEARD_TIME: Duration = Duration::from_secs(30);
 
 /// How a server asks its peers, and is asked by them.
 #[derive(Debug)]
@@ -116,7 +117,8 @@ impl RequestLinks {
         gate.travel(2).await;
         match answer {
             Answer::Welcome(hello) if arrived.is_empty() && self.introductions.identify(&hello) == Ok(to) => {
-                tend(&stream, UNHEARD_TIME)?;
+                let is_short = purpose == Purpose::Questions;
+                tend(&stream, if is_short { QUESTION_UNHEARD_TIME } else { REQUEST_UNHEARD_TIME })?;
                 Ok(stream)
             }
             Answer::Refused(reason) => Err(io::Error::other(format!("server {to} refuses: {reason}"))),

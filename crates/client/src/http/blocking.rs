@@ -21,7 +21,6 @@ use super::body::Content;
 use super::connection::{Answer, Connection, late};
 use super::kept::{Connections, Limits};
 use super::{BODY_LEN_MAX, CLOSE, CONNECT_TIME, Field, Request, TransportError};
-use crate::tokens;
 
 /// How much of a long body is sent at a time.
 const PIECE_LEN: usize = 64 << 10;

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use primus_core::ServerId;
@@ -16,7 +15,7 @@ use tokio::time::timeout;
 use super::{ANSWER_TIME, Rooms};
 use crate::dialling::hear;
 use crate::handle::{Handle, Unable};
-use crate::request_links::{CallingServer, PeerStream, RequestLinks};
+use crate::request_links::{CallingServer, PeerStream, QUESTION_UNHEARD_TIME, RequestLinks};
 
 /// How many questions to one peer may be under way, and as many may wait for the link.
 const ASKED_MAX: usize = 1024;
@@ -24,8 +23,6 @@ const ASKED_MAX: usize = 1024;
 const ANSWERS_MAX: usize = 64;
 /// How many bytes are written at once.
 const WRITE_LEN_MAX: usize = 1 << 20;
-/// How long what was said may stay unheard.
-const UNHEARD_TIME: Duration = Duration::from_secs(5);
 
 /// A question or an answer, under its number.
 type Numbered = (u64, Bytes);
@@ -121,7 +118,7 @@ pub(super) async fn answer_all(mut calls: mpsc::Receiver<CallingServer>, links: 
     let rooms = Rooms::new();
     while let Some(caller) = calls.recv().await {
         let (from, gate) = (caller.from, links.gate(caller.from));
-        let Ok(stream) = caller.open(UNHEARD_TIME) else { continue };
+        let Ok(stream) = caller.open(QUESTION_UNHEARD_TIME) else { continue };
         let (handle, rooms) = (handle.clone(), rooms.clone());
         tokio::spawn(async move {
             let (reader, writer) = split(stream);
