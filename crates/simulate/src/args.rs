@@ -13,11 +13,15 @@ use clap::{Args, FromArgMatches, Subcommand, ValueEnum};
 pub(crate) use assignment::AssignmentArgs;
 pub(crate) use day::{DayArgs, Shape};
 pub use mistakes::moved;
-pub(crate) use servers::{ClusterArgs, FarmArgs, LeasesArgs, LendingArgs, Runs, ServerFault, Servers};
+pub(crate) use replay::Replay;
+pub(crate) use servers::{ClusterArgs, FarmArgs, LeasesArgs, LendingArgs, ServerFault, Servers};
 
 /// The words behind `primus simulate`.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct SimulateArgs {
+    /// It comes first, because the second field takes what was typed.
+    #[command(flatten)]
+    pub(crate) replay: Replay,
     #[command(subcommand)]
     pub(crate) what: Simulated,
 }
@@ -115,12 +119,8 @@ pub(crate) struct BullyArgs {
 /// What both algorithms are subjected to.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub(crate) struct Conditions {
-    /// Where all chance comes from; the same seed gives the same run [default: a fresh one]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seed: Option<String>,
-    /// Run this many seeds, from --seed or 0 on, and find the first that violates a property
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seeds: Option<String>,
+    #[command(flatten)]
+    pub(crate) seeds: SeedArgs,
     /// The share of messages that get lost in the first 10 s, from 0 to 1
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub(crate) loss: Option<String>,
@@ -130,6 +130,17 @@ pub(crate) struct Conditions {
     /// Faults of all kinds, drawn from the seed: loss, duplication, lateness, crashes, restarts, partitions, …
     #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
     pub(crate) faults: WhichFaults,
+}
+
+/// One seed or many.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub(crate) struct SeedArgs {
+    /// Where all chance comes from; the same seed gives the same run [default: a fresh one]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seed: Option<String>,
+    /// Run this many seeds, from --seed or 0 on, and find the first that violates a property
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) seeds: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]

@@ -7,7 +7,7 @@ use primus_lab::invariants::repeatability::Fingerprint;
 use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Verdict, screen};
 
-use crate::args::Algorithm;
+use crate::args::{Algorithm, Replay};
 use crate::output::narration::{Narrator, Story};
 use crate::output::{diagram, json, text};
 use crate::settings::{Seeds, Simulation};
@@ -20,13 +20,13 @@ const NODES_LARGE: usize = 40;
 const BEATS_MAX_LARGE: usize = 40;
 
 /// Runs what the arguments ask for.
-pub(crate) fn run(algorithm: &Algorithm, format: Format) -> Result<Verdict, Failure> {
+pub(crate) fn run(algorithm: &Algorithm, replay: &Replay, format: Format) -> Result<Verdict, Failure> {
     let simulation = Simulation::new(algorithm)?;
     match simulation.seeds.clone() {
         Seeds::One(seed) => run_one(&simulation, seed, format),
         Seeds::Many(range) => {
             let run = |seed| Sample::from(&simulation.experiment.run(seed, &mut ()));
-            survey::run(run, |seed| algorithm.replay(seed), range, format)
+            survey::run(run, replay, range, format)
         }
     }
 }

@@ -40,8 +40,8 @@ pub fn run(
     format: Format,
 ) -> Result<Verdict, Failure> {
     match &args.what {
-        Simulated::Election(algorithm) => elections::run(algorithm, format),
-        Simulated::Servers(what) => runs::run(what, format),
+        Simulated::Election(algorithm) => elections::run(algorithm, &args.replay, format),
+        Simulated::Servers(what) => runs::run(what, &args.replay, format),
         Simulated::Assignment(args) => comparisons::run_assignment(args, format),
         Simulated::Day(args) => {
             let typed = Lending { config: args.config.as_deref(), set: &args.set };

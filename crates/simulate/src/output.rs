@@ -1,7 +1,7 @@
 //! What people and scripts see of a run: text, JSON and diagrams.
 
 pub(crate) mod assignment;
-mod bounded;
+pub mod bounded;
 pub(crate) mod chronicle;
 pub(crate) mod day;
 pub(crate) mod diagram;

@@ -16,10 +16,10 @@ use cast::Cast;
 use primus_core::ServerId;
 use primus_core::machine::Delay;
 use primus_lab::experiment::{self, Contest, Experiment, Partition, Starts};
-use primus_terminal::amounts::{self, number};
+use primus_terminal::amounts::{self, length, number};
 use primus_terminal::failure::Failure;
 
-use crate::args::{Algorithm, Conditions, SimulateArgs, Simulated, WhichFaults};
+use crate::args::{Algorithm, Conditions, SeedArgs, SimulateArgs, Simulated, WhichFaults};
 
 pub(crate) use assignment::AssignmentSimulation;
 pub(crate) use day::DaySimulation;
@@ -72,20 +72,35 @@ impl Simulation {
     }
 }
 
-impl Seeds {
+impl SeedArgs {
     /// What `--seed` and `--seeds` mean together.
-    fn read(seed: Option<&str>, seeds: Option<&str>) -> Result<Self, Failure> {
-        let seed = seed.map(|text| number("--seed", text, 0, u64::MAX)).transpose()?;
-        let Some(seeds) = seeds else {
-            return Ok(Self::One(seed.unwrap_or_else(fresh_seed)));
+    pub(crate) fn read(&self) -> Result<Seeds, Failure> {
+        let seed = amount("--seed", self.seed.as_deref(), 0, u64::MAX)?;
+        let Some(count) = amount("--seeds", self.seeds.as_deref(), 1, SEEDS_MAX)? else {
+            return Ok(Seeds::One(seed.unwrap_or_else(fresh_seed)));
         };
-        let count = number("--seeds", seeds, 1, SEEDS_MAX)?;
         let first = seed.unwrap_or(0);
         let end = first.checked_add(count).ok_or_else(|| {
             Failure::usage(format!("fewer than {count} seeds follow {first}"), "choose a smaller --seed")
         })?;
-        Ok(Self::Many(first..end))
+        Ok(Seeds::Many(first..end))
     }
+}
+
+/// A whole number, if one was typed.
+fn amount(flag: &str, typed: Option<&str>, min: u64, max: u64) -> Result<Option<u64>, Failure> {
+    typed.map(|text| number(flag, text, min, max)).transpose()
+}
+
+/// The seed that was typed, or a fresh one.
+fn seed(typed: Option<&str>) -> Result<u64, Failure> {
+    Ok(amount("--seed", typed, 0, u64::MAX)?.unwrap_or_else(fresh_seed))
+}
+
+/// A length of time in microseconds, if one was typed.
+fn time_us(flag: &str, typed: Option<&str>) -> Result<Option<u64>, Failure> {
+    let time = typed.map(|text| length(flag, text)).transpose()?;
+    Ok(time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)))
 }
 
 /// The words that say what happens to whom, and how to read a node in them.
@@ -115,10 +130,6 @@ impl Events<'_> {
 impl Conditions {
     fn delay(&self) -> Result<Delay, Failure> {
         self.delay.as_deref().map_or(Ok(experiment::DELAY), |text| amounts::delay(text, DELAY_MAX_US))
-    }
-
-    fn seeds(&self) -> Result<Seeds, Failure> {
-        Seeds::read(self.seed.as_deref(), self.seeds.as_deref())
     }
 
     fn experiment(&self, contest: Contest, happenings: Happenings, delay: Delay) -> Result<Experiment, Failure> {

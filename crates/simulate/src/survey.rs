@@ -16,6 +16,7 @@ use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
 use primus_terminal::{Format, Verdict, screen};
 
+use crate::args::Replay;
 use crate::output::{json, text};
 
 const LOT: u64 = 16;
@@ -23,7 +24,7 @@ const LOT: u64 = 16;
 /// Runs all these seeds and shows what they came to.
 pub(crate) fn run(
     run: impl Fn(u64) -> Sample + Sync,
-    replay: impl Fn(u64) -> String,
+    replay: &Replay,
     range: Range<u64>,
     format: Format,
 ) -> Result<Verdict, Failure> {
@@ -31,7 +32,7 @@ pub(crate) fn run(
         return Err(nothing_to_draw("more than one run"));
     }
     let survey: Survey = survey(run, range, Progress::OnTerminal);
-    let replay = survey.first_failure.map(|(seed, _)| replay(seed));
+    let replay = survey.first_failure.map(|(seed, _)| replay.line(seed));
     screen::print(&match format {
         Format::Json => json::survey(&survey, replay.as_deref()),
         Format::Text | Format::Mermaid => text::survey(&survey, replay.as_deref()),

@@ -1,132 +1,65 @@
-//! The command that runs one seed of an experiment again: the arguments, written as somebody would type them.
+//! The command that runs one seed of an experiment again: what was typed, but for the seeds.
 
-use clap::ValueEnum;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
 
-use super::{
-    Algorithm, BullyArgs, ClusterArgs, Conditions, FarmArgs, LeasesArgs, LendingArgs, RingArgs, Runs, Servers,
-};
+use super::Simulated;
 
-impl Algorithm {
+/// What was typed after `primus simulate`, without seeds. It is part of the arguments, and adds no flag to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Replay {
+    /// What is simulated: `ring`, `cluster`, …
+    pub(crate) name: String,
+    /// The flags, as a shell must see them.
+    flags: String,
+}
+
+impl Replay {
     /// The command line that gives the run of this seed.
-    pub(crate) fn replay(&self, seed: u64) -> String {
-        let mut line = Line(String::from("primus simulate"));
-        match self {
-            Self::Ring(args) => args.write(&mut line),
-            Self::Bully(args) => args.write(&mut line),
-        }
-        line.flag("--seed", &seed.to_string());
-        line.0
+    pub(crate) fn line(&self, seed: u64) -> String {
+        format!("primus simulate {}{} --seed {seed}", self.name, self.flags)
     }
 }
 
-impl Servers {
-    /// The command line that gives the run of this seed.
-    pub(crate) fn replay(&self, seed: u64) -> String {
-        let mut line = Line(format!("primus simulate {}", self.name()));
-        let numbers: &[(&str, &Option<String>)] = match self {
-            Self::Cluster(args) => &[("--servers", &args.servers)],
-            Self::Farm(args) => &[("--servers", &args.servers), ("--workers", &args.workers)],
-            Self::Lending(args) => {
-                &[("--farms", &args.farms), ("--servers", &args.servers), ("--workers", &args.workers)]
-            }
-            Self::Leases(args) => {
-                &[("--servers", &args.servers), ("--guards", &args.guards), ("--groups", &args.groups)]
-            }
-        };
-        numbers.iter().for_each(|(flag, number)| line.flags(flag, number.as_slice()));
-        let names = self.runs().faults.iter().filter_map(ValueEnum::to_possible_value);
-        let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
-        if !names.is_empty() {
-            line.flag("--faults", &names.join(","));
-        }
-        line.flag("--seed", &seed.to_string());
-        line.0
+impl Args for Replay {
+    fn augment_args(command: Command) -> Command {
+        command
     }
 
-    /// What it is called on the command line.
-    pub(crate) const fn name(&self) -> &'static str {
-        match self {
-            Self::Cluster(_) => "cluster",
-            Self::Farm(_) => "farm",
-            Self::Lending(_) => "lending",
-            Self::Leases(_) => "leases",
-        }
-    }
-
-    /// The flags that all share.
-    pub(crate) const fn runs(&self) -> &Runs {
-        match self {
-            Self::Cluster(ClusterArgs { runs, .. })
-            | Self::Farm(FarmArgs { runs, .. })
-            | Self::Lending(LendingArgs { runs, .. })
-            | Self::Leases(LeasesArgs { runs, .. }) => runs,
-        }
+    fn augment_args_for_update(command: Command) -> Command {
+        command
     }
 }
 
-impl RingArgs {
-    fn write(&self, line: &mut Line) {
-        line.word("ring");
-        line.flag("--ids", &self.ids);
-        line.choice("--winner", self.winner);
-        line.flags("--start", &self.start);
-        line.flags("--crash", &self.crash);
-        line.flags("--partition", &self.partition);
-        self.conditions.write(line);
+impl FromArgMatches for Replay {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let (name, typed) = matches.subcommand().unwrap_or(("", matches));
+        let all = Simulated::augment_subcommands(Command::new("simulate"));
+        let arguments = all.find_subcommand(name).into_iter().flat_map(Command::get_arguments);
+        let flags =
+            arguments.flat_map(|argument| words_of(argument, typed)).map(|word| format!(" {}", quoted(&word)));
+        Ok(Self { name: name.to_owned(), flags: flags.collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 
-impl BullyArgs {
-    fn write(&self, line: &mut Line) {
-        line.word("bully");
-        line.flag("--nodes", &self.nodes);
-        line.choice("--rank", self.rank);
-        line.flags("--loads", self.loads.as_slice());
-        line.flags("--start", &self.start);
-        line.flags("--crash", &self.crash);
-        if self.unnoticed {
-            line.word("--unnoticed");
-        }
-        line.flags("--partition", &self.partition);
-        line.flags("--preempt", self.preempt.map(|preempt| preempt.to_string()).as_slice());
-        line.choice("--asking", self.asking);
-        self.conditions.write(line);
+/// A flag, as often as it was typed, each time with its values.
+fn words_of(argument: &Arg, typed: &ArgMatches) -> Vec<String> {
+    let id = argument.get_id().as_str();
+    let is_typed = typed.value_source(id) == Some(ValueSource::CommandLine) && !["seed", "seeds"].contains(&id);
+    let Some(flag) = argument.get_long().filter(|_| is_typed).map(|long| format!("--{long}")) else {
+        return vec![];
+    };
+    if !argument.get_action().takes_values() {
+        return vec![flag];
     }
-}
-
-impl Conditions {
-    fn write(&self, line: &mut Line) {
-        line.flags("--loss", self.loss.as_slice());
-        line.flags("--delay", self.delay.as_slice());
-        line.choice("--faults", self.faults);
-    }
-}
-
-struct Line(String);
-
-impl Line {
-    fn word(&mut self, word: &str) {
-        self.0.push(' ');
-        self.0.push_str(&quoted(word));
-    }
-
-    fn flag(&mut self, flag: &str, value: &str) {
-        self.word(flag);
-        self.word(value);
-    }
-
-    fn flags(&mut self, flag: &str, values: &[String]) {
-        values.iter().for_each(|value| self.flag(flag, value));
-    }
-
-    /// What is the default anyway is left out.
-    fn choice<T: ValueEnum + Default + PartialEq>(&mut self, flag: &str, value: T) {
-        if value != T::default()
-            && let Some(name) = value.to_possible_value()
-        {
-            self.flag(flag, name.get_name());
-        }
-    }
+    let values = typed.get_raw_occurrences(id).into_iter().flatten();
+    let values = values.map(|values| values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(","));
+    values.flat_map(|value| [flag.clone(), value]).collect()
 }
 
 /// The word as a shell must see it.
@@ -141,57 +74,29 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{SimulateArgs, Simulated};
-
-    fn simulated(words: &[&str]) -> Simulated {
-        SimulateArgs::read(words).expect("the words make sense").what
-    }
-
-    fn algorithm(words: &[&str]) -> Algorithm {
-        match simulated(words) {
-            Simulated::Election(algorithm) => algorithm,
-            other => panic!("{other:?}"),
-        }
-    }
+    use crate::args::SimulateArgs;
 
     /// As a shell would split it, with quotes around whole words only.
-    fn split(line: &str) -> Vec<&str> {
-        line.split(' ').map(|word| word.trim_matches('\'')).collect()
+    fn read(line: &str) -> SimulateArgs {
+        let words: Vec<&str> = line.split(' ').map(|word| word.trim_matches('\'')).collect();
+        SimulateArgs::read(&words).expect("the words make sense")
     }
 
     #[test]
     fn the_replay_means_what_was_typed() {
-        for line in [
-            "primus simulate ring --ids 5,3,7 --winner highest --start 1,3 --start 2 --crash 1@2s --loss 0.1",
-            "primus simulate ring --ids 5,3 --partition 1|2@1s..2s --partition 2|1 --delay 1..5ms --faults all",
-            "primus simulate bully --nodes a,b --rank load --loads 3,4 --crash a --preempt false --asking one-by-one",
-            "primus simulate bully --nodes 1,2,3 --crash 3 --unnoticed --start 1",
+        for (line, seeds) in [
+            ("ring --ids 5,3,7 --winner highest --start 1,3 --start 2 --crash 1@2s --loss 0.1", ""),
+            ("ring --ids 5,3 --partition 1|2@1s..2s --partition 2|1 --delay 1..5ms --faults all", " --seeds 9"),
+            ("bully --nodes a,b --rank load --loads 3,4 --crash a --preempt false --asking one-by-one", ""),
+            ("bully --nodes 1,2,3 --crash 3 --unnoticed --start 1", " --seed 4 --seeds 2"),
+            ("cluster", ""),
+            ("cluster --servers 5 --faults crashes,disks", " --seeds 100"),
+            ("farm --servers 5 --workers 7 --faults all", ""),
+            ("lending --farms 4 --servers 1 --workers 2 --faults partitions", ""),
+            ("leases --servers 3 --guards 6 --groups 2", " --seed 3"),
         ] {
-            let mut typed = algorithm(&split(line));
-            let replayed = algorithm(&split(&typed.replay(17)));
-            let (Algorithm::Ring(RingArgs { conditions, .. }) | Algorithm::Bully(BullyArgs { conditions, .. })) =
-                &mut typed;
-            conditions.seed = Some("17".to_string());
-            assert_eq!(replayed, typed);
-        }
-    }
-
-    #[test]
-    fn the_replay_of_whole_servers_means_what_was_typed() {
-        for line in [
-            "primus simulate cluster",
-            "primus simulate cluster --servers 5 --faults crashes,disks --seeds 100",
-            "primus simulate farm --servers 5 --workers 7 --faults all",
-            "primus simulate lending --farms 4 --servers 1 --workers 2 --faults partitions",
-            "primus simulate leases --servers 3 --guards 6 --groups 2 --seed 3",
-        ] {
-            let Simulated::Servers(typed) = simulated(&split(line)) else { panic!("{line}") };
-            let Simulated::Servers(replayed) = simulated(&split(&typed.replay(17))) else { panic!("{line}") };
-            assert_eq!(replayed.replay(17), typed.replay(17));
-            let expected = Runs { seed: Some("17".to_owned()), seeds: None, ..typed.runs().clone() };
-            assert_eq!((replayed.name(), replayed.runs()), (typed.name(), &expected));
-            let numbers = |line: &str| line.split("--").filter(|part| !part.starts_with("seed")).count();
-            assert_eq!(numbers(&replayed.replay(17)), numbers(line), "{line}");
+            let typed = read(&format!("primus simulate {line}{seeds}"));
+            assert_eq!(read(&typed.replay.line(17)), read(&format!("primus simulate {line} --seed 17")));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::guide;
+use super::{SeedArgs, guide};
 
 #[derive(Debug, Clone, PartialEq, Subcommand)]
 pub(crate) enum Servers {
@@ -20,7 +20,7 @@ pub(crate) enum Servers {
     Leases(LeasesArgs),
 }
 
-#[derive(Debug, Clone, PartialEq, Args)]
+#[derive(Debug, Clone, PartialEq, Default, Args)]
 pub(crate) struct ClusterArgs {
     /// How many servers [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -41,7 +41,7 @@ pub(crate) struct FarmArgs {
     pub(crate) runs: Runs,
 }
 
-#[derive(Debug, Clone, PartialEq, Args)]
+#[derive(Debug, Clone, PartialEq, Default, Args)]
 pub(crate) struct LendingArgs {
     /// How many farms, each the neighbour of all others [default: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -74,12 +74,8 @@ pub(crate) struct LeasesArgs {
 /// How often, with which seeds and under which faults.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub(crate) struct Runs {
-    /// Where all chance comes from; the same seed gives the same run [default: a fresh one]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seed: Option<String>,
-    /// Run this many seeds, from --seed or 0 on, and find the first that violates a property
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(crate) seeds: Option<String>,
+    #[command(flatten)]
+    pub(crate) seeds: SeedArgs,
     /// What goes wrong, drawn from the seed: these in every run, or all, each in about half of the runs [default: none]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHICH,…")]
     pub(crate) faults: Vec<ServerFault>,

@@ -11,18 +11,26 @@ use crate::settings::cast::Cast;
 /// The diagram of a run.
 pub(crate) fn run(cast: &Cast, first_leader: Option<ServerId>, story: &Story, report: &Report) -> String {
     let drawing = Drawing { cast };
-    let mut lines = vec!["sequenceDiagram".to_string()];
-    lines.extend(cast.ids().map(|id| format!("participant {} as {}", drawing.alias(id), drawing.title(id))));
-    lines.extend(first_leader.map(|leader| drawing.note(leader, "leads")));
-    lines.extend(story.beats.iter().flat_map(|beat| drawing.beat(beat)));
-    if story.left_out > 0 {
-        lines.push(drawing.note_over_all(&format!("{} further steps are not shown", story.left_out)));
-    }
-    lines.extend(story.last.iter().flat_map(|beat| drawing.beat(beat)));
+    let mut lines: Vec<String> = first_leader.map(|leader| drawing.note(leader, "leads")).into_iter().collect();
+    let gap = |left_out| drawing.note_over_all(&format!("{left_out} further steps are not shown"));
+    lines.extend(story.lines(|beat| drawing.beat(beat), gap));
     lines.push(drawing.note_over_all(&drawing.result(report)));
-    let (first, rest) = lines.split_first().expect("there is a first line");
-    let rest: String = rest.iter().map(|line| format!("    {line}\n")).collect();
-    format!("%% seed {}\n{first}\n{rest}", report.seed)
+    drawn(report.seed, cast.ids().map(|id| drawing.title(id)), lines)
+}
+
+/// A diagram of hosts with these titles: the first goes by `n1`, and so on.
+pub(super) fn drawn(seed: u64, titles: impl Iterator<Item = String>, lines: Vec<String>) -> String {
+    let participants = (1..).zip(titles).map(|(place, title)| format!("participant n{place} as {title}"));
+    let lines: String = participants.chain(lines).map(|line| format!("    {line}\n")).collect();
+    format!("%% seed {seed}\nsequenceDiagram\n{lines}")
+}
+
+/// Something about all of so many hosts.
+pub(super) fn note_over_all(hosts: usize, text: &str) -> String {
+    match hosts {
+        0 | 1 => format!("Note over n1: {text}"),
+        last => format!("Note over n1,n{last}: {text}"),
+    }
 }
 
 struct Drawing<'a> {
@@ -44,10 +52,7 @@ impl Drawing<'_> {
     }
 
     fn note_over_all(&self, text: &str) -> String {
-        match self.cast.ids().len() {
-            1 => format!("Note over n1: {text}"),
-            last => format!("Note over n1,n{last}: {text}"),
-        }
+        note_over_all(self.cast.ids().len(), text)
     }
 
     fn result(&self, report: &Report) -> String {
@@ -60,16 +65,12 @@ impl Drawing<'_> {
     }
 
     fn beat(&self, beat: &Beat) -> Vec<String> {
-        let note = |node: &ServerId, text: &str| vec![self.note(*node, text)];
         match &beat.event {
             Event::Step { node, cause, effects } => self.step(*node, cause, effects),
             Event::Lost { from, to, label } => vec![format!("{}-x{}: {label}", self.alias(*from), self.alias(*to))],
-            Event::Dies(node) => note(node, "dies"),
-            Event::StartsAgain(node) => note(node, "starts again"),
-            Event::Freezes(node) => note(node, "freezes"),
-            Event::GoesOn(node) => note(node, "goes on"),
-            Event::Cut(pairs) => vec![self.links("links are cut", beat.at_us, pairs)],
-            Event::Mended(pairs) => vec![self.links("links are mended", beat.at_us, pairs)],
+            Event::Suffers(node, what) => vec![self.note(*node, what)],
+            Event::Links { are_cut: true, pairs } => vec![self.links("links are cut", beat.at_us, pairs)],
+            Event::Links { are_cut: false, pairs } => vec![self.links("links are mended", beat.at_us, pairs)],
         }
     }
 

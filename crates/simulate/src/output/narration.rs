@@ -47,18 +47,15 @@ pub enum Event {
         /// What it said.
         label: String,
     },
-    /// A node dies.
-    Dies(ServerId),
-    /// A dead node starts again.
-    StartsAgain(ServerId),
-    /// A node stands still.
-    Freezes(ServerId),
-    /// A node that stood still goes on.
-    GoesOn(ServerId),
-    /// Messages from the first to the second get lost from now on.
-    Cut(Vec<(ServerId, ServerId)>),
-    /// They arrive again.
-    Mended(Vec<(ServerId, ServerId)>),
+    /// A node dies, starts again, stands still or goes on, in words.
+    Suffers(ServerId, &'static str),
+    /// Messages from the first to the second get lost from now on; or they arrive again.
+    Links {
+        /// Do they get lost?
+        are_cut: bool,
+        /// From whom to whom.
+        pairs: Vec<(ServerId, ServerId)>,
+    },
 }
 
 /// Why a node acted.
@@ -120,23 +117,15 @@ pub trait Spoken {
 /// Listens to a run.
 #[derive(Debug)]
 pub struct Narrator {
-    beats: Bounded<Beat>,
+    story: Story,
     tells_loads: bool,
     /// Messages that were told of and have not arrived yet.
     under_way: BTreeMap<(ServerId, ServerId, String), u32>,
     suspicions: BTreeSet<(ServerId, ServerId)>,
 }
 
-/// A story that is over.
-#[derive(Debug)]
-pub struct Story {
-    /// How it began; all of it, if it is short.
-    pub beats: Vec<Beat>,
-    /// How much happened after that.
-    pub left_out: usize,
-    /// How a long story ended.
-    pub last: Vec<Beat>,
-}
+/// What happened, without the middle if it is long.
+pub type Story = Bounded<Beat>;
 
 impl Beat {
     /// Does it change who leads, or start something that may?
@@ -158,23 +147,22 @@ impl Narrator {
     #[must_use]
     pub fn new(most: usize, tells_loads: bool) -> Self {
         let (under_way, suspicions) = (BTreeMap::new(), BTreeSet::new());
-        Self { beats: Bounded::new(most), tells_loads, under_way, suspicions }
+        Self { story: Bounded::new(most), tells_loads, under_way, suspicions }
     }
 
     /// Everything that was told.
     #[must_use]
     pub fn story(self) -> Story {
-        let Bounded { first, left_out, last, .. } = self.beats;
-        Story { beats: first, left_out, last: last.into() }
+        self.story
     }
 
     /// What has been told since the last time.
     pub fn take(&mut self) -> Vec<Beat> {
-        std::mem::take(&mut self.beats.first)
+        std::mem::take(&mut self.story.beats)
     }
 
     fn tell(&mut self, at_us: u64, event: Event) {
-        self.beats.push(Beat { at_us, event });
+        self.story.push(Beat { at_us, event });
     }
 
     /// What a node did, unless it is not worth telling.
@@ -212,11 +200,9 @@ impl Narrator {
 
     /// All links that change at one moment are told at once.
     fn link(&mut self, at_us: u64, pair: (ServerId, ServerId), is_cut: bool) {
-        let last = self.beats.newest().filter(|beat| beat.at_us == at_us);
-        match (last.map(|beat| &mut beat.event), is_cut) {
-            (Some(Event::Cut(pairs)), true) | (Some(Event::Mended(pairs)), false) => pairs.push(pair),
-            (_, true) => self.tell(at_us, Event::Cut(vec![pair])),
-            (_, false) => self.tell(at_us, Event::Mended(vec![pair])),
+        match self.story.newest().filter(|beat| beat.at_us == at_us).map(|beat| &mut beat.event) {
+            Some(Event::Links { are_cut, pairs }) if *are_cut == is_cut => pairs.push(pair),
+            _ => self.tell(at_us, Event::Links { are_cut: is_cut, pairs: vec![pair] }),
         }
     }
 }
@@ -236,10 +222,10 @@ impl<M: Election<Message: Spoken>> Observer<M> for Narrator {
         match *happening {
             // The step that follows tells it.
             Happening::Command(..) => {}
-            Happening::Crash(node) => self.tell(at_us, Event::Dies(node.server())),
-            Happening::Restart(node) => self.tell(at_us, Event::StartsAgain(node.server())),
-            Happening::Pause(node) => self.tell(at_us, Event::Freezes(node.server())),
-            Happening::Resume(node) => self.tell(at_us, Event::GoesOn(node.server())),
+            Happening::Crash(node) => self.tell(at_us, Event::Suffers(node.server(), "dies")),
+            Happening::Restart(node) => self.tell(at_us, Event::Suffers(node.server(), "starts again")),
+            Happening::Pause(node) => self.tell(at_us, Event::Suffers(node.server(), "freezes")),
+            Happening::Resume(node) => self.tell(at_us, Event::Suffers(node.server(), "goes on")),
             Happening::Cut(from, to) => self.link(at_us, (from.server(), to.server()), true),
             Happening::Mend(from, to) => self.link(at_us, (from.server(), to.server()), false),
         }

@@ -7,6 +7,7 @@ use primus_lab::checks::Report;
 use primus_lab::node::NodeId;
 
 use super::chronicle::{Beat, Chronicle, Event};
+use super::diagram::{drawn, note_over_all};
 use super::servers::{leaders, links};
 use super::text::milliseconds;
 
@@ -14,15 +15,11 @@ use super::text::milliseconds;
 pub(crate) fn run(chronicle: &Chronicle, report: &Report) -> String {
     let beats = &chronicle.beats;
     let drawing = Drawing::of(chronicle);
-    let mut lines = drawing.participants();
-    lines.extend(beats.first.iter().map(|beat| drawing.beat(beat)));
-    if beats.left_out > 0 {
-        lines.push(drawing.note_over_all(&format!("{} further events are not shown", beats.left_out)));
-    }
-    lines.extend(beats.last.iter().map(|beat| drawing.beat(beat)));
+    let gap = |left_out| drawing.note_over_all(&format!("{left_out} further events are not shown"));
+    let mut lines = beats.lines(|beat| [drawing.beat(beat)], gap);
     lines.push(drawing.note_over_all(&drawing.result(report)));
-    let lines: String = lines.iter().map(|line| format!("    {line}\n")).collect();
-    format!("%% seed {}\nsequenceDiagram\n{lines}", report.seed)
+    let title = |host: &NodeId| capitalised(&chronicle.names.host(*host));
+    drawn(report.seed, drawing.hosts.iter().map(title), lines)
 }
 
 struct Drawing<'a> {
@@ -33,14 +30,9 @@ struct Drawing<'a> {
 
 impl<'a> Drawing<'a> {
     fn of(chronicle: &'a Chronicle) -> Self {
-        let beats = chronicle.beats.first.iter().chain(&chronicle.beats.last);
+        let beats = chronicle.beats.beats.iter().chain(&chronicle.beats.last);
         let hosts: BTreeSet<NodeId> = beats.flat_map(|beat| concerned(&beat.event)).collect();
         Self { chronicle, hosts: hosts.into_iter().collect() }
-    }
-
-    fn participants(&self) -> Vec<String> {
-        let title = |host: &NodeId| capitalised(&self.chronicle.names.host(*host));
-        self.hosts.iter().map(|host| format!("participant {} as {}", self.alias(*host), title(host))).collect()
     }
 
     fn alias(&self, host: NodeId) -> String {
@@ -48,10 +40,7 @@ impl<'a> Drawing<'a> {
     }
 
     fn note_over_all(&self, text: &str) -> String {
-        match self.hosts.len() {
-            0 | 1 => format!("Note over n1: {}", plain(text)),
-            last => format!("Note over n1,n{last}: {}", plain(text)),
-        }
+        note_over_all(self.hosts.len(), &plain(text))
     }
 
     fn beat(&self, beat: &Beat) -> String {

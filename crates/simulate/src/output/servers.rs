@@ -8,22 +8,18 @@ use primus_lab::setup::Host;
 use primus_lab::simulate::Leaders;
 use primus_terminal::json::{self, Named};
 use primus_terminal::screen::{FAINT, STRONG, WARNING, mark, styled};
-use primus_terminal::values::listed;
 use serde::Serialize;
 
 use super::chronicle::{Beat, Chronicle, Event, Weight};
 use super::json::{LeadersInBetween, Messages};
 use super::names::Names;
-use super::text::milliseconds;
+use super::text::{self, milliseconds};
 
 /// The story, then the verdicts.
 pub(crate) fn text(chronicle: &Chronicle, report: &Report) -> String {
     let (names, beats) = (&chronicle.names, &chronicle.beats);
-    let mut lines: Vec<String> = beats.first.iter().filter_map(|beat| line(names, beat)).collect();
-    if beats.left_out > 0 {
-        lines.push(styled(FAINT, &format!("… {} further events, not shown …", beats.left_out)));
-    }
-    lines.extend(beats.last.iter().filter_map(|beat| line(names, beat)));
+    let gap = |left_out| styled(FAINT, &format!("… {left_out} further events, not shown …"));
+    let mut lines = beats.lines(|beat| line(names, beat), gap);
     lines.push(String::new());
     lines.extend(figures(names, report));
     lines.extend(report.properties.iter().map(|(property, holds)| verdict(report, *property, *holds)));
@@ -40,11 +36,9 @@ fn line(names: &Names, beat: &Beat) -> Option<String> {
                 Weight::Warning => styled(WARNING, &text),
             }
         }
-        Event::Links { are_cut: true, pairs } => {
-            styled(WARNING, &format!("links are cut: {}", links(names, pairs)))
-        }
-        Event::Links { are_cut: false, pairs } => {
-            styled(WARNING, &format!("links are mended: {}", links(names, pairs)))
+        Event::Links { are_cut, pairs } => {
+            let what = if *are_cut { "cut" } else { "mended" };
+            styled(WARNING, &format!("links are {what}: {}", links(names, pairs)))
         }
         Event::Says { .. } | Event::Loses { .. } => return None,
     };
@@ -53,15 +47,7 @@ fn line(names: &Names, beat: &Beat) -> Option<String> {
 
 /// `server 1 – server 2`; an arrow where it concerns one direction only.
 pub(crate) fn links(names: &Names, pairs: &[(NodeId, NodeId)]) -> String {
-    let is_both_ways = |(from, to): (NodeId, NodeId)| pairs.contains(&(to, from));
-    let shown = pairs.iter().filter(|(from, to)| !is_both_ways((*from, *to)) || from < to);
-    let texts: Vec<String> = shown
-        .map(|&(from, to)| {
-            let sign = if is_both_ways((from, to)) { '–' } else { '→' };
-            format!("{} {sign} {}", names.host(from), names.host(to))
-        })
-        .collect();
-    listed(texts.iter())
+    text::links(pairs, |one, other| one < other, " ", |host| names.host(host))
 }
 
 /// The leader of each farm that all its live servers name, itself included.
@@ -122,7 +108,7 @@ fn verdict(report: &Report, property: Property, holds: bool) -> String {
 
 #[derive(Serialize)]
 struct Run<'a> {
-    setup: &'static str,
+    setup: &'a str,
     leader: Option<u64>,
     farms: Vec<Farm<'a>>,
     messages: Messages,
@@ -151,7 +137,7 @@ struct Farm<'a> {
 }
 
 /// One object; `trace` is the number that two equal runs share. Of several farms each has a leader of its own.
-pub(crate) fn json(setup: &'static str, names: &Names, report: &Report, trace: u64) -> String {
+pub(crate) fn json(setup: &str, names: &Names, report: &Report, trace: u64) -> String {
     let (tally, messages) = (&report.tally, &report.tally.messages);
     let Leaders { most_at_once, changes } = tally.leaders;
     let number = |leader: Option<NodeId>| leader.map(|leader| Host::of(leader).number);

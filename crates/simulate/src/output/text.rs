@@ -26,11 +26,8 @@ pub fn story_lines(cast: &Cast, first_leader: Option<ServerId>, story: &Story) -
     let teller = Teller { cast };
     let mut lines: Vec<String> =
         first_leader.map(|leader| format!("{} leads", teller.node(leader))).into_iter().collect();
-    lines.extend(story.beats.iter().flat_map(|beat| teller.beat(beat)));
-    if story.left_out > 0 {
-        lines.push(styled(FAINT, &format!("… {} further steps, not shown …", story.left_out)));
-    }
-    lines.extend(story.last.iter().flat_map(|beat| teller.beat(beat)));
+    let gap = |left_out| styled(FAINT, &format!("… {left_out} further steps, not shown …"));
+    lines.extend(story.lines(|beat| teller.beat(beat), gap));
     lines
 }
 
@@ -153,28 +150,13 @@ impl Teller<'_> {
                 self.cast.short(*from),
                 self.cast.short(*to)
             )),
-            Event::Dies(node) => warning(format!("{} dies{at}", self.node(*node))),
-            Event::StartsAgain(node) => warning(format!("{} starts again{at}", self.node(*node))),
-            Event::Freezes(node) => warning(format!("{} freezes{at}", self.node(*node))),
-            Event::GoesOn(node) => warning(format!("{} goes on{at}", self.node(*node))),
-            Event::Cut(pairs) => warning(format!("Links are cut{at}: {}", self.links(pairs))),
-            Event::Mended(pairs) => warning(format!("Links are mended{at}: {}", self.links(pairs))),
+            Event::Suffers(node, what) => warning(format!("{} {what}{at}", self.node(*node))),
+            Event::Links { are_cut, pairs } => {
+                let what = if *are_cut { "cut" } else { "mended" };
+                let before = |one, other| self.cast.place(one) < self.cast.place(other);
+                warning(format!("Links are {what}{at}: {}", links(pairs, before, "", |id| self.cast.short(id))))
+            }
         }
-    }
-
-    /// `1–3, 2–3`; an arrow where it concerns one direction only.
-    fn links(&self, pairs: &[(ServerId, ServerId)]) -> String {
-        let is_both_ways = |(from, to): (ServerId, ServerId)| pairs.contains(&(to, from));
-        let shown = pairs
-            .iter()
-            .filter(|(from, to)| !is_both_ways((*from, *to)) || self.cast.place(*from) < self.cast.place(*to));
-        let names: Vec<String> = shown
-            .map(|&(from, to)| {
-                let sign = if is_both_ways((from, to)) { "–" } else { "→" };
-                format!("{}{sign}{}", self.cast.short(from), self.cast.short(to))
-            })
-            .collect();
-        listed(names.iter())
     }
 
     fn step(&self, node: ServerId, cause: &Cause, effects: &[Effect]) -> Vec<String> {
@@ -233,6 +215,22 @@ impl Teller<'_> {
             false => format!("{} {sends}", self.node(node)),
         }
     }
+}
+
+/// `1–3, 2–3`; an arrow where it concerns one direction only.
+pub(crate) fn links<N: Copy + PartialEq>(
+    pairs: &[(N, N)],
+    before: impl Fn(N, N) -> bool,
+    gap: &str,
+    name: impl Fn(N) -> String,
+) -> String {
+    let is_both_ways = |(from, to): (N, N)| pairs.contains(&(to, from));
+    let shown = pairs.iter().copied().filter(|(from, to)| !is_both_ways((*from, *to)) || before(*from, *to));
+    let texts = shown.map(|(from, to)| {
+        let sign = if is_both_ways((from, to)) { '–' } else { '→' };
+        format!("{}{gap}{sign}{gap}{}", name(from), name(to))
+    });
+    listed(texts.collect::<Vec<_>>().iter())
 }
 
 fn followed(effects: &[Effect]) -> Option<ServerId> {

@@ -1,10 +1,9 @@
 //! What the arguments of `primus simulate assignment` mean.
 
 use primus_lab::assignment::Comparison;
-use primus_terminal::amounts::{length, number};
 use primus_terminal::failure::Failure;
 
-use super::fresh_seed;
+use super::{amount, seed, time_us};
 use crate::args::AssignmentArgs;
 
 const WORKERS_MAX: u64 = 1_000;
@@ -24,14 +23,11 @@ impl AssignmentSimulation {
     /// What these arguments ask for.
     pub(crate) fn new(args: &AssignmentArgs) -> Result<Self, Failure> {
         let default = Comparison::default();
-        let amount = |flag, text: &Option<String>, default, max| {
-            text.as_deref().map_or(Ok::<_, Failure>(default), |text| number(flag, text, 1, max))
+        let amount = |flag, typed: &Option<String>, default, max| {
+            Ok::<_, Failure>(amount(flag, typed.as_deref(), 1, max)?.unwrap_or(default))
         };
-        let time_us = |flag, text: &Option<String>, default| {
-            text.as_deref().map_or(Ok::<_, Failure>(default), |text| {
-                let time_us = length(flag, text)?.as_micros();
-                Ok(u64::try_from(time_us).unwrap_or(u64::MAX).max(1))
-            })
+        let time_us = |flag, typed: &Option<String>, default| {
+            Ok::<_, Failure>(time_us(flag, typed.as_deref())?.unwrap_or(default).max(1))
         };
         let slots = amount("--slots", &args.slots, u64::from(default.slots), SLOTS_MAX)?;
         let comparison = Comparison {
@@ -42,7 +38,6 @@ impl AssignmentSimulation {
             load_percent: amount("--load", &args.load, default.load_percent, LOAD_MAX)?,
             heartbeat_us: time_us("--heartbeat", &args.heartbeat, default.heartbeat_us)?,
         };
-        let seed = args.seed.as_deref().map(|text| number("--seed", text, 0, u64::MAX)).transpose()?;
-        Ok(Self { comparison, seed: seed.unwrap_or_else(fresh_seed) })
+        Ok(Self { comparison, seed: seed(args.seed.as_deref())? })
     }
 }

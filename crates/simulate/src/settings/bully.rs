@@ -28,7 +28,7 @@ pub(super) fn simulation(args: &BullyArgs) -> Result<Simulation, Failure> {
     check_unnoticed(args)?;
     let experiment = args.conditions.experiment(contest, happenings, delay)?;
     let experiment = Experiment { unnoticed: args.unnoticed, ..experiment };
-    Ok(Simulation { experiment, cast, seeds: args.conditions.seeds()? })
+    Ok(Simulation { experiment, cast, seeds: args.conditions.seeds.read()? })
 }
 
 impl Happenings {

@@ -2,10 +2,10 @@
 
 use primus_core::loan::lending::{LOOK_MS, Rules};
 use primus_lab::lending::{Day, Load};
-use primus_terminal::amounts::{length, number, quoted};
+use primus_terminal::amounts::quoted;
 use primus_terminal::failure::Failure;
 
-use super::fresh_seed;
+use super::{amount, seed, time_us};
 use crate::args::{DayArgs, Shape};
 
 const FARMS_MAX: u64 = 100;
@@ -32,8 +32,8 @@ impl DaySimulation {
     /// What these arguments ask for, if farms lend by these rules.
     pub(crate) fn new(args: &DayArgs, rules: Rules) -> Result<Self, Failure> {
         let default = Day::default();
-        let amount = |flag, text: &Option<String>, default, (min, max)| {
-            text.as_deref().map_or(Ok(default), |text| number(flag, text, min, max))
+        let amount = |flag, typed: &Option<String>, default, (min, max)| {
+            Ok::<_, Failure>(amount(flag, typed.as_deref(), min, max)?.unwrap_or(default))
         };
         let farms = amount("--farms", &args.farms, default.farms as u64, (2, FARMS_MAX))?;
         let slots = amount("--slots", &args.slots, u64::from(default.slots), (1, SLOTS_MAX))?;
@@ -43,13 +43,12 @@ impl DaySimulation {
             slots: u16::try_from(slots).unwrap_or(u16::MAX),
             load: load(args)?,
             busy_percent: amount("--busy", &args.busy, default.busy_percent, (1, BUSY_MAX))?,
-            task_us: time_us("--task", args.task.as_deref(), default.task_us)?,
-            day_us: time_us("--day", args.day.as_deref(), default.day_us)?,
+            task_us: lasts_us("--task", args.task.as_deref(), default.task_us)?,
+            day_us: lasts_us("--day", args.day.as_deref(), default.day_us)?,
             rules,
         };
         check_size(&day)?;
-        let seed = args.seed.as_deref().map(|text| number("--seed", text, 0, u64::MAX)).transpose()?;
-        Ok(Self { day, seed: seed.unwrap_or_else(fresh_seed) })
+        Ok(Self { day, seed: seed(args.seed.as_deref())? })
     }
 }
 
@@ -59,17 +58,19 @@ fn load(args: &DayArgs) -> Result<Load, Failure> {
     }
     Ok(match args.load {
         Shape::Curve => Load::Curve,
-        Shape::Bursts => Load::Bursts { turn_us: time_us("--turn", args.turn.as_deref(), TURN_US)? },
+        Shape::Bursts => Load::Bursts { turn_us: lasts_us("--turn", args.turn.as_deref(), TURN_US)? },
         Shape::One => Load::One,
         Shape::Even => Load::Even,
     })
 }
 
-fn time_us(flag: &str, text: Option<&str>, default: u64) -> Result<u64, Failure> {
-    let Some(text) = text else { return Ok(default) };
-    match u64::try_from(length(flag, text)?.as_micros()).unwrap_or(u64::MAX) {
-        0 => Err(Failure::usage(format!("{flag} is {}", quoted(text)), "write it like 250ms or 2s, up to 24h")),
-        time_us => Ok(time_us),
+/// Nothing lasts for no time.
+fn lasts_us(flag: &str, typed: Option<&str>, default: u64) -> Result<u64, Failure> {
+    match (time_us(flag, typed)?, typed) {
+        (Some(0), Some(text)) => {
+            Err(Failure::usage(format!("{flag} is {}", quoted(text)), "write it like 250ms or 2s, up to 24h"))
+        }
+        (time_us, _) => Ok(time_us.unwrap_or(default)),
     }
 }
 

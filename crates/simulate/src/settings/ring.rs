@@ -18,7 +18,7 @@ pub(super) fn simulation(args: &RingArgs) -> Result<Simulation, Failure> {
     let members: Arc<[ServerId]> = cast.ids().collect();
     let rules = Arc::new(tuned_ring(Rules::new(winner(args.winner), members.len()), members.len(), delay));
     let experiment = args.conditions.experiment(Contest::Ring { members, rules }, happenings, delay)?;
-    Ok(Simulation { experiment, cast, seeds: args.conditions.seeds()? })
+    Ok(Simulation { experiment, cast, seeds: args.conditions.seeds.read()? })
 }
 
 const fn winner(which: WhichWins) -> Winner {

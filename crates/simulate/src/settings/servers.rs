@@ -5,11 +5,10 @@ use primus_lab::farm::Farm;
 use primus_lab::faults::{Kind, Kinds};
 use primus_lab::leases::Leases;
 use primus_lab::loans::{FARMS_MAX, Loans};
-use primus_terminal::amounts::number;
 use primus_terminal::failure::Failure;
 
-use super::Seeds;
-use crate::args::{ClusterArgs, FarmArgs, LeasesArgs, LendingArgs, Runs, ServerFault};
+use super::amount;
+use crate::args::{ClusterArgs, FarmArgs, LeasesArgs, LendingArgs, ServerFault};
 
 const SERVERS_DEFAULT: u64 = 3;
 const SERVERS_MAX: u64 = 25;
@@ -54,19 +53,8 @@ impl LeasesArgs {
     }
 }
 
-impl Runs {
-    /// Which seeds to run.
-    pub(crate) fn seeds(&self) -> Result<Seeds, Failure> {
-        Seeds::read(self.seed.as_deref(), self.seeds.as_deref())
-    }
-}
-
 fn servers(typed: Option<&str>) -> Result<u64, Failure> {
     Ok(amount("--servers", typed, 1, SERVERS_MAX)?.unwrap_or(SERVERS_DEFAULT))
-}
-
-fn amount(flag: &str, typed: Option<&str>, min: u64, max: u64) -> Result<Option<u64>, Failure> {
-    typed.map(|text| number(flag, text, min, max)).transpose()
 }
 
 fn kinds(typed: &[ServerFault]) -> Result<Kinds, Failure> {
@@ -114,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_cluster_has_servers_but_not_any_number_of_them() {
-        let args = |servers: &str| ClusterArgs { servers: Some(servers.to_owned()), runs: Runs::default() };
+        let args = |servers: &str| ClusterArgs { servers: Some(servers.to_owned()), ..ClusterArgs::default() };
         assert!(args("5").setup().is_ok());
         for wrong in ["0", "26", "-1", "five"] {
             let failure = args(wrong).setup().expect_err("no cluster");
@@ -124,12 +112,7 @@ mod tests {
 
     #[test]
     fn a_farm_lends_to_another_one() {
-        let args = |farms: &str| LendingArgs {
-            farms: Some(farms.to_owned()),
-            servers: None,
-            workers: None,
-            runs: Runs::default(),
-        };
+        let args = |farms: &str| LendingArgs { farms: Some(farms.to_owned()), ..LendingArgs::default() };
         assert!(args("2").setup().is_ok() && args("5").setup().is_ok());
         assert!(args("1").setup().is_err() && args("6").setup().is_err());
     }
