@@ -10,7 +10,6 @@
 //! over, the old leader has not heard of it yet.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use primus_core::election::{Command, Election, MessageKind, Timer};
 use primus_core::load::Score;
@@ -22,7 +21,7 @@ use primus_lab::story::cluster::Recipe;
 use primus_lab::world::{Delivery, Envelope, Taken, World};
 
 use self::Chance::{Crash, Doubt, Duplicate, Load, Loss, Resignation, Restart, Start};
-use crate::frame::{Course, Milestone, Setting};
+use crate::frame::{Course, Milestone, Setting, actions};
 
 /// An election.
 #[derive(Debug, Clone)]
@@ -110,33 +109,23 @@ struct Due {
     max: u8,
 }
 
-/// Something that happens. Its text is a command of a story.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action<T> {
-    /// A node starts an election.
-    Start(ServerId),
-    /// A message arrives.
-    Deliver(Envelope<T>),
-    /// A message will arrive once more.
-    Duplicate(Envelope<T>),
-    /// A message is lost.
-    Lose(Envelope<T>),
-    /// A timer runs out.
-    Fire(ServerId, Timer),
-    /// A tick passes.
-    Pass,
-    /// A node dies.
-    Crash(ServerId),
-    /// A node comes back, knowing nothing.
-    Restart(ServerId),
-    /// A node takes another one for dead, rightly or not.
-    Suspect(ServerId, ServerId),
-    /// A node notices that another one came back.
-    Trust(ServerId, ServerId),
-    /// A leader steps down.
-    Resign(ServerId),
-    /// A node's load changes.
-    Load(ServerId, Score),
+actions! {
+    /// Something that happens. Its text is a command of a story.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    Action<T> {
+        Start(node: ServerId) "start {node}";
+        Deliver(sent: Envelope<T>) "deliver {} {} {}", sent.from, sent.to, sent.message;
+        Duplicate(sent: Envelope<T>) "duplicate {} {} {}", sent.from, sent.to, sent.message;
+        Lose(sent: Envelope<T>) "drop {} {} {}", sent.from, sent.to, sent.message;
+        Fire(node: ServerId, timer: Timer) "fire {node} {timer}";
+        Pass "# A tick passes.";
+        Crash(node: ServerId) "crash {node}";
+        Restart(node: ServerId) "restart {node}";
+        Suspect(node: ServerId, dead: ServerId) "suspect {node} {dead}";
+        Trust(node: ServerId, back: ServerId) "trust {node} {back}";
+        Resign(node: ServerId) "resign {node}";
+        Load(node: ServerId, score: Score) "score {node} {score}";
+    }
 }
 
 const AT_MOST_ONE: &str = "at most one leader";
@@ -453,23 +442,4 @@ fn takes_part(machine: &impl Election) -> bool {
 /// The other timers watch over a leader for ever.
 const fn is_of_election(timer: Timer) -> bool {
     !matches!(timer, Timer::Remind | Timer::Silence)
-}
-
-impl<T: fmt::Display> fmt::Display for Action<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Start(node) => write!(f, "start {node}"),
-            Self::Deliver(Envelope { from, to, message }) => write!(f, "deliver {from} {to} {message}"),
-            Self::Duplicate(Envelope { from, to, message }) => write!(f, "duplicate {from} {to} {message}"),
-            Self::Lose(Envelope { from, to, message }) => write!(f, "drop {from} {to} {message}"),
-            Self::Fire(node, timer) => write!(f, "fire {node} {timer}"),
-            Self::Pass => f.write_str("# A tick passes."),
-            Self::Crash(node) => write!(f, "crash {node}"),
-            Self::Restart(node) => write!(f, "restart {node}"),
-            Self::Suspect(node, dead) => write!(f, "suspect {node} {dead}"),
-            Self::Trust(node, back) => write!(f, "trust {node} {back}"),
-            Self::Resign(node) => write!(f, "resign {node}"),
-            Self::Load(node, score) => write!(f, "score {node} {score}"),
-        }
-    }
 }

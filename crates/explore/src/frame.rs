@@ -13,6 +13,27 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 
+/// What can happen, and the line that it is in a [`Broken`] way.
+macro_rules! actions {
+    ($(#[$meta:meta])* $name:ident $(<$generic:ident>)? {
+        $($variant:ident $(($($field:ident: $of:ty),+))? $words:literal $(, $part:expr)*;)*
+    }) => {
+        $(#[$meta])*
+        pub enum $name $(<$generic>)? {
+            $(#[doc = $words] $variant $(($($of),+))?,)*
+        }
+
+        impl $(<$generic: std::fmt::Display>)? std::fmt::Display for $name $(<$generic>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    $(Self::$variant $(($($field),+))? => write!(f, $words $(, $part)*),)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use actions;
+
 /// What is explored. A scene is one of its states.
 pub trait Setting: Clone + Send + Sync + 'static {
     /// One state.

@@ -19,8 +19,9 @@
 //!
 //! What must always hold is that the two guards never hold the group at the same time.
 
+mod action;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use primus_core::lease::guard::Leader;
@@ -31,6 +32,7 @@ use primus_core::planted::Planted;
 use primus_core::{ServerId, SessionId};
 
 use self::Chance::{Delay, Drift, Freeze, Overtaking, Question, Resignation, Wish};
+use self::action::{Action, Process};
 use crate::frame::{Budget, Course, Milestone, Setting};
 
 /// Whoever waits for the end of a promise waits a little more than a tick longer than it lasts; in whole ticks, two.
@@ -138,46 +140,6 @@ struct Interval {
     is_given_up: bool,
 }
 
-/// Something that happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// A guard's question arrives at a server.
-    Poll(usize, usize),
-    /// The answer arrives at the guard.
-    Answer(usize),
-    /// An older question of a guard arrives at a server.
-    OvertakenPoll(usize, usize),
-    /// The answer to one arrives.
-    OvertakenAnswer(usize),
-    /// A server hears that a majority has said that it led.
-    Confirmed(usize),
-    /// A lessor's timer runs out.
-    Tick(usize),
-    /// A guard's timer runs out.
-    Fire(usize, guard::Timer),
-    /// The second server leads from now on; nobody tells the first.
-    Elect,
-    /// A holder gives the group up.
-    Resign(usize),
-    /// The second guard wants a group that nobody holds.
-    Wish,
-    /// A process stands still.
-    Freeze(Process),
-    /// It goes on.
-    Thaw,
-    /// A tick passes; this clock gains or loses one more.
-    Pass(Option<(Process, i64)>),
-}
-
-/// One of the four.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Process {
-    /// A server.
-    Server(usize),
-    /// A guard.
-    Guard(usize),
-}
-
 const PROCESSES: [Process; 4] = [Process::Server(0), Process::Server(1), Process::Guard(0), Process::Guard(1)];
 
 impl Setting for Leases {
@@ -199,10 +161,10 @@ impl Setting for Leases {
         scene.lead(0);
         for place in 0..2 {
             scene.want(place, GROUP);
-            scene.act(Action::Poll(place, 0));
+            scene.act(Action::Poll(place, 0, false));
         }
         scene.act(Action::Confirmed(0));
-        scene.act(Action::Answer(0));
+        scene.act(Action::Answer(0, false));
         assert!(scene.is_held_by(0), "the first guard holds the group before anything goes wrong");
         Scene { course, ..scene }
     }
@@ -288,20 +250,22 @@ impl Scene {
 
     /// What happens by itself before the next tick.
     fn deliveries(&self, actions: &mut Vec<Action>) {
-        for place in 0..2 {
-            let candidate = &self.candidates[place];
-            if self.course.may(Question(place)) && candidate.polls.newest.is_some() {
-                actions.extend(self.listeners().map(|server| Action::Poll(place, server)));
-            }
-            if candidate.answers.newest.is_some() && self.is_awake(Process::Guard(place)) {
-                actions.push(Action::Answer(place));
-            }
-        }
+        (0..2).for_each(|place| self.hearings(place, false, actions));
         actions.extend(self.due_timers());
     }
 
-    fn listeners(&self) -> impl Iterator<Item = usize> {
-        (0..2).filter(|place| self.servers[*place].lessor.is_leading() && self.is_awake(Process::Server(*place)))
+    /// The question of a guard, or the answer to it; or what they have overtaken.
+    fn hearings(&self, place: usize, is_older: bool, actions: &mut Vec<Action>) {
+        let candidate = &self.candidates[place];
+        if (is_older || self.course.may(Question(place))) && candidate.polls.has(is_older) {
+            let is_listening =
+                |place: &usize| self.servers[*place].lessor.is_leading() && self.is_awake(Process::Server(*place));
+            let listeners = (0..2).filter(is_listening);
+            actions.extend(listeners.map(|server| Action::Poll(place, server, is_older)));
+        }
+        if candidate.answers.has(is_older) && self.is_awake(Process::Guard(place)) {
+            actions.push(Action::Answer(place, is_older));
+        }
     }
 
     fn due_timers(&self) -> impl Iterator<Item = Action> {
@@ -348,28 +312,14 @@ impl Scene {
         self.course.offer(Resignation, actions, holders.map(Action::Resign));
         self.course.offer(Wish, actions, awake().filter(|place| *place == 1).map(|_| Action::Wish));
         if self.course.may(Overtaking) {
-            self.overtaken(actions);
-        }
-    }
-
-    fn overtaken(&self, actions: &mut Vec<Action>) {
-        for place in 0..2 {
-            let candidate = &self.candidates[place];
-            if candidate.polls.overtaken.is_some() {
-                actions.extend(self.listeners().map(|server| Action::OvertakenPoll(place, server)));
-            }
-            if candidate.answers.overtaken.is_some() && self.is_awake(Process::Guard(place)) {
-                actions.push(Action::OvertakenAnswer(place));
-            }
+            (0..2).for_each(|place| self.hearings(place, true, actions));
         }
     }
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Poll(place, server) => self.hear_poll(place, server),
-            Action::Answer(place) => self.hear_answer(place),
-            Action::OvertakenPoll(place, server) => self.hear_overtaken_poll(place, server),
-            Action::OvertakenAnswer(place) => self.hear_overtaken_answer(place),
+            Action::Poll(place, server, is_older) => self.hear_poll(place, server, is_older),
+            Action::Answer(place, is_older) => self.hear_answer(place, is_older),
             Action::Confirmed(server) => self.confirm(server),
             Action::Tick(server) => self.tick(server),
             Action::Fire(place, timer) => self.fire(place, timer),
@@ -410,15 +360,13 @@ impl Scene {
         self.local_us(Process::Guard(place))
     }
 
-    fn is_held_by(&self, place: usize) -> bool {
-        let local_us = self.guard_us(place);
-        self.candidates[place].held.is_some_and(|held| !held.is_given_up && local_us < held.until_us)
+    /// What a guard was promised for longer than until now.
+    fn promised(&self, place: usize) -> Option<Interval> {
+        self.candidates[place].held.filter(|held| self.guard_us(place) < held.until_us)
     }
 
-    /// Has the guard given up what it was promised for longer?
-    fn is_given_up_by(&self, place: usize) -> bool {
-        let local_us = self.guard_us(place);
-        self.candidates[place].held.is_some_and(|held| held.is_given_up && local_us < held.until_us)
+    fn is_held_by(&self, place: usize) -> bool {
+        self.promised(place).is_some_and(|held| !held.is_given_up)
     }
 
     fn pass_time(&mut self, drift: Option<(Process, i64)>) {
@@ -483,27 +431,28 @@ impl Scene {
         }
     }
 
-    fn hear_poll(&mut self, place: usize, server: usize) {
-        self.course.spend(Question(place));
-        let poll = self.candidates[place].polls.newest.take();
-        self.deliver_poll(place, server, poll);
+    fn hear_poll(&mut self, place: usize, server: usize, is_older: bool) {
+        let poll = self.candidates[place].polls.take(is_older);
+        if is_older {
+            self.count_overtaking()
+        } else {
+            self.course.spend(Question(place))
+        }
+        if let Some(poll) = poll {
+            let (from, message) = (session(place), Message::Poll(poll));
+            self.step_lessor(server, Input::Message { from, message });
+        }
     }
 
-    fn hear_answer(&mut self, place: usize) {
-        let answer = self.candidates[place].answers.newest.take();
-        self.deliver_answer(place, answer);
-    }
-
-    fn hear_overtaken_poll(&mut self, place: usize, server: usize) {
-        let poll = self.candidates[place].polls.overtaken.take();
-        self.count_overtaking();
-        self.deliver_poll(place, server, poll);
-    }
-
-    fn hear_overtaken_answer(&mut self, place: usize) {
-        let answer = self.candidates[place].answers.overtaken.take();
-        self.count_overtaking();
-        self.deliver_answer(place, answer);
+    fn hear_answer(&mut self, place: usize, is_older: bool) {
+        let answer = self.candidates[place].answers.take(is_older);
+        if is_older {
+            self.count_overtaking();
+        }
+        if let Some((server, message)) = answer {
+            self.candidates[place].heard = server;
+            self.step_guard(place, Input::Message { from: Leader, message });
+        }
     }
 
     /// After the last one, what is still under way makes no difference any more.
@@ -512,19 +461,6 @@ impl Scene {
         for candidate in self.candidates.iter_mut().filter(|_| !self.course.may(Overtaking)) {
             (candidate.polls.overtaken, candidate.answers.overtaken) = (None, None);
         }
-    }
-
-    fn deliver_poll(&mut self, place: usize, server: usize, poll: Option<Arc<Poll>>) {
-        let Some(poll) = poll else { return };
-        let (from, message) = (session(place), Message::Poll(Arc::unwrap_or_clone(poll)));
-        self.step_lessor(server, Input::Message { from, message });
-    }
-
-    fn deliver_answer(&mut self, place: usize, answer: Option<Arc<(usize, Message)>>) {
-        let Some(answer) = answer else { return };
-        let (server, message) = Arc::unwrap_or_clone(answer);
-        self.candidates[place].heard = server;
-        self.step_guard(place, Input::Message { from: Leader, message });
     }
 
     /// What the lessor proposes is in the log at once, if this server leads, and the lessor hears of it.
@@ -623,7 +559,7 @@ impl Scene {
 
     fn on_granted(&mut self, place: usize, until_us: u64) {
         match self.candidates[1 - place].held {
-            Some(_) if self.is_given_up_by(1 - place) => self.course.pass(RELEASE),
+            Some(_) if self.promised(1 - place).is_some_and(|held| held.is_given_up) => self.course.pass(RELEASE),
             Some(_) => self.course.pass(EXPIRY),
             None => {}
         }
@@ -648,7 +584,16 @@ impl Scene {
     }
 }
 
-impl<T> Post<T> {
+impl<T: Clone> Post<T> {
+    const fn has(&self, is_older: bool) -> bool {
+        if is_older { self.overtaken.is_some() } else { self.newest.is_some() }
+    }
+
+    fn take(&mut self, is_older: bool) -> Option<T> {
+        let place = if is_older { &mut self.overtaken } else { &mut self.newest };
+        place.take().map(Arc::unwrap_or_clone)
+    }
+
     /// There is a newer question.
     fn overtake(&mut self, keeps_older: bool) {
         let older = self.newest.take();
@@ -659,38 +604,5 @@ impl<T> Post<T> {
 impl<T> Default for Post<T> {
     fn default() -> Self {
         Self { newest: None, overtaken: None }
-    }
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Poll(guard, server) => write!(f, "guard {guard} asks server {server}"),
-            Self::Answer(guard) => write!(f, "guard {guard} is answered"),
-            Self::Confirmed(server) => write!(f, "server {server} is confirmed"),
-            Self::Tick(server) => write!(f, "server {server} ticks"),
-            Self::Fire(guard, timer) => write!(f, "guard {guard} timer {timer}"),
-            Self::OvertakenPoll(guard, server) => {
-                write!(f, "an older question of guard {guard} arrives at server {server}")
-            }
-            Self::OvertakenAnswer(guard) => write!(f, "an older answer arrives at guard {guard}"),
-            Self::Elect => f.write_str("server 1 leads"),
-            Self::Resign(guard) => write!(f, "guard {guard} gives up"),
-            Self::Wish => write!(f, "guard 1 wants {FREE_GROUP}"),
-            Self::Freeze(process) => write!(f, "{process} freezes"),
-            Self::Thaw => f.write_str("and goes on"),
-            Self::Pass(None) => f.write_str("a tick passes"),
-            Self::Pass(Some((process, 1..))) => write!(f, "a tick passes, two for {process}"),
-            Self::Pass(Some((process, _))) => write!(f, "a tick passes, but not for {process}"),
-        }
-    }
-}
-
-impl fmt::Display for Process {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Server(place) => write!(f, "server {place}"),
-            Self::Guard(place) => write!(f, "guard {place}"),
-        }
     }
 }

@@ -8,7 +8,6 @@
 //! everything that was ever acknowledged. Unlike an election alone, servers must keep this in any kind of time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,7 +25,7 @@ use primus_server::Reason;
 use primus_server::control::{Command, Control, Message, Notice, Timer, Times};
 
 use self::Chance::{Crash, Doubt, Loss, Proposal, Restart, Stall, Tick, Timeout};
-use crate::frame::{Course, Milestone, Setting};
+use crate::frame::{Course, Milestone, Setting, actions};
 
 /// A server that can be explored.
 pub type ModelServer = Control<Bully, ModelReplica>;
@@ -103,27 +102,20 @@ pub struct Scene {
     correcting: bool,
 }
 
-/// Something that happens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
-    /// A message arrives.
-    Deliver(Envelope<Words>),
-    /// A message is lost.
-    Lose(Envelope<Words>),
-    /// A timer runs out.
-    Fire(ServerId, Timer),
-    /// A server finds that another one's process is gone, rightly or not.
-    Gone(ServerId, ServerId),
-    /// A process dies, with what was not durable.
-    Crash(ServerId),
-    /// It starts again, with what is on its disk.
-    Restart(ServerId),
-    /// A client asks a leader to write something.
-    Propose(ServerId),
-    /// A disk stalls.
-    Stall(ServerId),
-    /// It is done with one write.
-    Sync(ServerId),
+actions! {
+    /// Something that happens.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    Action {
+        Deliver(sent: Envelope<Words>) "deliver {} {} {}", sent.from, sent.to, sent.message;
+        Lose(sent: Envelope<Words>) "drop {} {} {}", sent.from, sent.to, sent.message;
+        Fire(node: ServerId, timer: Timer) "fire {node} {timer}";
+        Gone(node: ServerId, peer: ServerId) "gone {node} {peer}";
+        Crash(node: ServerId) "crash {node}";
+        Restart(node: ServerId) "restart {node}";
+        Propose(node: ServerId) "propose {node} word";
+        Stall(node: ServerId) "slow {node}";
+        Sync(node: ServerId) "# The disk of {node} is done with a write.";
+    }
 }
 
 const TWO_LEADERS: &str = "at most one leader in a term";
@@ -440,21 +432,5 @@ impl Scene {
 impl Chance {
     const fn of(timer: Timer) -> Self {
         if matches!(timer, Timer::Tick) { Self::Tick } else { Self::Timeout }
-    }
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Deliver(Envelope { from, to, message }) => write!(f, "deliver {from} {to} {message}"),
-            Self::Lose(Envelope { from, to, message }) => write!(f, "drop {from} {to} {message}"),
-            Self::Fire(node, timer) => write!(f, "fire {node} {timer}"),
-            Self::Gone(node, peer) => write!(f, "gone {node} {peer}"),
-            Self::Crash(node) => write!(f, "crash {node}"),
-            Self::Restart(node) => write!(f, "restart {node}"),
-            Self::Propose(node) => write!(f, "propose {node} word"),
-            Self::Stall(node) => write!(f, "slow {node}"),
-            Self::Sync(node) => write!(f, "# The disk of {node} is done with a write."),
-        }
     }
 }

@@ -1,69 +1,45 @@
 //! What can happen to two farms.
 
-use std::fmt;
-
 use super::Farm;
+use crate::frame::actions;
 
-/// Something that happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    Beat(Farm),
-    Agree(Farm),
-    Call(usize),
-    Abroad(usize),
-    WorkerMessage(usize),
-    Greeting(usize),
-    Synced(usize),
-    Missed(Farm, usize),
-    Done(usize),
-    Calm(Farm),
-    Flood(Farm),
-    Lend(usize),
-    Recall(usize),
-    LeaderDies(Farm, bool),
-    Dies(usize, bool),
-    Restarts(usize),
-    Cut(Farm, usize),
-    Mend(Farm, usize),
-    Lose(Way),
-    Pass,
-}
-
-/// From whom to whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    Between(Farm),
-    Down(usize),
-    Up(usize),
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Beat(farm) => write!(f, "farm {farm} is heard"),
-            Self::Agree(farm) => write!(f, "farm {farm} agrees"),
-            Self::Call(worker) => write!(f, "worker {worker} hears its own leader"),
-            Self::Abroad(worker) => write!(f, "worker {worker} hears the other leader"),
-            Self::WorkerMessage(worker) => write!(f, "worker {worker} is heard at home"),
-            Self::Greeting(worker) => write!(f, "worker {worker} introduces itself abroad"),
-            Self::Synced(worker) => write!(f, "worker {worker} has written"),
-            Self::Missed(farm, worker) => write!(f, "farm {farm} misses worker {worker}"),
-            Self::Done(worker) => write!(f, "worker {worker} is done"),
-            Self::Calm(farm) => write!(f, "farm {farm} has nothing to do"),
-            Self::Flood(farm) => write!(f, "farm {farm} has too much to do"),
-            Self::Lend(worker) => write!(f, "an operator lends worker {worker}"),
-            Self::Recall(worker) => write!(f, "an operator wants worker {worker} back"),
-            Self::LeaderDies(farm, false) => write!(f, "the leader of farm {farm} dies"),
-            Self::LeaderDies(farm, true) => write!(f, "the leader of farm {farm} dies, but was heard"),
-            Self::Dies(worker, true) => write!(f, "worker {worker} dies"),
-            Self::Dies(worker, false) => write!(f, "worker {worker} dies before it has written"),
-            Self::Restarts(worker) => write!(f, "worker {worker} starts again"),
-            Self::Cut(farm, worker) => write!(f, "worker {worker} and farm {farm} are cut off"),
-            Self::Mend(farm, worker) => write!(f, "worker {worker} and farm {farm} reach each other"),
-            Self::Lose(Way::Between(farm)) => write!(f, "what farm {farm} has said is lost"),
-            Self::Lose(Way::Down(worker)) => write!(f, "what worker {worker} was told is lost"),
-            Self::Lose(Way::Up(worker)) => write!(f, "what worker {worker} has said is lost"),
-            Self::Pass => f.write_str("a tick passes"),
-        }
+actions! {
+    /// Something that happens.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    Action {
+        Beat(farm: Farm) "farm {farm} is heard";
+        Agree(farm: Farm) "farm {farm} agrees";
+        Call(worker: usize) "worker {worker} hears its own leader";
+        Abroad(worker: usize) "worker {worker} hears the other leader";
+        WorkerMessage(worker: usize) "worker {worker} is heard at home";
+        Greeting(worker: usize) "worker {worker} introduces itself abroad";
+        Synced(worker: usize) "worker {worker} has written";
+        Missed(farm: Farm, worker: usize) "farm {farm} misses worker {worker}";
+        Done(worker: usize) "worker {worker} is done";
+        Calm(farm: Farm) "farm {farm} has nothing to do";
+        Flood(farm: Farm) "farm {farm} has too much to do";
+        Lend(worker: usize) "an operator lends worker {worker}";
+        Recall(worker: usize) "an operator wants worker {worker} back";
+        LeaderDies(farm: Farm, is_heard: bool) "the leader of farm {farm} dies{}", but(*is_heard, ", but was heard");
+        Dies(worker: usize, is_synced: bool) "worker {worker} dies{}", but(!is_synced, " before it has written");
+        Restarts(worker: usize) "worker {worker} starts again";
+        Cut(farm: Farm, worker: usize) "worker {worker} and farm {farm} are cut off";
+        Mend(farm: Farm, worker: usize) "worker {worker} and farm {farm} reach each other";
+        Lose(way: Way) "what {way} is lost";
+        Pass "a tick passes";
     }
+}
+
+actions! {
+    /// From whom to whom something was said.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    Way {
+        Between(farm: Farm) "farm {farm} has said";
+        Down(worker: usize) "worker {worker} was told";
+        Up(worker: usize) "worker {worker} has said";
+    }
+}
+
+const fn but(is_so: bool, what: &str) -> &str {
+    if is_so { what } else { "" }
 }
