@@ -11,9 +11,9 @@ use primus_core::rank::RankBy;
 use primus_server::control::Command;
 
 use crate::chance::Chance;
-use crate::driver::Event;
 use crate::driver::fault::{Fault, Menu};
 use crate::driver::plan::{ClientsPlan, End, Plan, SYNC};
+use crate::driver::{Event, What};
 use crate::faults::{FAULTS_END_US, Kind, Kinds};
 use crate::node::NodeId;
 use crate::setup::Setup;
@@ -248,5 +248,5 @@ fn add_turns(plan: &mut Plan, servers: &[NodeId], spread: u64) {
 /// The owner has measured this, in hundredths.
 fn load(server: NodeId, hundredths: u64) -> Event {
     let score = Score::from_hundredths(u32::try_from(hundredths).expect("it is small"));
-    Event::Command(server, Box::new(Command::Load(Load { score, ..Load::default() })))
+    Event::To(server, What::Command(Box::new(Command::Load(Load { score, ..Load::default() }))))
 }

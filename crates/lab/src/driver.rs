@@ -88,102 +88,8 @@ pub(crate) struct Run<'a, O> {
 /// Something that will happen.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
-    Words {
-        from: NodeId,
-        to: NodeId,
-        words: Box<Words>,
-    },
-    /// A link between servers is lost; is the peer's process gone, or another one in its place?
-    Look {
-        at: NodeId,
-        peer: NodeId,
-        incarnation: u32,
-    },
-    /// It can be made again.
-    Dial {
-        at: NodeId,
-        peer: NodeId,
-    },
-    Timer {
-        at: NodeId,
-        timer: Timer,
-        number: u64,
-    },
-    Synced {
-        at: NodeId,
-        incarnation: u32,
-        write: Write,
-    },
-    Turn {
-        at: NodeId,
-        incarnation: u32,
-        thread: Thread,
-    },
-    /// A worker calls a server,
-    Call {
-        member: Member,
-        duty: u64,
-        server: NodeId,
-    },
-    ToServer {
-        server: NodeId,
-        link: WorkerId,
-        message: Box<worker::Message>,
-    },
-    ToWorker {
-        worker: NodeId,
-        link: WorkerId,
-        message: Box<farm::Message>,
-    },
-    /// and one of the two notices that nothing passes any more.
-    LinkEnds {
-        at: NodeId,
-        link: WorkerId,
-    },
-    Between {
-        from: NodeId,
-        to: NodeId,
-        lane: u64,
-        message: Box<loan::Message>,
-    },
-    Opened {
-        worker: NodeId,
-        incarnation: u32,
-        farm: FarmPlace,
-    },
-    Done {
-        member: Member,
-        duty: u64,
-        held: Held,
-    },
-    /// A guard's question arrives at a server, from the guard or from the server that it speaks through.
-    Poll {
-        from: NodeId,
-        server: NodeId,
-        asker: (NodeId, SessionId),
-        poll: Box<lease::Poll>,
-    },
-    Answer {
-        server: NodeId,
-        term: Term,
-        asker: (NodeId, SessionId),
-        message: Box<lease::Message>,
-    },
-    Failed {
-        server: NodeId,
-        asker: (NodeId, SessionId),
-        number: u64,
-    },
-    /// What ran under this token has ended.
-    Ends {
-        guard: NodeId,
-        group: String,
-        token: u64,
-    },
-    WantAgain {
-        guard: NodeId,
-        group: String,
-    },
+    /// To a host, as soon as it can move.
+    To(NodeId, What),
     Clients,
     Wishes,
     Clocks,
@@ -191,13 +97,48 @@ pub(crate) enum Event {
     Submit(FarmPlace, u64),
     Wish(FarmPlace, Box<Entry>),
     Order(FarmPlace, clients::Order),
-    Command(NodeId, Box<Command>),
     Fault(Fault, u64),
-    /// The transfer to that server has taken too long.
-    Impatience(NodeId),
     Happening(Happening),
     ClockJumpsBack(NodeId, i64),
 }
+
+/// What happens to a host.
+#[derive(Debug, Clone)]
+pub(crate) enum What {
+    /// A server says this.
+    Words(NodeId, Box<Words>),
+    /// A link between servers is lost; is the peer's process of this incarnation gone, or another one in its place?
+    Look(NodeId, u32),
+    /// It can be made again.
+    Dial(NodeId),
+    Timer(Timer, u64),
+    Synced(u32, Write),
+    Turn(u32, Thread),
+    /// A worker calls a server, because of a duty for a farm,
+    Call(FarmPlace, u64, NodeId),
+    ToServer(WorkerId, Box<worker::Message>),
+    ToWorker(WorkerId, Box<farm::Message>),
+    /// and one of the two notices that nothing passes any more.
+    LinkEnds(WorkerId),
+    /// A server of another farm says this on its lane.
+    Between(NodeId, u64, Box<loan::Message>),
+    Opened(u32, FarmPlace),
+    Done(FarmPlace, u64, Held),
+    /// A guard's question arrives at a server, from the guard or from the server that it speaks through.
+    Poll(NodeId, Asker, Box<lease::Poll>),
+    /// The answer of a server that leads in this term, and that it cannot answer a question.
+    Answer(NodeId, Term, SessionId, Box<lease::Message>),
+    Failed(NodeId, SessionId, u64),
+    /// What ran under this token has ended.
+    Ends(String, u64),
+    WantAgain(String),
+    Command(Box<Command>),
+    /// A transfer of leadership has taken too long.
+    Impatience,
+}
+
+/// A guard and its session.
+pub(crate) type Asker = (NodeId, SessionId);
 
 /// The timers of all machines.
 #[derive(Debug, Clone, Copy)]
@@ -272,17 +213,17 @@ impl<'a, O: Audience> Run<'a, O> {
     /// arrived, whatever happens to the ways later.
     fn is_lost(&mut self, event: &Event) -> bool {
         match event {
-            Event::Words { from, to, words } => {
+            Event::To(to, What::Words(from, words)) => {
                 let is_lost = self.ways.is_cut(*from, *to);
                 if is_lost {
                     Observer::<Server>::on_loss(self.observer, self.time.now_us, *from, *to, words);
                 }
                 is_lost
             }
-            Event::Poll { from, server, .. } => self.ways.is_cut(*from, *server),
-            Event::Answer { server, asker, .. } | Event::Failed { server, asker, .. } => {
-                let at = self.guards[&asker.0].at;
-                at != *server && self.ways.is_cut(*server, at) || self.ways.is_cut(at, asker.0)
+            Event::To(server, What::Poll(from, ..)) => self.ways.is_cut(*from, *server),
+            Event::To(guard, What::Answer(server, ..) | What::Failed(server, ..)) => {
+                let at = self.guards[guard].at;
+                at != *server && self.ways.is_cut(*server, at) || self.ways.is_cut(at, *guard)
             }
             _ => false,
         }
@@ -290,37 +231,44 @@ impl<'a, O: Audience> Run<'a, O> {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Words { from, to, words } => {
-                self.step_control(to, Input::Message { from: from.server(), message: *words });
-            }
-            Event::Look { at, peer, incarnation } => self.on_look(at, peer, incarnation),
-            Event::Dial { at, peer } => self.on_dial(at, peer),
-            Event::Timer { at, timer, number } => self.on_timer(at, timer, number),
-            Event::Synced { at, incarnation, write } => self.on_synced(at, incarnation, write),
-            Event::Turn { at, incarnation, thread } => self.on_turn(at, incarnation, thread),
-            Event::Call { member, duty, server } => self.on_call(member, duty, server),
-            Event::ToServer { server, link, message } => self.on_word_to_server(server, link, *message),
-            Event::ToWorker { worker, link, message } => self.on_word_to_worker(worker, link, *message),
-            Event::LinkEnds { at, link } => self.on_link_ends(at, link),
-            Event::Between { from, to, lane, message } => self.on_between(from, to, lane, *message),
-            Event::Opened { worker, incarnation, farm } => self.on_opened(worker, incarnation, farm),
-            Event::Done { member, duty, held } => self.on_done(member, duty, held),
-            Event::Poll { from, server, asker, poll } => self.on_poll(from, server, asker, poll),
-            Event::Answer { term, asker, message, .. } => self.on_answer(term, asker, *message),
-            Event::Failed { asker, number, .. } => self.on_failed(asker, number),
-            Event::Ends { guard, group, token } => self.on_ends(guard, group, token),
-            Event::WantAgain { guard, group } => self.on_want_again(guard, &group),
+            Event::To(at, what) => self.happen_to(at, what),
             Event::Clients => self.on_clients(),
             Event::Wishes => self.on_wishes(),
             Event::Clocks => self.on_clocks(),
             Event::Submit(farm, takes_us) => self.on_submit(farm, takes_us),
             Event::Wish(farm, wish) => self.farms[farm].wishes.push(*wish),
             Event::Order(farm, order) => self.on_order(farm, order),
-            Event::Command(server, command) => self.step_control(server, Input::Command(*command)),
             Event::Fault(fault, until_us) => self.on_fault(fault, until_us),
-            Event::Impatience(server) => self.on_impatience(server),
             Event::Happening(happening) => self.on_happening(&happening),
             Event::ClockJumpsBack(at, by_ms) => self.jump(at, -by_ms),
+        }
+    }
+
+    fn happen_to(&mut self, at: NodeId, what: What) {
+        match what {
+            What::Words(from, words) => {
+                self.step_control(at, Input::Message { from: from.server(), message: *words });
+            }
+            What::Look(peer, incarnation) => self.on_look(at, peer, incarnation),
+            What::Dial(peer) => self.on_dial(at, peer),
+            What::Timer(timer, number) => self.on_timer(at, timer, number),
+            What::Synced(incarnation, Write::Log) => self.on_log_synced(at, incarnation),
+            What::Synced(incarnation, Write::Of(write)) => self.on_worker_synced(at, incarnation, write),
+            What::Turn(incarnation, thread) => self.on_turn(at, incarnation, thread),
+            What::Call(farm, duty, server) => self.on_call(Member { worker: at, farm }, duty, server),
+            What::ToServer(link, message) => self.on_word_to_server(at, link, *message),
+            What::ToWorker(link, message) => self.on_word_to_worker(at, link, *message),
+            What::LinkEnds(link) => self.on_link_ends(at, link),
+            What::Between(from, lane, message) => self.on_between(from, at, lane, *message),
+            What::Opened(incarnation, farm) => self.on_opened(at, incarnation, farm),
+            What::Done(farm, duty, held) => self.on_done(Member { worker: at, farm }, duty, held),
+            What::Poll(from, asker, poll) => self.on_poll(from, at, asker, poll),
+            What::Answer(_, term, session, message) => self.on_answer(term, (at, session), *message),
+            What::Failed(_, session, number) => self.on_failed((at, session), number),
+            What::Ends(group, token) => self.on_ends(at, group, token),
+            What::WantAgain(group) => self.on_want_again(at, &group),
+            What::Command(command) => self.step_control(at, Input::Command(*command)),
+            What::Impatience => self.on_impatience(at),
         }
     }
 
@@ -331,13 +279,6 @@ impl<'a, O: Audience> Run<'a, O> {
             Timer::Leases(tick) => self.on_leases_timer(at, tick, number),
             Timer::Worker(timer) => self.on_worker_timer(at, timer, number),
             Timer::Guard(timer) => self.on_guard_timer(at, timer, number),
-        }
-    }
-
-    fn on_synced(&mut self, at: NodeId, incarnation: u32, write: Write) {
-        match write {
-            Write::Log => self.on_log_synced(at, incarnation),
-            Write::Of(write) => self.on_worker_synced(at, incarnation, write),
         }
     }
 
@@ -365,7 +306,7 @@ impl<'a, O: Audience> Run<'a, O> {
     }
 
     fn set_timer(&mut self, at: NodeId, clock: Clock, timer: Timer, number: u64, delay: Delay) {
-        self.time.after(clock.real(delay), Event::Timer { at, timer, number });
+        self.time.after(clock.real(delay), Event::To(at, What::Timer(timer, number)));
     }
 
     /// Everybody who lives, and whom each takes for the leader of its farm.
@@ -383,7 +324,7 @@ impl<O: Audience> Scene for Run<'_, O> {
     }
 
     fn on_event(&mut self, event: Event) {
-        let at = event.receiver();
+        let at = if let Event::To(at, _) = &event { Some(*at) } else { None };
         if self.is_lost(&event) {
             return;
         }
@@ -410,36 +351,9 @@ impl<O: Audience> Scene for Run<'_, O> {
 }
 
 impl Event {
-    /// Who must be able to move for this to happen.
-    const fn receiver(&self) -> Option<NodeId> {
-        match self {
-            Self::Words { to: at, .. }
-            | Self::Look { at, .. }
-            | Self::Dial { at, .. }
-            | Self::Timer { at, .. }
-            | Self::Synced { at, .. }
-            | Self::Turn { at, .. }
-            | Self::Call { member: Member { worker: at, .. }, .. }
-            | Self::ToServer { server: at, .. }
-            | Self::ToWorker { worker: at, .. }
-            | Self::LinkEnds { at, .. }
-            | Self::Between { to: at, .. }
-            | Self::Opened { worker: at, .. }
-            | Self::Done { member: Member { worker: at, .. }, .. }
-            | Self::Poll { server: at, .. }
-            | Self::Answer { asker: (at, _), .. }
-            | Self::Failed { asker: (at, _), .. }
-            | Self::Ends { guard: at, .. }
-            | Self::WantAgain { guard: at, .. }
-            | Self::Command(at, _)
-            | Self::Impatience(at) => Some(*at),
-            _ => None,
-        }
-    }
-
     /// After standing still, messages come before timers: a pause of one's own is nobody else's silence.
     const fn is_timer(&self) -> bool {
-        matches!(self, Self::Timer { .. })
+        matches!(self, Self::To(_, What::Timer(..)))
     }
 }
 

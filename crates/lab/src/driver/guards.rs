@@ -9,7 +9,7 @@ use primus_server::control::{self, Reason};
 use primus_server::leases;
 
 use super::host::{GuardHost, Stand};
-use super::{Audience, Event, Run};
+use super::{Asker, Audience, Event, Run, What};
 use crate::checks::Interval;
 use crate::node::NodeId;
 
@@ -112,7 +112,7 @@ impl<O: Audience> Run<'_, O> {
     /// What runs will have ended by then, and its guard will say so.
     fn end_within(&mut self, id: NodeId, group: String, delay: Delay) {
         if let Some(token) = self.guard(id).runs.get(&group).copied() {
-            self.time.after(delay, Event::Ends { guard: id, group, token });
+            self.time.after(delay, Event::To(id, What::Ends(group, token)));
         }
     }
 
@@ -133,7 +133,7 @@ impl<O: Audience> Run<'_, O> {
             return;
         }
         self.guard(id).has_left.insert(group.clone());
-        self.time.at(until_us, Event::WantAgain { guard: id, group: group.clone() });
+        self.time.at(until_us, Event::To(id, What::WantAgain(group.clone())));
         self.step_guard(id, Input::Command(Command::Leave(group)));
     }
 
@@ -147,7 +147,7 @@ impl<O: Audience> Run<'_, O> {
 
     pub(super) fn end_something(&mut self, id: NodeId) {
         if let Some((group, token)) = self.guard(id).runs.first_key_value() {
-            let event = Event::Ends { guard: id, group: group.clone(), token: *token };
+            let event = Event::To(id, What::Ends(group.clone(), *token));
             self.time.at(self.time.now_us, event);
         }
     }
@@ -165,7 +165,7 @@ impl<O: Audience> Run<'_, O> {
     fn send_poll(&mut self, id: NodeId, poll: Poll) {
         let session = self.guard(id).session().expect("only the living ask");
         let at = self.guard(id).at;
-        self.travel(Event::Poll { from: id, server: at, asker: (id, session), poll: Box::new(poll) });
+        self.travel(Event::To(at, What::Poll(id, (id, session), Box::new(poll))));
         let is_restless = !self.is_calm() && self.time.chance.happens(RESTLESS_PPM);
         let is_gone = self.servers[&at].process.is_none();
         if !self.guard(id).is_beside && (is_gone || is_restless) {
@@ -182,7 +182,7 @@ impl<O: Audience> Run<'_, O> {
     }
 
     /// Whoever leads hears the question; whoever does not passes it on to whoever does, as far as it knows.
-    pub(super) fn on_poll(&mut self, from: NodeId, server: NodeId, asker: (NodeId, SessionId), poll: Box<Poll>) {
+    pub(super) fn on_poll(&mut self, from: NodeId, server: NodeId, asker: Asker, poll: Box<Poll>) {
         let is_passed_on = self.servers.contains_key(&from);
         let Some(process) = self.process(server) else { return };
         match process.leader.0.map(NodeId::from) {
@@ -190,14 +190,14 @@ impl<O: Audience> Run<'_, O> {
                 let message = Message::Poll(*poll);
                 self.ask_leases(server, Input::Message { from: asker.1, message });
             }
-            Some(leader) if !is_passed_on => self.travel(Event::Poll { from: server, server: leader, asker, poll }),
-            _ => self.travel(Event::Failed { server, asker, number: poll.number }),
+            Some(leader) if !is_passed_on => self.travel(Event::To(leader, What::Poll(server, asker, poll))),
+            _ => self.travel(Event::To(asker.0, What::Failed(server, asker.1, poll.number))),
         }
     }
 
     pub(super) fn fail_poll(&mut self, server: NodeId, session: SessionId, number: u64) {
         if let Some(id) = self.guard_of(session) {
-            self.travel(Event::Failed { server, asker: (id, session), number });
+            self.travel(Event::To(id, What::Failed(server, session, number)));
         }
     }
 
@@ -213,18 +213,18 @@ impl<O: Audience> Run<'_, O> {
             self.checks.saw("stale_answers");
         }
         if let Some(id) = self.guard_of(session) {
-            self.travel(Event::Answer { server, term, asker: (id, session), message: Box::new(message) });
+            self.travel(Event::To(id, What::Answer(server, term, session, Box::new(message))));
         }
     }
 
-    pub(super) fn on_answer(&mut self, term: Term, (id, session): (NodeId, SessionId), message: Message) {
+    pub(super) fn on_answer(&mut self, term: Term, (id, session): Asker, message: Message) {
         if self.guard(id).session() == Some(session) {
             self.guard(id).heard = term;
             self.step_guard(id, Input::Message { from: Leader, message });
         }
     }
 
-    pub(super) fn on_failed(&mut self, (id, session): (NodeId, SessionId), number: u64) {
+    pub(super) fn on_failed(&mut self, (id, session): Asker, number: u64) {
         if self.guard(id).session() == Some(session) {
             self.step_guard(id, Input::Command(Command::Failed(number)));
         }
@@ -239,7 +239,7 @@ impl<O: Audience> Run<'_, O> {
         let Some(process) = self.process(leader) else { return };
         if process.leader.0 == Some(leader.server()) {
             process.heir = Some(heir);
-            self.time.at(until_us, Event::Impatience(leader));
+            self.time.at(until_us, Event::To(leader, What::Impatience));
             self.tell_leases(leader, leases::Command::Vacate(ticket));
         }
     }

@@ -13,7 +13,7 @@ use primus_server::worker::{self, Servers};
 
 use super::host::{FarmPlace, Member};
 use super::servers::NOTICE;
-use super::{Audience, Event, Run};
+use super::{Audience, Event, Run, What};
 use crate::checks::Witness;
 use crate::node::NodeId;
 
@@ -88,7 +88,7 @@ impl Ways {
 /// Workers and servers.
 impl<O: Audience> Run<'_, O> {
     pub(super) fn call_soon(&mut self, member: Member, duty: u64, server: NodeId) {
-        self.time.after(CALL, Event::Call { member, duty, server });
+        self.time.after(CALL, Event::To(member.worker, What::Call(member.farm, duty, server)));
     }
 
     /// A worker keeps a link to every server of a farm that it has to do with.
@@ -102,7 +102,7 @@ impl<O: Audience> Run<'_, O> {
         if is_there && !is_cut {
             self.connect(member, server);
         } else {
-            self.time.after(CALL_AGAIN, Event::Call { member, duty: number, server });
+            self.time.after(CALL_AGAIN, Event::To(member.worker, What::Call(member.farm, number, server)));
         }
     }
 
@@ -134,7 +134,7 @@ impl<O: Audience> Run<'_, O> {
         let Some(found) = self.ways.links.get_mut(&link) else { return };
         found.to_worker_us = found.to_worker_us.max(now_us + travel_us);
         let (at_us, worker) = (found.to_worker_us, found.member.worker);
-        self.time.at(at_us, Event::ToWorker { worker, link, message: Box::new(message) });
+        self.time.at(at_us, Event::To(worker, What::ToWorker(link, Box::new(message))));
     }
 
     pub(super) fn say_to_server(&mut self, id: NodeId, to: worker::Peer, message: worker::Message) {
@@ -151,7 +151,7 @@ impl<O: Audience> Run<'_, O> {
         };
         found.to_server_us = found.to_server_us.max(now_us + travel_us);
         let at_us = found.to_server_us;
-        self.time.at(at_us, Event::ToServer { server, link, message: Box::new(message) });
+        self.time.at(at_us, Event::To(server, What::ToServer(link, Box::new(message))));
     }
 
     fn is_open(&self, link: WorkerId) -> bool {
@@ -202,8 +202,8 @@ impl<O: Audience> Run<'_, O> {
         let Some(found) = self.ways.links.get_mut(&link).filter(|found| !found.is_broken) else { return };
         found.is_broken = true;
         let (server, worker) = (found.server, found.member.worker);
-        self.time.after(notice, Event::LinkEnds { at: server, link });
-        self.time.after(notice, Event::LinkEnds { at: worker, link });
+        self.time.after(notice, Event::To(server, What::LinkEnds(link)));
+        self.time.after(notice, Event::To(worker, What::LinkEnds(link)));
     }
 
     pub(super) fn break_links_of(&mut self, member: Member, notice: Delay) {
@@ -321,7 +321,7 @@ impl<O: Audience> Run<'_, O> {
         }
         lane.last_us = lane.last_us.max(at_us);
         let (at_us, lane) = (lane.last_us, lane.number);
-        let event = Event::Between { from, to, lane, message: Box::new(message.clone()) };
+        let event = Event::To(to, What::Between(from, lane, Box::new(message.clone())));
         if is_doubled {
             self.time.after(LATE, event.clone());
         }

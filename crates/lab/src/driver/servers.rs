@@ -14,7 +14,7 @@ use primus_server::relay::Relay;
 use primus_server::{Server, farm};
 
 use super::host::{Process, Read, ServerHost, Thread, Told, Wish, Words};
-use super::{Audience, Event, Run, Write};
+use super::{Audience, Event, Run, What, Write};
 use crate::node::NodeId;
 use crate::observer::Observer;
 use crate::outcome::Leaders;
@@ -70,8 +70,8 @@ impl<O: Audience> Run<'_, O> {
         self.step_control(id, Input::Command(Command::Boot));
         let dial = self.travelled(DIAL, 4);
         for peer in self.peers(id) {
-            self.time.after(dial, Event::Dial { at: peer, peer: id });
-            self.time.after(dial, Event::Dial { at: id, peer });
+            self.time.after(dial, Event::To(peer, What::Dial(id)));
+            self.time.after(dial, Event::To(id, What::Dial(peer)));
         }
     }
 
@@ -97,7 +97,7 @@ impl<O: Audience> Run<'_, O> {
         host.process = None;
         let incarnation = host.incarnation;
         for peer in self.peers(id) {
-            self.time.after(notice, Event::Look { at: peer, peer: id, incarnation });
+            self.time.after(notice, Event::To(peer, What::Look(id, incarnation)));
         }
         self.break_links_of_server(id);
     }
@@ -130,7 +130,7 @@ impl<O: Audience> Run<'_, O> {
 
     /// Two servers hear each other again.
     pub(super) fn dial_again(&mut self, at: NodeId, peer: NodeId) {
-        self.time.after(self.travelled(DIAL, 4), Event::Dial { at, peer });
+        self.time.after(self.travelled(DIAL, 4), Event::To(at, What::Dial(peer)));
     }
 
     pub(super) fn on_control_timer(&mut self, at: NodeId, timer: Timer, number: u64) {
@@ -146,9 +146,8 @@ impl<O: Audience> Run<'_, O> {
             return;
         }
         if host.stalled_until_us > now_us {
-            let write = Write::Log;
             let until_us = host.stalled_until_us;
-            return self.time.at(until_us, Event::Synced { at, incarnation, write });
+            return self.time.at(until_us, Event::To(at, What::Synced(incarnation, Write::Log)));
         }
         let Some(token) = host.disk.end_sync() else { return };
         let Some(process) = &mut host.process else { return };
@@ -166,7 +165,7 @@ impl<O: Audience> Run<'_, O> {
         let host = self.server(at);
         let (incarnation, delay) = (host.incarnation, host.sync);
         if host.disk.begin_sync() {
-            self.time.after(delay, Event::Synced { at, incarnation, write: Write::Log });
+            self.time.after(delay, Event::To(at, What::Synced(incarnation, Write::Log)));
         }
     }
 
@@ -259,7 +258,7 @@ impl<O: Audience> Run<'_, O> {
             return Observer::<Server>::on_loss(self.observer, self.time.now_us, from, to, &words);
         }
         for at_us in arrivals.at_us.into_iter().flatten() {
-            self.time.at(at_us, Event::Words { from, to, words: Box::new(words.clone()) });
+            self.time.at(at_us, Event::To(to, What::Words(from, Box::new(words.clone()))));
         }
     }
 }
@@ -423,7 +422,7 @@ impl<O: Audience> Run<'_, O> {
         if refusal == Refusal::Busy && !is_client && leader == Some(id.server()) {
             process.wishes.push_front(Wish::Append(term, all));
             process.wake(Thread::Control);
-            self.time.after(AGAIN, Event::Turn { at: id, incarnation, thread: Thread::Control });
+            self.time.after(AGAIN, Event::To(id, What::Turn(incarnation, Thread::Control)));
         }
     }
 

@@ -12,7 +12,7 @@ use primus_server::leases::{self, Leases};
 use primus_server::record::State;
 
 use super::host::{Known, Process, Thread, Told, Wish};
-use super::{Audience, Event, Run};
+use super::{Audience, Event, Run, What};
 use crate::node::NodeId;
 
 /// How long a thread takes to hear what another one says.
@@ -32,7 +32,7 @@ impl<O: Audience> Run<'_, O> {
         let incarnation = host.incarnation;
         if host.process.as_mut().is_some_and(|process| process.wake(thread)) {
             let delay = if is_busy { BUSY } else { HEARING };
-            self.time.after(delay, Event::Turn { at: id, incarnation, thread });
+            self.time.after(delay, Event::To(id, What::Turn(incarnation, thread)));
         }
     }
 

@@ -14,7 +14,7 @@ use primus_server::worker::{Command, FarmAddress, Happening, Notice, Record, Rul
 
 use super::host::{Duty, FarmPlace, Member, Stand, WorkerHost};
 use super::servers::NOTICE;
-use super::{Audience, Event, Run};
+use super::{Audience, Event, Run, What};
 use crate::node::NodeId;
 
 const SYNC: Delay = Delay { min_us: 50, max_us: 10_000 };
@@ -134,7 +134,7 @@ impl<O: Audience> Run<'_, O> {
                 results.write(token, records.into_iter().filter_map(result_of).collect());
             }
         }
-        let synced = Event::Synced { at: id, incarnation, write: super::Write::Of(write) };
+        let synced = Event::To(id, What::Synced(incarnation, super::Write::Of(write)));
         self.time.after(if is_slow { SLOW_SYNC } else { SYNC }, synced);
     }
 
@@ -206,7 +206,7 @@ impl<O: Audience> Run<'_, O> {
             Notice::Open(address) => {
                 let farm = self.farm_named(&address.name).expect("only neighbours borrow");
                 let incarnation = self.workers[&id].incarnation;
-                self.time.after(SYNC, Event::Opened { worker: id, incarnation, farm });
+                self.time.after(SYNC, Event::To(id, What::Opened(incarnation, farm)));
             }
             Notice::Begin { farm, address, .. } => {
                 let place = self.farm_named(&address.name).expect("only neighbours borrow");
@@ -231,7 +231,7 @@ impl<O: Audience> Run<'_, O> {
         if let Some(duty) = self.duty(member) {
             duty.running.insert(held, now_us);
             let duty = duty.number;
-            self.time.after(lasts, Event::Done { member, duty, held });
+            self.time.after(lasts, Event::To(member.worker, What::Done(member.farm, duty, held)));
         }
     }
 
