@@ -73,6 +73,8 @@ pub(crate) struct Run<'a, O> {
     time: Timeline<Event>,
     /// Timers, links, questions and sessions are numbered, so that old ones are known.
     last_number: u64,
+    /// The number under which each timer of a process was set last.
+    timers: BTreeMap<(NodeId, Timer), u64>,
     /// What waits while a process stands still.
     frozen: BTreeMap<NodeId, Vec<Event>>,
     clients: Clients,
@@ -141,7 +143,7 @@ pub(crate) enum What {
 pub(crate) type Asker = (NodeId, SessionId);
 
 /// The timers of all machines.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     Control(control::Timer),
     Farm(farm::Timer),
@@ -171,6 +173,7 @@ impl<'a, O: Audience> Run<'a, O> {
             ways: Ways::default(),
             time: Timeline::new(chance),
             last_number: 0,
+            timers: BTreeMap::new(),
             frozen: BTreeMap::new(),
             clients: Clients::default(),
             checks,
@@ -272,14 +275,29 @@ impl<'a, O: Audience> Run<'a, O> {
         }
     }
 
+    /// One that was set again, or belongs to a process that has ended, is known by its number.
     fn on_timer(&mut self, at: NodeId, timer: Timer, number: u64) {
-        match timer {
-            Timer::Control(timer) => self.on_control_timer(at, timer, number),
-            Timer::Farm(timer) => self.on_farm_timer(at, timer, number),
-            Timer::Leases(tick) => self.on_leases_timer(at, tick, number),
-            Timer::Worker(timer) => self.on_worker_timer(at, timer, number),
-            Timer::Guard(timer) => self.on_guard_timer(at, timer, number),
+        if self.timers.get(&(at, timer)) != Some(&number) {
+            return;
         }
+        self.cancel(at, timer);
+        match timer {
+            Timer::Control(timer) => self.step_control(at, Input::Timer(timer)),
+            Timer::Farm(timer) => self.on_farm_timer(at, timer),
+            Timer::Leases(tick) => self.on_leases_timer(at, tick),
+            Timer::Worker(timer) => self.on_worker_timer(at, timer),
+            Timer::Guard(timer) => self.step_guard(at, Input::Timer(timer)),
+        }
+    }
+
+    fn set(&mut self, at: NodeId, clock: Clock, timer: Timer, delay: Delay) {
+        let number = self.number();
+        self.timers.insert((at, timer), number);
+        self.time.after(clock.real(delay), Event::To(at, What::Timer(timer, number)));
+    }
+
+    fn cancel(&mut self, at: NodeId, timer: Timer) {
+        self.timers.remove(&(at, timer));
     }
 
     fn number(&mut self) -> u64 {
@@ -303,10 +321,6 @@ impl<'a, O: Audience> Run<'a, O> {
 
     fn observe(&mut self, happening: &Happening) {
         Observer::<Server>::on_happening(self.observer, self.time.now_us, happening);
-    }
-
-    fn set_timer(&mut self, at: NodeId, clock: Clock, timer: Timer, number: u64, delay: Delay) {
-        self.time.after(clock.real(delay), Event::To(at, What::Timer(timer, number)));
     }
 
     /// Everybody who lives, and whom each takes for the leader of its farm.

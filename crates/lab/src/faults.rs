@@ -116,8 +116,8 @@ pub struct Plan {
 /// every member to reach the next.
 #[must_use]
 pub fn plan(nodes: &[ServerId], delay: Delay, may_last: bool, chance: &mut Chance) -> Plan {
-    let mut draw = Draw { nodes, kinds: &Kinds::All, chance, schedule: Vec::new() };
-    let network = draw.kinds.network(delay, FAULTS_END_US, draw.chance);
+    let mut draw = Draw { nodes, chance, schedule: Vec::new() };
+    let network = Kinds::All.network(delay, FAULTS_END_US, draw.chance);
     let clock_skew_ppm = draw.clock_skew();
     let ends = !(may_last && draw.chance.happens(100_000) && draw.lasting_partition());
     draw.often(Kind::Crashes, CRASHES_MAX, Draw::crash);
@@ -131,52 +131,43 @@ pub fn plan(nodes: &[ServerId], delay: Delay, may_last: bool, chance: &mut Chanc
 }
 
 /// Faults as they are drawn, one by one.
-pub(crate) struct Draw<'a> {
-    pub(crate) nodes: &'a [ServerId],
-    pub(crate) kinds: &'a Kinds,
-    pub(crate) chance: &'a mut Chance,
-    pub(crate) schedule: Vec<(u64, Happening)>,
+struct Draw<'a> {
+    nodes: &'a [ServerId],
+    chance: &'a mut Chance,
+    schedule: Vec<(u64, Happening)>,
 }
 
 impl Draw<'_> {
-    pub(crate) fn is_on(&mut self, kind: Kind) -> bool {
-        self.kinds.is_on(kind, self.chance)
-    }
-
     /// A run without a kind has none of it, the others from one up to the budget.
     fn often(&mut self, kind: Kind, budget: u64, fault: impl Fn(&mut Self)) {
-        (0..self.times(kind, budget)).for_each(|_| fault(self));
+        let times = if Kinds::All.is_on(kind, self.chance) { self.chance.between(1, budget) } else { 0 };
+        (0..times).for_each(|_| fault(self));
     }
 
-    /// How often a fault of this kind happens.
-    pub(crate) fn times(&mut self, kind: Kind, budget: u64) -> u64 {
-        if self.is_on(kind) { self.chance.between(1, budget) } else { 0 }
-    }
-
-    pub(crate) fn node(&mut self) -> ServerId {
+    fn node(&mut self) -> ServerId {
         self.chance.pick(self.nodes)
     }
 
-    pub(crate) fn moment(&mut self) -> u64 {
+    fn moment(&mut self) -> u64 {
         self.chance.below(FAULTS_END_US)
     }
 
     /// A moment and a later one, both before the end.
-    pub(crate) fn span(&mut self) -> (u64, u64) {
+    fn span(&mut self) -> (u64, u64) {
         let from_us = self.moment();
         let length_us = self.chance.between(10_000, 2_000_000);
         (from_us, (from_us + length_us).min(FAULTS_END_US))
     }
 
-    pub(crate) fn clock_skew(&mut self) -> Vec<i64> {
-        if !self.is_on(Kind::Clocks) {
+    fn clock_skew(&mut self) -> Vec<i64> {
+        if !Kinds::All.is_on(Kind::Clocks, self.chance) {
             return Vec::new();
         }
         let skew = |chance: &mut Chance| chance.between(0, 2 * SKEW_PPM_MAX) as i64 - SKEW_PPM_MAX as i64;
         self.nodes.iter().map(|_| skew(self.chance)).collect()
     }
 
-    pub(crate) fn crash(&mut self) {
+    fn crash(&mut self) {
         let node = self.node();
         let (down_us, up_us) = self.span();
         self.schedule.push((down_us, Happening::Crash(node.into())));
@@ -185,32 +176,19 @@ impl Draw<'_> {
         }
     }
 
-    pub(crate) fn pause(&mut self) {
+    fn pause(&mut self) {
         let node = self.node();
         let (from_us, until_us) = self.span();
         self.schedule.push((from_us, Happening::Pause(node.into())));
         self.schedule.push((until_us, Happening::Resume(node.into())));
     }
 
-    /// Whole (two sides), one-way (one side hears the other), or partial (some pairs only).
-    pub(crate) fn partition(&mut self) {
+    fn partition(&mut self) {
         let (from_us, until_us) = self.span();
-        let sides: Vec<bool> = self.nodes.iter().map(|_| self.chance.happens(500_000)).collect();
-        let is_one_way = self.chance.happens(300_000);
-        let pairs_ppm = if self.chance.happens(300_000) { 400_000 } else { 1_000_000 };
-        for (from, to) in self.pairs() {
-            let is_across = sides[from] != sides[to];
-            let is_spared = is_one_way && sides[from];
-            if is_across && !is_spared && self.chance.happens(pairs_ppm) {
-                self.cut((self.nodes[from], self.nodes[to]), (from_us, until_us));
-            }
+        for (from, to) in partition(self.nodes, self.chance) {
+            self.schedule.push((from_us, Happening::Cut(from.into(), to.into())));
+            self.schedule.push((until_us, Happening::Mend(from.into(), to.into())));
         }
-    }
-
-    /// What the first says does not reach the second meanwhile.
-    pub(crate) fn cut(&mut self, (from, to): (ServerId, ServerId), (from_us, until_us): (u64, u64)) {
-        self.schedule.push((from_us, Happening::Cut(from.into(), to.into())));
-        self.schedule.push((until_us, Happening::Mend(from.into(), to.into())));
     }
 
     /// One node can be heard by one other node only, for ever: the partial partition in which Bully elections have been
@@ -241,11 +219,16 @@ impl Draw<'_> {
         let score = Score::from_hundredths(self.chance.between(0, 10_000) as u32);
         self.schedule.push((at_us, Happening::Command(node.into(), Command::Score(score))));
     }
+}
 
-    fn pairs(&self) -> Vec<(usize, usize)> {
-        let all = 0..self.nodes.len();
-        all.clone().flat_map(|from| all.clone().map(move |to| (from, to))).filter(|(from, to)| from != to).collect()
-    }
+/// Whole (two sides), one-way (one side hears the other), or partial (some pairs only): who does not reach whom.
+pub(crate) fn partition<N: Copy>(nodes: &[N], chance: &mut Chance) -> Vec<(N, N)> {
+    let sides: Vec<(N, bool)> = nodes.iter().map(|node| (*node, chance.happens(500_000))).collect();
+    let is_one_way = chance.happens(300_000);
+    let pairs_ppm = if chance.happens(300_000) { 400_000 } else { 1_000_000 };
+    let pairs = sides.iter().flat_map(|from| sides.iter().map(move |to| (*from, *to)));
+    let across = pairs.filter(|((_, here), (_, there))| here != there && !(is_one_way && *here));
+    across.filter(|_| chance.happens(pairs_ppm)).map(|((from, _), (to, _))| (from, to)).collect()
 }
 
 /// An election among the dead proves nothing: the first node always comes back.

@@ -248,11 +248,6 @@ impl<M: Machine> World<M> {
         self.node(node)?.machine.as_ref()
     }
 
-    /// The same, to tell it what no input says: how late it is.
-    pub fn machine_mut(&mut self, node: M::Peer) -> Option<&mut M> {
-        self.node_mut(node)?.machine.as_mut()
-    }
-
     /// What is on its way.
     #[must_use]
     pub fn in_flight(&self) -> &[Sent<M>] {

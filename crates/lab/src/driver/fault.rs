@@ -1,7 +1,5 @@
 //! What goes wrong in a run, for a while: drawn from the seed within budgets, and done to whoever it is about at that moment.
 
-use std::collections::BTreeSet;
-
 use primus_core::load::{Load, Score};
 use primus_core::machine::Input;
 use primus_server::control::{Command, Reason};
@@ -11,7 +9,7 @@ use super::host::{FarmPlace, Member};
 use super::servers::NOTICE;
 use super::{Audience, Event, Run, farm};
 use crate::chance::Chance;
-use crate::faults::{Kind, Kinds};
+use crate::faults::{self, Kind, Kinds};
 use crate::node::NodeId;
 use crate::simulate::Happening;
 
@@ -286,19 +284,8 @@ impl<O: Audience> Run<'_, O> {
     }
 
     fn partition(&mut self, farm: FarmPlace, until_us: u64) {
-        let servers = self.farms[farm].server_ids.clone();
-        let one_side: BTreeSet<NodeId> =
-            servers.iter().copied().filter(|_| self.time.chance.happens(500_000)).collect();
-        let is_one_way = self.time.chance.happens(300_000);
-        let pairs_ppm = if self.time.chance.happens(300_000) { 400_000 } else { 1_000_000 };
-        for from in &servers {
-            for to in &servers {
-                let is_across = one_side.contains(from) != one_side.contains(to);
-                let is_spared = is_one_way && one_side.contains(from);
-                if is_across && !is_spared && self.time.chance.happens(pairs_ppm) {
-                    self.cut_one_way(*from, *to, (self.time.now_us, until_us));
-                }
-            }
+        for (from, to) in faults::partition(&self.farms[farm].server_ids, &mut self.time.chance) {
+            self.cut_one_way(from, to, (self.time.now_us, until_us));
         }
     }
 
@@ -399,6 +386,7 @@ impl<O: Audience> Run<'_, O> {
 
     fn crash(&mut self, id: NodeId) {
         self.frozen.remove(&id);
+        self.timers.retain(|(at, _), _| *at != id);
         if self.workers.contains_key(&id) {
             self.crash_worker(id);
         } else if self.guards.contains_key(&id) {

@@ -1,6 +1,6 @@
 //! The guards of a run and what runs under their leases; how their questions find the leader, and the answers them.
 
-use primus_core::lease::guard::{Command, Leader, Notice, Rules, Timer};
+use primus_core::lease::guard::{Command, Leader, Notice, Rules};
 use primus_core::lease::{Guard, Message, Poll};
 use primus_core::load::Score;
 use primus_core::machine::{Delay, Input, Output};
@@ -9,7 +9,7 @@ use primus_server::control::{self, Reason};
 use primus_server::leases;
 
 use super::host::{GuardHost, Stand};
-use super::{Asker, Audience, Event, Run, What};
+use super::{Asker, Audience, Event, Run, Timer, What};
 use crate::checks::Interval;
 use crate::node::NodeId;
 
@@ -54,22 +54,10 @@ impl<O: Audience> Run<'_, O> {
     fn carry_out_guard(&mut self, id: NodeId, output: Output<Guard>) {
         match output {
             Output::Send { message: Message::Poll(poll), .. } => self.send_poll(id, poll),
-            Output::Set { timer, delay } => {
-                let number = self.number();
-                let host = self.guard(id);
-                let clock = host.clock;
-                host.process.iter_mut().for_each(|process| process.set(timer, number));
-                self.set_timer(id, clock, super::Timer::Guard(timer), number, delay);
-            }
-            Output::Cancel(timer) => self.guard(id).process.iter_mut().for_each(|process| process.cancel(timer)),
+            Output::Set { timer, delay } => self.set(id, self.guards[&id].clock, Timer::Guard(timer), delay),
+            Output::Cancel(timer) => self.cancel(id, Timer::Guard(timer)),
             Output::Notify(notice) => self.on_guard_notice(id, notice),
             Output::Send { .. } | Output::Ignore(_) => {}
-        }
-    }
-
-    pub(super) fn on_guard_timer(&mut self, id: NodeId, timer: Timer, number: u64) {
-        if self.guard(id).process.as_mut().is_some_and(|process| process.take_due(timer, number)) {
-            self.step_guard(id, Input::Timer(timer));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What stands on the hosts of a run, and what belongs to each process: its machines and their timers, its threads and what waits
+//! What stands on the hosts of a run, and what belongs to each process: its machines, its threads and what waits
 //! for them, its disk, and its clocks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,37 +33,18 @@ pub(crate) type Words = <Server as Machine>::Message;
 #[derive(Debug)]
 pub(crate) struct Stand<M: Machine> {
     pub(crate) machine: M,
-    /// The number under which each timer was set last.
-    timers: BTreeMap<M::Timer, u64>,
     outbox: Outbox<M>,
 }
 
 impl<M: Machine> Stand<M> {
     pub(crate) const fn new(machine: M) -> Self {
-        Self { machine, timers: BTreeMap::new(), outbox: Outbox::new() }
+        Self { machine, outbox: Outbox::new() }
     }
 
     /// Everything that follows from this input.
     pub(crate) fn step(&mut self, now: Moment, input: Input<M>) -> Vec<Output<M>> {
         self.machine.step(now, input, &mut self.outbox);
         self.outbox.drain().collect()
-    }
-
-    pub(crate) fn set(&mut self, timer: M::Timer, number: u64) {
-        self.timers.insert(timer, number);
-    }
-
-    pub(crate) fn cancel(&mut self, timer: M::Timer) {
-        self.timers.remove(&timer);
-    }
-
-    /// Was it set under this number? It is not any more.
-    pub(crate) fn take_due(&mut self, timer: M::Timer, number: u64) -> bool {
-        let is_due = self.timers.get(&timer) == Some(&number);
-        if is_due {
-            self.timers.remove(&timer);
-        }
-        is_due
     }
 }
 

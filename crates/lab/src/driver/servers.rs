@@ -6,7 +6,7 @@ use primus_core::{ServerId, Term, lease};
 use primus_replica::message::{Entry, Kind, Record};
 use primus_replica::replica::Refusal;
 use primus_replica::{Consensus, Role};
-use primus_server::control::{Command, Message, Notice, Reason, Timer};
+use primus_server::control::{Command, Message, Notice, Reason};
 use primus_server::farm::Farm;
 use primus_server::leases::{self, Leases};
 use primus_server::record::{Content, State};
@@ -14,7 +14,7 @@ use primus_server::relay::Relay;
 use primus_server::{Server, farm};
 
 use super::host::{Process, Read, ServerHost, Thread, Told, Wish, Words};
-use super::{Audience, Event, Run, What, Write};
+use super::{Audience, Event, Run, Timer, What, Write};
 use crate::node::NodeId;
 use crate::observer::Observer;
 use crate::outcome::Leaders;
@@ -133,12 +133,6 @@ impl<O: Audience> Run<'_, O> {
         self.time.after(self.travelled(DIAL, 4), Event::To(at, What::Dial(peer)));
     }
 
-    pub(super) fn on_control_timer(&mut self, at: NodeId, timer: Timer, number: u64) {
-        if self.process(at).is_some_and(|process| process.control.take_due(timer, number)) {
-            self.step_control(at, Input::Timer(timer));
-        }
-    }
-
     pub(super) fn on_log_synced(&mut self, at: NodeId, incarnation: u32) {
         let now_us = self.time.now_us;
         let host = self.server(at);
@@ -235,16 +229,8 @@ impl<O: Audience> Run<'_, O> {
                     self.step_control(id, Input::Persisted(token));
                 }
             }
-            Output::Set { timer, delay } => {
-                let number = self.number();
-                let host = self.server(id);
-                let clock = host.clock;
-                host.process.iter_mut().for_each(|process| process.control.set(timer, number));
-                self.set_timer(id, clock, super::Timer::Control(timer), number, delay);
-            }
-            Output::Cancel(timer) => {
-                self.process(id).into_iter().for_each(|process| process.control.cancel(timer));
-            }
+            Output::Set { timer, delay } => self.set(id, self.servers[&id].clock, Timer::Control(timer), delay),
+            Output::Cancel(timer) => self.cancel(id, Timer::Control(timer)),
             Output::Notify(notice) => self.on_notice(id, notice),
             Output::Ignore(_) => {}
         }

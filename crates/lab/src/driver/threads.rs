@@ -145,24 +145,13 @@ impl<O: Audience> Run<'_, O> {
     }
 
     /// Nobody is judged silent whose words may not have been read yet.
-    pub(super) fn on_farm_timer(&mut self, at: NodeId, timer: Timer, number: u64) {
-        let Some(process) = self.process(at) else { return };
-        if !process.farm.take_due(timer, number) {
-            return;
-        }
-        if timer.is_about_silence() && !process.asked.is_empty() {
-            return self.set_farm_timer(at, timer, SILENCE_AGAIN);
+    pub(super) fn on_farm_timer(&mut self, at: NodeId, timer: Timer) {
+        let has_words = self.process(at).is_some_and(|process| !process.asked.is_empty());
+        if timer.is_about_silence() && has_words {
+            return self.set(at, self.servers[&at].clock, super::Timer::Farm(timer), SILENCE_AGAIN);
         }
         self.step_farm(at, Input::Timer(timer));
         self.end_farm_turn(at);
-    }
-
-    fn set_farm_timer(&mut self, id: NodeId, timer: Timer, delay: Delay) {
-        let number = self.number();
-        let host = self.server(id);
-        let clock = host.clock;
-        host.process.iter_mut().for_each(|process| process.farm.set(timer, number));
-        self.set_timer(id, clock, super::Timer::Farm(timer), number, delay);
     }
 
     fn step_farm(&mut self, id: NodeId, input: Input<Farm>) {
@@ -182,10 +171,8 @@ impl<O: Audience> Run<'_, O> {
             Output::Send { to: Peer::Neighbour(farm), message: Message::Loan(message) } => {
                 self.say_to_neighbour(id, farm, &message);
             }
-            Output::Set { timer, delay } => self.set_farm_timer(id, timer, delay),
-            Output::Cancel(timer) => {
-                self.process(id).into_iter().for_each(|process| process.farm.cancel(timer));
-            }
+            Output::Set { timer, delay } => self.set(id, self.servers[&id].clock, super::Timer::Farm(timer), delay),
+            Output::Cancel(timer) => self.cancel(id, super::Timer::Farm(timer)),
             Output::Notify(notice) => self.on_farm_notice(id, notice),
             Output::Send { .. } | Output::Ignore(_) => {}
         }
@@ -261,11 +248,9 @@ impl<O: Audience> Run<'_, O> {
         }
     }
 
-    pub(super) fn on_leases_timer(&mut self, at: NodeId, tick: Tick, number: u64) {
-        if self.process(at).is_some_and(|process| process.leases.take_due(tick, number)) {
-            self.look_for_leader(at);
-            self.step_leases(at, Input::Timer(tick));
-        }
+    pub(super) fn on_leases_timer(&mut self, at: NodeId, tick: Tick) {
+        self.look_for_leader(at);
+        self.step_leases(at, Input::Timer(tick));
     }
 
     fn step_leases(&mut self, id: NodeId, input: Input<Leases>) {
@@ -283,15 +268,9 @@ impl<O: Audience> Run<'_, O> {
         match output {
             Output::Send { to, message } => self.answer_poll(id, to, message),
             Output::Set { timer, delay } => {
-                let number = self.number();
-                let host = self.server(id);
-                let clock = host.clock;
-                host.process.iter_mut().for_each(|process| process.leases.set(timer, number));
-                self.set_timer(id, clock, super::Timer::Leases(timer), number, delay);
+                self.set(id, self.servers[&id].clock, super::Timer::Leases(timer), delay)
             }
-            Output::Cancel(timer) => {
-                self.process(id).into_iter().for_each(|process| process.leases.cancel(timer));
-            }
+            Output::Cancel(timer) => self.cancel(id, super::Timer::Leases(timer)),
             Output::Notify(notice) => self.on_leases_notice(id, notice),
             Output::Ignore(_) => {}
         }

@@ -107,13 +107,9 @@ impl<O: Audience> Run<'_, O> {
             Output::Send { to, message } => self.say_to_server(id, to, message),
             Output::Persist { token, records } => self.persist(id, token, records),
             Output::Set { timer, delay } => {
-                let number = self.number();
-                let host = self.worker(id);
-                let clock = host.clock;
-                host.process.iter_mut().for_each(|process| process.set(timer, number));
-                self.set_timer(id, clock, super::Timer::Worker(timer), number, delay);
+                self.set(id, self.workers[&id].clock, super::Timer::Worker(timer), delay)
             }
-            Output::Cancel(timer) => self.worker(id).process.iter_mut().for_each(|process| process.cancel(timer)),
+            Output::Cancel(timer) => self.cancel(id, super::Timer::Worker(timer)),
             Output::Notify(notice) => self.on_worker_notice(id, notice),
             Output::Ignore(_) => {}
         }
@@ -162,13 +158,11 @@ impl<O: Audience> Run<'_, O> {
         }
     }
 
-    pub(super) fn on_worker_timer(&mut self, id: NodeId, timer: Timer, number: u64) {
-        if self.worker(id).process.as_mut().is_some_and(|process| process.take_due(timer, number)) {
-            if timer == Timer::Placement(placement::Timer::Lease) {
-                self.checks.saw("leases_over");
-            }
-            self.step_worker(id, Input::Timer(timer));
+    pub(super) fn on_worker_timer(&mut self, id: NodeId, timer: Timer) {
+        if timer == Timer::Placement(placement::Timer::Lease) {
+            self.checks.saw("leases_over");
         }
+        self.step_worker(id, Input::Timer(timer));
     }
 
     pub(super) fn crash_worker(&mut self, id: NodeId) {
