@@ -29,9 +29,7 @@ mod scene;
 
 use primus_core::planted::Planted;
 
-use self::action::Action;
-use self::scene::Scene;
-use crate::frame::{Course, Milestone, Setting};
+use crate::frame::Milestone;
 
 /// A farm that has borrowed a worker.
 #[derive(Debug, Clone)]
@@ -77,34 +75,3 @@ const ONE_RESULT: &str = "a task has one result";
 const NOTHING_RUNS_AT_HOME: &str = "nothing runs for the borrower on a worker that is at home";
 const ONCE_IS_ONCE: &str = "what must not start twice does not";
 const ENDINGS: &str = "every task comes to a result once everybody is reached";
-
-impl Setting for Guests {
-    type Scene = Scene;
-    type Action = Action;
-    type Chance = Chance;
-
-    fn open(&self, course: Course<Chance>) -> Scene {
-        Scene::open(self, course)
-    }
-
-    fn events(&self, scene: &Scene, actions: &mut Vec<Action>) {
-        scene.deliveries(actions);
-        scene.timeouts(actions);
-    }
-
-    fn choices(&self, scene: &Scene, actions: &mut Vec<Action>) {
-        scene.choices(actions);
-    }
-
-    fn act(&self, scene: &mut Scene, action: Action) {
-        scene.act(action);
-    }
-
-    fn course(scene: &Scene) -> &Course<Chance> {
-        &scene.course
-    }
-
-    fn judge(&self, scene: &Scene) -> Option<&'static str> {
-        (!scene.comes_to_rest()).then_some(ENDINGS)
-    }
-}

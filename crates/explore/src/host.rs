@@ -5,7 +5,6 @@
 //! settings tell it directly what its own farm gives it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use primus_core::farm::{self, worker as work};
@@ -16,9 +15,8 @@ use primus_core::loan::placement::Place;
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::Planted;
 use primus_core::{FarmId, ServerId, Term};
-use primus_server::worker::{
-    Command, FarmAddress, Message, Notice, Peer, Record, Rules, Servers, Timer, Worker, Write,
-};
+use primus_lab::tasks::address;
+use primus_server::worker::{Command, Message, Notice, Peer, Record, Rules, Timer, Worker, Write};
 
 /// The farm that has the worker, and the one that may borrow it.
 pub(crate) const HOME: &str = "north";
@@ -150,8 +148,8 @@ impl Host {
     pub(crate) fn start(&mut self) -> Effects {
         let worker = Worker::new(Rules::clone(&self.rules), self.epoch, []);
         self.worker = Some(Arc::new(worker));
-        let address = FarmAddress { name: ABROAD.to_owned(), servers: servers() };
-        self.turn([Input::Command(Command::Start(vec![(address, self.records.clone())]))])
+        let visited = (address(ABROAD, [ServerId(1)]), self.records.clone());
+        self.turn([Input::Command(Command::Start(vec![visited]))])
     }
 
     pub(crate) fn die(&mut self, is_synced: bool) {
@@ -248,10 +246,5 @@ pub(crate) const fn hears(from: Peer, message: Message) -> Input<Worker> {
 
 /// What a leader says about a loan.
 pub(crate) fn call(word: WorkerMessage) -> Message {
-    Message::Call(word, servers())
-}
-
-/// Nobody dials here: any address will do.
-fn servers() -> Servers {
-    Servers::from([(ServerId(1), SocketAddr::from(([127, 0, 0, 1], 1)))])
+    Message::Call(word, address("", [ServerId(1)]).servers)
 }

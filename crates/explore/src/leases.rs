@@ -177,13 +177,28 @@ impl Setting for Leases {
 
     fn events(&self, scene: &Scene, actions: &mut Vec<Action>) {
         scene.deliveries(actions);
-        if scene.now < self.end() && (actions.is_empty() || scene.course.may(Delay) && !scene.has_due_timer()) {
+        if scene.now < self.end()
+            && (actions.is_empty() || scene.course.may(Delay) && scene.due_timers().next().is_none())
+        {
             scene.ways_to_pass(actions);
         }
     }
 
     fn choices(&self, scene: &Scene, actions: &mut Vec<Action>) {
-        scene.choices(actions);
+        if scene.can_elect() {
+            actions.push(Action::Elect);
+        }
+        match scene.frozen {
+            Some(_) => actions.push(Action::Thaw),
+            None => scene.course.offer(Freeze, actions, PROCESSES.map(Action::Freeze)),
+        }
+        let awake = || (0..2).filter(|place| scene.is_awake(Process::Guard(*place)));
+        let holders = awake().filter(|place| scene.is_held_by(*place));
+        scene.course.offer(Resignation, actions, holders.map(Action::Resign));
+        scene.course.offer(Wish, actions, awake().filter(|place| *place == 1).map(|_| Action::Wish));
+        if scene.course.may(Overtaking) {
+            (0..2).for_each(|place| scene.hearings(place, true, actions));
+        }
     }
 
     fn act(&self, scene: &mut Scene, action: Action) {
@@ -269,19 +284,17 @@ impl Scene {
     }
 
     fn due_timers(&self) -> impl Iterator<Item = Action> {
-        let is_due =
-            |place: usize| self.servers[place].tick_us.is_some_and(|due_us| due_us <= self.server_us(place));
+        let is_due = |place: usize| {
+            self.servers[place].tick_us.is_some_and(|due_us| due_us <= self.local_us(Process::Server(place)))
+        };
         let servers = (0..2).filter(move |place| is_due(*place) && self.is_awake(Process::Server(*place)));
         let guards = (0..2).filter(|place| self.is_awake(Process::Guard(*place)));
         let timers = guards.flat_map(move |place| {
             let due = self.candidates[place].timers.iter();
-            due.filter(move |(_, due_us)| **due_us <= self.guard_us(place)).map(move |(timer, _)| (place, *timer))
+            due.filter(move |(_, due_us)| **due_us <= self.local_us(Process::Guard(place)))
+                .map(move |(timer, _)| (place, *timer))
         });
         servers.map(Action::Tick).chain(timers.map(|(place, timer)| Action::Fire(place, timer)))
-    }
-
-    fn has_due_timer(&self) -> bool {
-        self.due_timers().next().is_some()
     }
 
     fn is_awake(&self, process: Process) -> bool {
@@ -297,23 +310,6 @@ impl Scene {
         let right = PROCESSES.into_iter().filter(|process| self.drift(*process) == 0);
         let ways = right.flat_map(|process| [(process, -DRIFT_MAX), (process, DRIFT_MAX)]);
         self.course.offer(Drift, actions, ways.map(|way| Action::Pass(Some(way))));
-    }
-
-    fn choices(&self, actions: &mut Vec<Action>) {
-        if self.can_elect() {
-            actions.push(Action::Elect);
-        }
-        match self.frozen {
-            Some(_) => actions.push(Action::Thaw),
-            None => self.course.offer(Freeze, actions, PROCESSES.map(Action::Freeze)),
-        }
-        let awake = || (0..2).filter(|place| self.is_awake(Process::Guard(*place)));
-        let holders = awake().filter(|place| self.is_held_by(*place));
-        self.course.offer(Resignation, actions, holders.map(Action::Resign));
-        self.course.offer(Wish, actions, awake().filter(|place| *place == 1).map(|_| Action::Wish));
-        if self.course.may(Overtaking) {
-            (0..2).for_each(|place| self.hearings(place, true, actions));
-        }
     }
 
     fn act(&mut self, action: Action) {
@@ -352,17 +348,9 @@ impl Scene {
         self.now.saturating_add_signed(self.drift(process)) * TICK_US
     }
 
-    fn server_us(&self, place: usize) -> u64 {
-        self.local_us(Process::Server(place))
-    }
-
-    fn guard_us(&self, place: usize) -> u64 {
-        self.local_us(Process::Guard(place))
-    }
-
     /// What a guard was promised for longer than until now.
     fn promised(&self, place: usize) -> Option<Interval> {
-        self.candidates[place].held.filter(|held| self.guard_us(place) < held.until_us)
+        self.candidates[place].held.filter(|held| self.local_us(Process::Guard(place)) < held.until_us)
     }
 
     fn is_held_by(&self, place: usize) -> bool {
@@ -465,7 +453,7 @@ impl Scene {
 
     /// What the lessor proposes is in the log at once, if this server leads, and the lessor hears of it.
     fn step_lessor(&mut self, place: usize, input: Input<Lessor>) {
-        let local_us = self.server_us(place);
+        let local_us = self.local_us(Process::Server(place));
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let mut out = Outbox::new();
@@ -513,7 +501,7 @@ impl Scene {
     }
 
     fn step_guard(&mut self, place: usize, input: Input<Guard>) {
-        let local_us = self.guard_us(place);
+        let local_us = self.local_us(Process::Guard(place));
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let mut out = Outbox::new();
@@ -577,7 +565,7 @@ impl Scene {
     }
 
     fn end(&mut self, place: usize) {
-        let local_us = self.guard_us(place);
+        let local_us = self.local_us(Process::Guard(place));
         if let Some(held) = &mut self.candidates[place].held {
             held.until_us = held.until_us.min(local_us);
         }

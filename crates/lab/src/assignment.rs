@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
     fn submit(&mut self) {
         let slots = self.setup.workers * u64::from(self.setup.slots);
         let every_us = self.setup.task_us * 100 / (self.setup.load_percent * slots).max(1);
-        let (next_us, takes_us) = (self.draw(every_us), self.draw(self.setup.task_us));
+        let [next_us, takes_us] = [every_us, self.setup.task_us].map(|mean_us| self.chance.length(mean_us as f64));
         self.queue.push(self.now_us + next_us, Event::Submit);
         self.submitted += 1;
         self.waiting.push_back((self.now_us, takes_us));
@@ -163,12 +163,6 @@ impl<'a> Run<'a> {
             waiting.push_back(task);
             self.begin(worker);
         }
-    }
-
-    /// A length with this mean: short ones are many, long ones few (exponential).
-    fn draw(&mut self, mean_us: u64) -> u64 {
-        let share = (self.chance.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
-        (-share.ln() * mean_us as f64) as u64
     }
 
     fn begin(&mut self, worker: usize) {

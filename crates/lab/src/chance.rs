@@ -31,6 +31,16 @@ impl Chance {
         per_million > 0 && self.below(1_000_000) < u64::from(per_million)
     }
 
+    /// More than 0, and 1 at most.
+    pub fn part(&mut self) -> f64 {
+        (self.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A length with this mean: short ones are many, long ones few (exponential).
+    pub fn length(&mut self, mean: f64) -> u64 {
+        (-self.part().ln() * mean) as u64
+    }
+
     /// One of these.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[usize::try_from(self.below(from.len() as u64)).expect("an index fits")]

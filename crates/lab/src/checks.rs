@@ -37,7 +37,7 @@ mod tokens;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use primus_core::ledger::{Batch, Effect, Ending, GroupRules, Held, JobId, Ledger, Lent, LoanId, TaskId, Why};
+use primus_core::ledger::{Batch, Effect, Ending, Held, JobId, Ledger, Lent, LoanId, TaskId, Why};
 use primus_core::loan::Placement;
 use primus_core::loan::lending::Happening;
 use primus_core::{ServerId, SessionId, Term};
@@ -68,8 +68,8 @@ pub(crate) struct Checks {
     farms: Vec<FarmChecks>,
     order: order::Watch,
     conservation: conservation::Watch,
-    stay: stay::Watch,
-    leases: tokens::Leases,
+    pub(crate) stay: stay::Watch,
+    pub(crate) leases: tokens::Leases,
     /// Loans that ended because the worker was taken for dead, and those that were overdue.
     dead: BTreeSet<LoanName>,
     overdue: BTreeSet<LoanName>,
@@ -138,6 +138,11 @@ impl Checks {
         }
     }
 
+    /// The first of them that does not hold counts.
+    fn note_all<const N: usize>(&mut self, judgements: [(Property, Judgement); N]) {
+        judgements.into_iter().for_each(|(property, judgement)| self.note(property, judgement));
+    }
+
     /// This was seen once more.
     pub(crate) fn saw(&mut self, what: &'static str) {
         self.saw_times(what, 1);
@@ -169,12 +174,12 @@ impl Checks {
     /// A server begins to lead.
     pub(crate) fn on_lead(&mut self, farm: FarmPlace, id: ServerId, term: Term, log: &Log) {
         let host = &mut self.farms[farm];
-        let safety = host.election_safety.on_lead(id, term);
-        let few_terms = host.few_terms.on_lead(term);
-        let completeness = leader_completeness::on_lead(id, term, log, &host.committed);
-        self.note(Property::ElectionSafety, safety);
-        self.note(Property::FewTerms, few_terms);
-        self.note(Property::LeaderCompleteness, completeness);
+        let judgements = [
+            (Property::ElectionSafety, host.election_safety.on_lead(id, term)),
+            (Property::FewTerms, host.few_terms.on_lead(term)),
+            (Property::LeaderCompleteness, leader_completeness::on_lead(id, term, log, &host.committed)),
+        ];
+        self.note_all(judgements);
     }
 
     /// The leader of this term is killed, and nothing else goes wrong.
@@ -194,8 +199,7 @@ impl Checks {
         let host = &mut self.farms[farm];
         let matching = host.log_matching.on_append(id, entries.clone(), log);
         let stay = host.commits_stay.on_append(id, term, entries, &host.committed);
-        self.note(Property::LogMatching, matching);
-        self.note(Property::CommitsStay, stay);
+        self.note_all([(Property::LogMatching, matching), (Property::CommitsStay, stay)]);
     }
 
     /// A server starts with this log and this state.
@@ -221,15 +225,14 @@ impl Checks {
         let judgement = state_machine_safety::on_apply(id, (term, before), entry, &mut host.committed);
         let is_new = host.committed.len() > known;
         let stay = if is_new { host.commits_stay.on_commit(&host.committed) } else { Ok(()) };
-        self.note(Property::StateMachineSafety, judgement);
-        self.note(Property::CommitsStay, stay);
+        self.note_all([(Property::StateMachineSafety, judgement), (Property::CommitsStay, stay)]);
         is_new
     }
 
     /// An entry is newly known to be committed: this server leads in a term of its own.
     pub(crate) fn on_commit(&mut self, farm: FarmPlace, leader: ServerId, term: Term, log: &Log) {
-        let judgement = leader_completeness::on_commit(leader, term, log, &self.farms[farm].committed);
-        self.note(Property::LeaderCompleteness, judgement);
+        let committed = &self.farms[farm].committed;
+        self.note(Property::LeaderCompleteness, leader_completeness::on_commit(leader, term, log, committed));
     }
 
     /// A server takes over a whole state.
@@ -238,8 +241,7 @@ impl Checks {
         host.commits_stay.on_restore(id, snapshot.index);
         let safety = state_machine_safety::on_restore(id, snapshot, &host.committed, &host.states);
         let gave_way = gave_way::on_restore(id, snapshot, &host.committed);
-        self.note(Property::StateMachineSafety, safety);
-        self.note(Property::GaveWay, gave_way);
+        self.note_all([(Property::StateMachineSafety, safety), (Property::GaveWay, gave_way)]);
     }
 
     /// A leader that has applied everything up to here, and leads because of the second reason, hands over to that one because
@@ -329,8 +331,7 @@ impl Checks {
         if self.has_tasks {
             let truth = &self.farms[farm].truth;
             let (counts, conservation) = (counts::check(truth), conservation::check(truth));
-            self.note(Property::Counts, counts);
-            self.note(Property::Conservation, conservation);
+            self.note_all([(Property::Counts, counts), (Property::Conservation, conservation)]);
         }
         effects
     }
@@ -342,8 +343,7 @@ impl Checks {
         }
         let endings = host.endings.on_effect(effect, &host.wanted);
         let conservation = self.conservation.on_effect(farm, names, effect, &host.truth);
-        self.note(Property::Endings, endings);
-        self.note(Property::Conservation, conservation);
+        self.note_all([(Property::Endings, endings), (Property::Conservation, conservation)]);
         self.see_effect(farm, effect, now_us);
     }
 
@@ -384,8 +384,8 @@ impl Checks {
         let host = &mut self.farms[member.farm];
         let is_once = host.truth.job(held.task.job).is_some_and(|job| job.spec.is_once);
         let once = host.once.on_start(member.worker, held, is_once, &host.wanted);
-        self.note(Property::Once, once);
-        self.note(Property::Allegiance, allegiance::check(member, held, is_allowed, elsewhere));
+        let allegiance = allegiance::check(member, held, is_allowed, elsewhere);
+        self.note_all([(Property::Once, once), (Property::Allegiance, allegiance)]);
     }
 
     /// An attempt begins while another one at the same task runs, its result is kept somewhere, or it has ended already. That
@@ -483,28 +483,18 @@ impl Checks {
         }
     }
 
-    /// An operator wants somebody back.
-    pub(crate) fn on_recall_by_operator(&mut self, farm: FarmPlace, loan: LoanId) {
-        self.stay.excuse((farm, loan));
-    }
-
     /// A worker of this name goes to another farm.
     pub(crate) fn on_go(&mut self, worker: NodeId, loan: LoanName, name: &str, now_us: u64) {
         let lent = self.farms[loan.0].truth.loans().lent().get(&loan.1);
         let homecoming = homecoming::on_go(name, loan, lent, self.dead.contains(&loan));
         let is_ordered = lent.is_some_and(|lent| lent.why == Why::Operator);
         let stay = self.stay.on_go(worker, loan, is_ordered, now_us);
-        self.note(Property::Homecoming, homecoming);
-        self.note(Property::Stay, stay);
+        self.note_all([(Property::Homecoming, homecoming), (Property::Stay, stay)]);
     }
 
     pub(crate) fn on_come_home(&mut self, worker: NodeId, now_us: u64) {
         let judgement = self.stay.on_come_home(worker, now_us);
         self.note(Property::Stay, judgement);
-    }
-
-    pub(crate) fn on_worker_crash(&mut self, worker: NodeId) {
-        self.stay.on_crash(worker);
     }
 
     /// A farm is about to be flooded. Has anybody workers to spare?
@@ -536,16 +526,6 @@ impl Checks {
         }
     }
 
-    /// What ran has ended, by its guard's word or because its time was over.
-    pub(crate) fn on_end_of_lease(&mut self, token: u64, now_us: u64, is_said: bool) {
-        self.leases.end(token, now_us, is_said);
-    }
-
-    /// A guard has died, and with it everything that it ran.
-    pub(crate) fn on_guard_crash(&mut self, session: SessionId, now_us: u64) {
-        self.leases.end_all(session, now_us);
-    }
-
     /// A guard that stood still goes on.
     pub(crate) fn on_guard_resumes(&mut self, session: SessionId, now_us: u64) {
         let is_late = self.leases.has_expired(session, now_us);
@@ -564,11 +544,6 @@ impl Checks {
             let judgement = held_again::check(&self.leases, now_us, candidates);
             self.note(Property::HeldAgain, judgement);
         }
-    }
-
-    /// Groups, and how many may hold each.
-    pub(crate) fn groups(&self) -> &BTreeMap<String, GroupRules> {
-        &self.leases.groups
     }
 }
 
@@ -592,7 +567,7 @@ impl Checks {
             Property::Assertions => is_it,
             Property::FewTerms => self.farms.iter().any(|farm| farm.few_terms.applies()),
             Property::Order => self.order.applies() || is_it,
-            Property::Holders | Property::Tokens | Property::HeldAgain => !self.groups().is_empty(),
+            Property::Holders | Property::Tokens | Property::HeldAgain => !self.leases.groups.is_empty(),
             _ if property.is_about_loans() => self.has_tasks && self.farms.len() > 1,
             _ if property.is_about_tasks() => self.has_tasks,
             _ => true,

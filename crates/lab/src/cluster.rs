@@ -11,7 +11,7 @@ use primus_core::rank::RankBy;
 use primus_server::control::Command;
 
 use crate::chance::Chance;
-use crate::driver::fault::{Fault, Menu};
+use crate::driver::fault::{self, Fault};
 use crate::driver::plan::{ClientsPlan, End, Plan, SYNC};
 use crate::driver::{Event, What};
 use crate::faults::{FAULTS_END_US, Kind, Kinds};
@@ -42,27 +42,23 @@ const TURN_US: usize = 25_000_000;
 const MIDDLE: u64 = 5_000;
 
 /// The leader is one of many, and what happens to it matters most.
-const FAULTS: [Fault; 20] = [
-    Fault::LeaderCrashes,
-    Fault::LeaderCrashes,
-    Fault::ServerCrashes,
-    Fault::ServerCrashes,
-    Fault::FarmCrashes,
-    Fault::LeaderFreezes,
-    Fault::ServerFreezes,
-    Fault::LeaderIsolated,
-    Fault::LeaderUnheard,
-    Fault::LeaderWakesAlone,
-    Fault::Partition,
-    Fault::Partition,
-    Fault::Bridge,
-    Fault::DiskFills,
-    Fault::ClockJumps,
-    Fault::LeaderTransfers,
-    Fault::LeaderResigns,
-    Fault::Election,
-    Fault::LoadChanges,
-    Fault::LoadChanges,
+const FAULTS: [(usize, Fault); 16] = [
+    (2, Fault::LeaderCrashes),
+    (2, Fault::ServerCrashes),
+    (1, Fault::FarmCrashes),
+    (1, Fault::LeaderFreezes),
+    (1, Fault::ServerFreezes),
+    (1, Fault::LeaderIsolated),
+    (1, Fault::LeaderUnheard),
+    (1, Fault::LeaderWakesAlone),
+    (2, Fault::Partition),
+    (1, Fault::Bridge),
+    (1, Fault::DiskFills),
+    (1, Fault::ClockJumps),
+    (1, Fault::LeaderTransfers),
+    (1, Fault::LeaderResigns),
+    (1, Fault::Election),
+    (2, Fault::LoadChanges),
 ];
 
 /// A cluster to be tried, with any number of seeds.
@@ -163,7 +159,7 @@ impl Plan {
     pub(crate) fn disturb(
         &mut self,
         kinds: &Kinds,
-        faults: &[Fault],
+        faults: &[(usize, Fault)],
         budget: u64,
         span_us_max: u64,
         chance: &mut Chance,
@@ -177,8 +173,7 @@ impl Plan {
             server.sync = if chance.happens(share_ppm) { SLOW_SYNC } else { SYNC };
             server.clock.slower_ppm = skewed(skew_ppm, chance);
         }
-        let menu = Menu { faults, budget, first_us: 0, end_us, span_us_max };
-        self.events.extend(menu.draw(kinds, chance));
+        self.events.extend(fault::draw(faults, kinds, budget, (end_us, span_us_max), chance));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs of one whole farm: servers, workers, and clients that submit, cancel and retry, with leaders and workers that crash, freeze,
 //! are cut off and come back, and links that break. When the faults have ended, every task must come to its end.
 
-use primus_core::ledger::{Entry, Expansion, JobId, Spec, Target, TaskId, Work};
+use primus_core::ledger::{Entry, Expansion, JobId, Spec, Target, TaskId};
 use primus_core::machine::Delay;
 use primus_core::planted::Planted;
 
@@ -12,6 +12,7 @@ use crate::driver::fault::Fault;
 use crate::driver::plan::{End, Plan, Tasks};
 use crate::faults::Kinds;
 use crate::setup::Setup;
+use crate::tasks::{job, sleep};
 
 /// When the last fault has ended.
 const FAULTS_END_US: u64 = 4_000_000;
@@ -21,29 +22,22 @@ const JOBS_MAX: u64 = 12;
 const ARRAY_MAX: u64 = 12;
 const WISHES_MAX: u64 = 4;
 
-const OF_SERVERS: [Fault; 10] = [
-    Fault::LeaderCrashes,
-    Fault::LeaderCrashes,
-    Fault::ServerCrashes,
-    Fault::FarmCrashes,
-    Fault::LeaderFreezes,
-    Fault::LeaderIsolated,
-    Fault::LeaderIsolated,
-    Fault::LeaderUnheard,
-    Fault::DiskStalls,
-    Fault::LeaderTransfers,
+const OF_SERVERS: [(usize, Fault); 8] = [
+    (2, Fault::LeaderCrashes),
+    (1, Fault::ServerCrashes),
+    (1, Fault::FarmCrashes),
+    (1, Fault::LeaderFreezes),
+    (2, Fault::LeaderIsolated),
+    (1, Fault::LeaderUnheard),
+    (1, Fault::DiskStalls),
+    (1, Fault::LeaderTransfers),
 ];
-const OF_WORKERS: [Fault; 10] = [
-    Fault::WorkerCrashes,
-    Fault::WorkerCrashes,
-    Fault::AllCrash,
-    Fault::WorkerFreezes,
-    Fault::WorkerCutOff,
-    Fault::WorkerCutOff,
-    Fault::WorkerCutOff,
-    Fault::WorkerCutOff,
-    Fault::WorkerCutOff,
-    Fault::LinkBreaks,
+const OF_WORKERS: [(usize, Fault); 5] = [
+    (2, Fault::WorkerCrashes),
+    (1, Fault::AllCrash),
+    (1, Fault::WorkerFreezes),
+    (5, Fault::WorkerCutOff),
+    (1, Fault::LinkBreaks),
 ];
 
 /// A farm to be tried, with any number of seeds.
@@ -131,13 +125,10 @@ fn spec(chance: &mut Chance) -> Spec {
         Expansion::Array { first: 1, last: chance.between(1, ARRAY_MAX) }
     };
     Spec {
-        name: String::new(),
-        work: Work::Kind { name: "sleep".to_owned(), input: Vec::new() },
-        expansion,
         retries: chance.pick(&[0, 0, 1, 3]),
-        timeout_ms: None,
         is_once: chance.happens(300_000),
         priority: chance.pick(&[0, 0, 5]),
         cpus: chance.pick(&[1, 1, 1, 2]),
+        ..job(sleep(Vec::new()), expansion)
     }
 }

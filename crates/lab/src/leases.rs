@@ -29,27 +29,21 @@ const GROUPS_MAX: u64 = 3;
 /// Clocks run wrong by this much at most.
 const SKEW_PPM_MAX: u64 = 10_000;
 
-const FAULTS: [Fault; 20] = [
-    Fault::LeaderCrashes,
-    Fault::ServerCrashes,
-    Fault::GuardCrashes,
-    Fault::LeaderFreezes,
-    Fault::LeaderFreezes,
-    Fault::ServerFreezes,
-    Fault::GuardFreezes,
-    Fault::GuardFreezes,
-    Fault::LeaderIsolated,
-    Fault::LeaderIsolated,
-    Fault::LeaderUnheard,
-    Fault::LeaderWakesAlone,
-    Fault::LeaderWakesAlone,
-    Fault::GuardCutOff,
-    Fault::GuardCutOff,
-    Fault::DiskStalls,
-    Fault::LeaderTransfers,
-    Fault::LeaderTransfers,
-    Fault::GuardLeaves,
-    Fault::CommandEnds,
+const FAULTS: [(usize, Fault); 14] = [
+    (1, Fault::LeaderCrashes),
+    (1, Fault::ServerCrashes),
+    (1, Fault::GuardCrashes),
+    (2, Fault::LeaderFreezes),
+    (1, Fault::ServerFreezes),
+    (2, Fault::GuardFreezes),
+    (2, Fault::LeaderIsolated),
+    (1, Fault::LeaderUnheard),
+    (2, Fault::LeaderWakesAlone),
+    (2, Fault::GuardCutOff),
+    (1, Fault::DiskStalls),
+    (2, Fault::LeaderTransfers),
+    (1, Fault::GuardLeaves),
+    (1, Fault::CommandEnds),
 ];
 
 /// Servers and guards to be tried, with any number of seeds.

@@ -34,30 +34,24 @@ const ORDERS_MAX: u64 = 4;
 const SKEW_PPM_MAX: u64 = 5_000;
 const AHEAD_MS_MAX: u64 = 100;
 
-const FAULTS: [Fault; 23] = [
-    Fault::LeaderCrashes,
-    Fault::LeaderCrashes,
-    Fault::ServerCrashes,
-    Fault::FarmCrashes,
-    Fault::WorkerCrashes,
-    Fault::TravellerCrashes,
-    Fault::LentCrashes,
-    Fault::LentCrashes,
-    Fault::BothLeadersCrash,
-    Fault::LeaderFreezes,
-    Fault::WorkerFreezes,
-    Fault::LeaderIsolated,
-    Fault::LeaderUnheard,
-    Fault::TravellerCutOff,
-    Fault::TravellerCutOff,
-    Fault::TravellerCutOff,
-    Fault::WorkerCutOffFromHome,
-    Fault::WorkerCutOffFromHome,
-    Fault::WorkerCutOff,
-    Fault::FarmsApart,
-    Fault::FarmsApart,
-    Fault::LinkBreaks,
-    Fault::LeaderTransfers,
+const FAULTS: [(usize, Fault); 17] = [
+    (2, Fault::LeaderCrashes),
+    (1, Fault::ServerCrashes),
+    (1, Fault::FarmCrashes),
+    (1, Fault::WorkerCrashes),
+    (1, Fault::TravellerCrashes),
+    (2, Fault::LentCrashes),
+    (1, Fault::BothLeadersCrash),
+    (1, Fault::LeaderFreezes),
+    (1, Fault::WorkerFreezes),
+    (1, Fault::LeaderIsolated),
+    (1, Fault::LeaderUnheard),
+    (3, Fault::TravellerCutOff),
+    (2, Fault::WorkerCutOffFromHome),
+    (1, Fault::WorkerCutOff),
+    (2, Fault::FarmsApart),
+    (1, Fault::LinkBreaks),
+    (1, Fault::LeaderTransfers),
 ];
 
 /// Farms to be tried, with any number of seeds.

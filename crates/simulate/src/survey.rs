@@ -41,7 +41,7 @@ pub(crate) fn run(
 }
 
 /// What many runs came to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Survey {
     /// The seeds, without the end.
     pub range: Range<u64>,
@@ -144,15 +144,7 @@ impl Drop for Witness {
 
 impl Survey {
     fn new(range: Range<u64>) -> Self {
-        Self {
-            range,
-            failed: 0,
-            first_failure: None,
-            runs_with_several_leaders: 0,
-            most_at_once: 0,
-            changes: 0,
-            seconds: 0.0,
-        }
+        Self { range, ..Self::default() }
     }
 
     fn add(&mut self, Sample { seed, violation, leaders }: Sample) {

@@ -2,11 +2,12 @@
 
 use primus_core::farm::{self, worker as work};
 use primus_core::ledger::loans::name_here;
-use primus_core::ledger::{Held, LoanId, Outcome, Report, Tail, Verdict};
+use primus_core::ledger::{Held, LoanId};
 use primus_core::loan::{WorkerMessage, placement};
 use primus_core::machine::{Input, Output};
 use primus_core::planted::Planted;
 use primus_core::{FarmId, ServerId, Term};
+use primus_lab::tasks::report;
 use primus_server::worker::{Command, Happening, Message, Notice, Timer, Worker};
 
 use super::link::Link;
@@ -120,7 +121,7 @@ impl Scene {
 
     pub(super) fn end_guests_task(&mut self) {
         let ended = self.guest.runs().zip(self.guest.host.farm_abroad());
-        let ended = ended.map(|(held, farm)| Command::Ended(farm, report(held, Guest::name())));
+        let ended = ended.map(|(held, farm)| Command::Ended(farm, report(held, Guest::name(), 0, TASK_US)));
         ended.into_iter().for_each(|ended| self.guest_turns([Input::Command(ended)]));
     }
 
@@ -171,17 +172,4 @@ impl Scene {
         }
         self.guest.link.tell_leader(message);
     }
-}
-
-pub(super) fn report(held: Held, worker: String) -> Report {
-    let outcome = Outcome {
-        attempt: held.attempt,
-        worker,
-        verdict: Verdict::Exited(0),
-        started_us: 0,
-        took_us: TASK_US,
-        stdout: Tail::default(),
-        stderr: Tail::default(),
-    };
-    Report { task: held.task, outcome }
 }

@@ -13,13 +13,16 @@ use primus_core::ledger::{
 use primus_core::loan::placement;
 use primus_core::machine::{Delay, Input, Machine, Moment, Outbox, Output};
 use primus_core::{ServerId, Term, WorkerId};
+use primus_lab::tasks::{job, report};
 use primus_server::worker::Timer;
 
 use super::Chance::{self, Call, Crash, Cut, Doubt};
 use super::action::{Action, Member};
-use super::guest::{Guest, report};
-use super::{Guests, LEADER_DIED, NONE_HANDED_OUT_LATE, ONCE_IS_ONCE, ONE_RESULT, RECORDED_HAS_BEGUN, RUNS_AGAIN};
-use crate::frame::Course;
+use super::guest::Guest;
+use super::{
+    ENDINGS, Guests, LEADER_DIED, NONE_HANDED_OUT_LATE, ONCE_IS_ONCE, ONE_RESULT, RECORDED_HAS_BEGUN, RUNS_AGAIN,
+};
+use crate::frame::{Course, Setting};
 use crate::host::HOME;
 
 /// As long as a worker may have work in advance, so that it gets one task more than it can run.
@@ -58,20 +61,24 @@ pub struct Scene {
     pub(super) course: Course<Chance>,
 }
 
-impl Scene {
+impl Setting for Guests {
+    type Scene = Scene;
+    type Action = Action;
+    type Chance = Chance;
+
     /// The guest has arrived, and its first task is on its way to it.
-    pub(super) fn open(model: &Guests, course: Course<Chance>) -> Self {
-        let rules = rules(model);
-        let mut scene = Self {
-            tasks: model.tasks,
-            is_once: model.is_once,
+    fn open(&self, course: Course<Chance>) -> Scene {
+        let rules = rules(self);
+        let mut scene = Scene {
+            tasks: self.tasks,
+            is_once: self.is_once,
             term: FIRST_TERM,
             foreman: Arc::new(Foreman::new(rules, Ledger::default())),
             timers: BTreeSet::new(),
             proposed: VecDeque::new(),
             own: None,
             to_own: VecDeque::new(),
-            guest: Guest::new(model.planted),
+            guest: Guest::new(self.planted),
             loan: LoanId(0),
             is_recalled: false,
             is_doubted: false,
@@ -83,14 +90,47 @@ impl Scene {
         scene.command(foreman::Command::Lead(Term(FIRST_TERM)));
         scene.start_guest();
         scene.call_abroad();
-        if model.has_own {
+        if self.has_own {
             scene.hire();
         }
         scene.settle();
-        scene.agree(vec![Entry::Submit { spec: spec(model), key: None }]);
-        Self { course, ..scene }
+        scene.agree(vec![Entry::Submit { spec: spec(self), key: None }]);
+        Scene { course, ..scene }
     }
 
+    fn events(&self, scene: &Scene, actions: &mut Vec<Action>) {
+        scene.deliveries(actions);
+        scene.timeouts(actions);
+    }
+
+    fn choices(&self, scene: &Scene, actions: &mut Vec<Action>) {
+        scene.endings(actions);
+        scene.wishes(actions);
+        scene.course.offer(Crash, actions, [Action::LeaderDies(false)]);
+        scene.course.offer(Crash, actions, (!scene.proposed.is_empty()).then_some(Action::LeaderDies(true)));
+        let is_alive = scene.guest.host.is_alive();
+        let is_writing = scene.guest.host.writes(true) || scene.guest.host.writes(false);
+        scene.course.offer(Crash, actions, is_alive.then_some(Action::Dies(true)));
+        scene.course.offer(Crash, actions, is_writing.then_some(Action::Dies(false)));
+        scene.course.offer(Cut, actions, scene.guest.link.is_whole().then_some(Action::Cut));
+        let is_heard = scene.timers.contains(&foreman::Timer::Silence(GUEST)) && scene.guest.link.is_whole();
+        scene.course.offer(Doubt, actions, is_heard.then_some(Action::Silence));
+    }
+
+    fn act(&self, scene: &mut Scene, action: Action) {
+        scene.act(action);
+    }
+
+    fn course(scene: &Scene) -> &Course<Chance> {
+        &scene.course
+    }
+
+    fn judge(&self, scene: &Scene) -> Option<&'static str> {
+        (!scene.comes_to_rest()).then_some(ENDINGS)
+    }
+}
+
+impl Scene {
     pub(super) fn has_begun(&self, held: Held) -> bool {
         self.begun.contains(&held)
     }
@@ -105,7 +145,7 @@ impl Scene {
     }
 
     /// If everybody is reached from now on, and the guest is wanted back: does every task end, and has the guest told everything?
-    pub(super) fn comes_to_rest(&self) -> bool {
+    fn comes_to_rest(&self) -> bool {
         let mut under_way = Vec::new();
         self.deliveries(&mut under_way);
         if !under_way.is_empty() {
@@ -163,7 +203,7 @@ impl Scene {
     }
 
     /// What happens by itself.
-    pub(super) fn deliveries(&self, actions: &mut Vec<Action>) {
+    fn deliveries(&self, actions: &mut Vec<Action>) {
         let guest = &self.guest;
         actions.extend((!guest.link.to_leader.is_empty() && guest.link.is_known).then_some(Action::Heard));
         actions.extend((!guest.link.to_guest.is_empty()).then_some(Action::Told));
@@ -178,7 +218,7 @@ impl Scene {
     }
 
     /// Timers that are set. In any kind of time they run out whenever they like.
-    pub(super) fn timeouts(&self, actions: &mut Vec<Action>) {
+    fn timeouts(&self, actions: &mut Vec<Action>) {
         actions.extend(self.timers.contains(&foreman::Timer::Grace(GUEST)).then_some(Action::Grace));
         actions.extend(self.timers.contains(&foreman::Timer::Settle).then_some(Action::Settle));
         let gathering = self.guest.timer(worker::Timer::Gather).filter(|timer| self.guest.host.has_timer(*timer));
@@ -191,21 +231,6 @@ impl Scene {
         actions.extend(self.guest.runs().map(|_| Action::Done(Member::Guest)));
         let own = self.own.as_ref().and_then(|own| own.running().next());
         actions.extend(own.map(|_| Action::Done(Member::Own)));
-    }
-
-    /// What may happen beyond that, as long as the budget lasts.
-    pub(super) fn choices(&self, actions: &mut Vec<Action>) {
-        self.endings(actions);
-        self.wishes(actions);
-        self.course.offer(Crash, actions, [Action::LeaderDies(false)]);
-        self.course.offer(Crash, actions, (!self.proposed.is_empty()).then_some(Action::LeaderDies(true)));
-        let is_alive = self.guest.host.is_alive();
-        let is_writing = self.guest.host.writes(true) || self.guest.host.writes(false);
-        self.course.offer(Crash, actions, is_alive.then_some(Action::Dies(true)));
-        self.course.offer(Crash, actions, is_writing.then_some(Action::Dies(false)));
-        self.course.offer(Cut, actions, self.guest.link.is_whole().then_some(Action::Cut));
-        let is_heard = self.timers.contains(&foreman::Timer::Silence(GUEST)) && self.guest.link.is_whole();
-        self.course.offer(Doubt, actions, is_heard.then_some(Action::Silence));
     }
 
     fn wishes(&self, actions: &mut Vec<Action>) {
@@ -224,7 +249,7 @@ impl Scene {
         self.course.offer(Call, actions, self.guest.host.is_at_home().then_some(Action::Call));
     }
 
-    pub(super) fn act(&mut self, action: Action) {
+    fn act(&mut self, action: Action) {
         match action {
             Action::Heard => self.on_heard(),
             Action::Told => self.on_told(),
@@ -433,7 +458,7 @@ impl Scene {
 
     fn end_own_task(&mut self) {
         let running = self.own.as_ref().and_then(|own| own.running().next());
-        let ended = running.map(|held| worker::Command::Ended(report(held, "own".to_owned())));
+        let ended = running.map(|held| worker::Command::Ended(report(held, "own".to_owned(), 0, TASK_US)));
         ended.into_iter().for_each(|ended| self.step_own(Input::Command(ended)));
     }
 }
@@ -449,14 +474,6 @@ fn rules(model: &Guests) -> foreman::Rules {
 }
 
 fn spec(model: &Guests) -> Spec {
-    Spec {
-        name: String::new(),
-        work: Work::Command(CommandLine::default()),
-        expansion: Expansion::Array { first: 1, last: model.tasks },
-        retries: 0,
-        timeout_ms: None,
-        is_once: model.is_once,
-        priority: 0,
-        cpus: 1,
-    }
+    let job = job(Work::Command(CommandLine::default()), Expansion::Array { first: 1, last: model.tasks });
+    Spec { is_once: model.is_once, ..job }
 }

@@ -1,37 +1,9 @@
 //! The names of all properties, and what each says.
 
-macro_rules! properties {
-    ($($variant:ident $name:literal $meaning:literal;)*) => {
-        /// A property of runs.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Property {
-            $(#[doc = $meaning] $variant,)*
-        }
-
-        impl Property {
-            /// All of them.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
-
-            /// The property's name, as output contracts spell it.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-
-            /// What it says of a run, once it has held there.
-            #[must_use]
-            pub const fn meaning(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $meaning,)*
-                }
-            }
-        }
-    };
-}
+use crate::properties::properties;
 
 properties! {
+    /// A property of runs.
     ElectionSafety "election_safety" "at most one server led in a term";
     LogMatching "log_matching" "logs with an entry in common are the same up to there";
     LeaderCompleteness "leader_completeness" "every leader had everything that was committed before";

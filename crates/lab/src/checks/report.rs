@@ -104,14 +104,6 @@ pub struct Messages {
 }
 
 impl Report {
-    /// The one server that all take for the leader, itself included.
-    #[must_use]
-    pub fn agreed_leader(&self) -> Option<ServerId> {
-        let leader = (*self.table.values().next()?)?;
-        let agree = self.table.contains_key(&leader) && self.table.values().all(|view| *view == Some(leader));
-        agree.then_some(leader)
-    }
-
     /// How often this was seen.
     #[must_use]
     pub fn seen(&self, what: &str) -> u64 {

@@ -14,7 +14,7 @@ const SKEW: u64 = 10;
 
 /// When workers have gone and come home.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     stay_us: u64,
     is_strict: bool,
     /// Under which loan each has gone last, and when.
@@ -34,11 +34,12 @@ impl Watch {
         }
     }
 
-    pub(super) fn excuse(&mut self, loan: LoanName) {
+    /// An operator wants this one back.
+    pub(crate) fn excuse(&mut self, loan: LoanName) {
         self.excused.insert(loan);
     }
 
-    pub(super) fn on_crash(&mut self, worker: NodeId) {
+    pub(crate) fn on_crash(&mut self, worker: NodeId) {
         self.gone.remove(&worker);
         self.home_since_us.remove(&worker);
     }

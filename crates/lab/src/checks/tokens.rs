@@ -26,7 +26,7 @@ pub(crate) struct Interval {
 
 /// Who has held what.
 #[derive(Debug, Default)]
-pub(super) struct Leases {
+pub(crate) struct Leases {
     pub(super) groups: BTreeMap<String, GroupRules>,
     lease_us: u64,
     /// In the order in which they began.
@@ -58,14 +58,16 @@ impl Leases {
         Some(place)
     }
 
-    pub(super) fn end(&mut self, token: u64, now_us: u64, is_said: bool) {
+    /// What ran has ended, by its guard's word or because its time was over.
+    pub(crate) fn end(&mut self, token: u64, now_us: u64, is_said: bool) {
         if let Some(interval) = self.intervals.iter_mut().find(|interval| interval.token == token) {
             interval.end_us = interval.end_us.min(now_us);
             interval.until_us = if is_said { interval.until_us } else { interval.end_us };
         }
     }
 
-    pub(super) fn end_all(&mut self, session: SessionId, now_us: u64) {
+    /// A guard has died, and with it everything that it ran.
+    pub(crate) fn end_all(&mut self, session: SessionId, now_us: u64) {
         for interval in self.intervals.iter_mut().filter(|interval| interval.session == session) {
             interval.end_us = interval.end_us.min(now_us);
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use primus_core::ledger::loans::name_here;
-use primus_core::ledger::{Batch, Effect, Entry, Expansion, JobId, Spec, Work};
+use primus_core::ledger::{Batch, Effect, Entry, Expansion, JobId, Spec};
 use primus_core::loan::lending::LendOrder;
 use primus_core::machine::{Delay, Input};
 use primus_server::control::Command;
@@ -18,6 +18,7 @@ use super::{Audience, Event, Run};
 use crate::checks::State;
 use crate::lending::{Books, Outcome};
 use crate::node::NodeId;
+use crate::tasks::{job, sleep};
 use crate::timeline::play;
 
 /// Whoever writes keys.
@@ -191,7 +192,7 @@ impl<O: Audience> Run<'_, O> {
             Order::Lend => self.lend(farm),
             Order::Recall => {
                 if let Some(loan) = self.checks.truth(farm).loans().lent().keys().next().copied() {
-                    self.checks.on_recall_by_operator(farm, loan);
+                    self.checks.stay.excuse((farm, loan));
                     self.farms[farm].wishes.push(Entry::Recall(loan));
                 }
             }
@@ -340,10 +341,8 @@ impl<O: Audience> Run<'_, O> {
     pub(super) fn on_submit(&mut self, farm: FarmPlace, takes_us: u64) {
         match self.leader_to_ask(farm) {
             Some(leader) => {
-                let draft = Draft::new(&[Entry::Submit {
-                    spec: job(Expansion::One, takes_us.to_be_bytes().to_vec()),
-                    key: None,
-                }]);
+                let spec = job(sleep(takes_us.to_be_bytes().to_vec()), Expansion::One);
+                let draft = Draft::new(&[Entry::Submit { spec, key: None }]);
                 self.ask_farm_for(leader, |ticket| farm::Command::Enter(ticket, draft));
                 self.expect_task(farm);
             }
@@ -354,20 +353,7 @@ impl<O: Audience> Run<'_, O> {
 
 /// A job of so many tasks.
 pub(crate) fn submit(tasks: u64, is_once: bool, key: Option<&str>, name: &str) -> Entry {
-    let spec =
-        Spec { name: name.to_owned(), is_once, ..job(Expansion::Array { first: 1, last: tasks }, Vec::new()) };
+    let job = job(sleep(Vec::new()), Expansion::Array { first: 1, last: tasks });
+    let spec = Spec { name: name.to_owned(), is_once, ..job };
     Entry::Submit { spec, key: key.map(str::to_owned) }
-}
-
-fn job(expansion: Expansion, input: Vec<u8>) -> Spec {
-    Spec {
-        name: String::new(),
-        work: Work::Kind { name: "sleep".to_owned(), input },
-        expansion,
-        retries: 0,
-        timeout_ms: None,
-        is_once: false,
-        priority: 0,
-        cpus: 1,
-    }
 }

@@ -101,35 +101,30 @@ impl Fault {
     }
 }
 
-/// What may go wrong, how often at most, and when.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Menu<'a> {
-    pub(crate) faults: &'a [Fault],
-    /// How many faults of one kind there are at most.
-    pub(crate) budget: u64,
-    pub(crate) first_us: u64,
-    pub(crate) end_us: u64,
-    pub(crate) span_us_max: u64,
-}
-
-impl Menu<'_> {
-    /// A run without a kind has none of it, the others from one up to the budget.
-    pub(crate) fn draw(&self, kinds: &Kinds, chance: &mut Chance) -> Vec<(u64, Event)> {
-        let mut events = Vec::new();
-        for kind in Kind::ALL {
-            let faults: Vec<Fault> = self.faults.iter().copied().filter(|fault| fault.kind() == kind).collect();
-            if faults.is_empty() || !kinds.is_on(kind, chance) {
-                continue;
-            }
-            for _ in 0..chance.between(1, self.budget) {
-                let from_us = chance.between(self.first_us, self.end_us - 1);
-                let span_us = self.span_us_max.min(self.end_us - from_us);
-                let until_us = from_us + chance.between(1_000.min(span_us), span_us);
-                events.push((from_us, Event::Fault(chance.pick(&faults), until_us)));
-            }
+/// Draws what goes wrong until then, and for so long at most. A run without a kind has none of it, the others from one up to the
+/// budget. The number before a fault says how often it is drawn, compared with others of its kind.
+pub(crate) fn draw(
+    faults: &[(usize, Fault)],
+    kinds: &Kinds,
+    budget: u64,
+    (end_us, span_us_max): (u64, u64),
+    chance: &mut Chance,
+) -> Vec<(u64, Event)> {
+    let mut events = Vec::new();
+    for kind in Kind::ALL {
+        let of_kind = faults.iter().filter(|(_, fault)| fault.kind() == kind);
+        let faults: Vec<Fault> = of_kind.flat_map(|(share, fault)| std::iter::repeat_n(*fault, *share)).collect();
+        if faults.is_empty() || !kinds.is_on(kind, chance) {
+            continue;
         }
-        events
+        for _ in 0..chance.between(1, budget) {
+            let from_us = chance.between(0, end_us - 1);
+            let span_us = span_us_max.min(end_us - from_us);
+            let until_us = from_us + chance.between(1_000.min(span_us), span_us);
+            events.push((from_us, Event::Fault(chance.pick(&faults), until_us)));
+        }
     }
+    events
 }
 
 /// What faults do.

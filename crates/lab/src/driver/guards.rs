@@ -76,7 +76,7 @@ impl<O: Audience> Run<'_, O> {
             }
             Notice::Lost(group) => {
                 if let Some(token) = self.guard(id).runs.get(&group).copied() {
-                    self.checks.on_end_of_lease(token, self.time.now_us, false);
+                    self.checks.leases.end(token, self.time.now_us, false);
                 }
                 self.end_within(id, group, DEATH);
             }
@@ -108,7 +108,7 @@ impl<O: Audience> Run<'_, O> {
         let host = self.guard(id);
         if host.runs.get(&group) == Some(&token) {
             host.runs.remove(&group);
-            self.checks.on_end_of_lease(token, self.time.now_us, true);
+            self.checks.leases.end(token, self.time.now_us, true);
             self.step_guard(id, Input::Command(Command::Ended(group)));
         }
     }
@@ -142,7 +142,7 @@ impl<O: Audience> Run<'_, O> {
 
     pub(super) fn crash_guard(&mut self, id: NodeId) {
         if let Some(session) = self.guards[&id].session() {
-            self.checks.on_guard_crash(session, self.time.now_us);
+            self.checks.leases.end_all(session, self.time.now_us);
         }
         self.guard(id).forget();
     }

@@ -49,7 +49,7 @@ impl<M: Machine> Stand<M> {
 }
 
 /// A farm.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct FarmHost {
     pub(crate) name: String,
     pub(crate) server_ids: Vec<NodeId>,
@@ -258,7 +258,7 @@ pub(crate) fn key_of(number: u64) -> String {
 }
 
 /// A worker's host.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct WorkerHost {
     pub(crate) home: FarmPlace,
     pub(crate) name: String,
@@ -300,18 +300,7 @@ pub(crate) struct Member {
 
 impl WorkerHost {
     pub(crate) fn new(home: FarmPlace, name: String, slots: u16, clock: Clock) -> Self {
-        Self {
-            home,
-            name,
-            slots,
-            clock,
-            process: None,
-            incarnation: 0,
-            away: None,
-            epoch: File::default(),
-            duties: BTreeMap::new(),
-            results: BTreeMap::new(),
-        }
+        Self { home, name, slots, clock, ..Self::default() }
     }
 
     /// Where it is, as it thinks itself; nothing while it is dead.

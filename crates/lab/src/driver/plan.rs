@@ -233,8 +233,7 @@ impl<O: Audience> Run<'_, O> {
     pub(super) fn build(&mut self) {
         for (farm, plan) in std::mem::take(&mut self.plan.farms).into_iter().enumerate() {
             let FarmPlan { name, servers, workers, guards } = plan;
-            let mut host =
-                FarmHost { name, server_ids: vec![], worker_ids: vec![], guard_ids: vec![], wishes: vec![] };
+            let mut host = FarmHost { name, ..FarmHost::default() };
             let node = |kind, number| Host { farm, kind, number }.id();
             for (place, ServerPlan { clock, sync, lease_us }) in (1..).zip(servers) {
                 let server = ServerHost::new(farm, clock, sync, lease_us);

@@ -1,11 +1,10 @@
 //! The workers of a run: what each runs and keeps, and where it goes.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use primus_core::farm::{Assignment, worker as work};
 use primus_core::ids::FarmId;
-use primus_core::ledger::{Held, LoanId, Outcome, Report, State, Tail, Verdict, Work};
+use primus_core::ledger::{Held, LoanId, State, Work};
 use primus_core::load::Weights;
 use primus_core::loan::placement::{self, Place};
 use primus_core::machine::{Delay, Input, Output, Token};
@@ -16,6 +15,7 @@ use super::host::{Duty, FarmPlace, Member, Stand, WorkerHost};
 use super::servers::NOTICE;
 use super::{Audience, Event, Run, What};
 use crate::node::NodeId;
+use crate::tasks::{address, report};
 
 const SYNC: Delay = Delay { min_us: 50, max_us: 10_000 };
 /// How long the epoch takes on a slow disk.
@@ -30,11 +30,9 @@ impl<O: Audience> Run<'_, O> {
         self.workers.get_mut(&member.worker)?.duties.get_mut(&member.farm)
     }
 
-    /// Where a farm is. Nobody dials here, so any address will do.
     pub(super) fn address(&self, farm: FarmPlace) -> FarmAddress {
         let host = &self.farms[farm];
-        let servers = host.server_ids.iter().map(|id| (id.server(), SocketAddr::from(([127, 0, 0, 1], 1))));
-        FarmAddress { name: host.name.clone(), servers: servers.collect() }
+        address(&host.name, host.server_ids.iter().map(|id| id.server()))
     }
 
     pub(super) fn farm_named(&self, name: &str) -> Option<FarmPlace> {
@@ -172,7 +170,7 @@ impl<O: Audience> Run<'_, O> {
         for farm in self.workers[&id].duties.keys().copied().collect::<Vec<_>>() {
             self.break_links_of(Member { worker: id, farm }, NOTICE);
         }
-        self.checks.on_worker_crash(id);
+        self.checks.stay.on_crash(id);
         let host = self.workers.get_mut(&id).expect("a worker of this run");
         host.forget(&mut self.time.chance);
     }
@@ -276,17 +274,8 @@ impl<O: Audience> Run<'_, O> {
             return self.step_worker(member.worker, Input::Command(Command::Abandoned(farm, held)));
         }
         let code = u8::from(self.time.chance.happens(self.plan.tasks.failure_ppm));
-        let outcome = Outcome {
-            attempt: held.attempt,
-            worker,
-            verdict: Verdict::Exited(code),
-            started_us: 0,
-            took_us: 1,
-            stdout: Tail::default(),
-            stderr: Tail::default(),
-        };
-        let report = Report { task: held.task, outcome };
-        self.step_worker(member.worker, Input::Command(Command::Ended(farm, report)));
+        let ended = Command::Ended(farm, report(held, worker, code, 1));
+        self.step_worker(member.worker, Input::Command(ended));
     }
 
     /// It does not run any more. Did it?

@@ -16,24 +16,18 @@ use std::collections::BTreeMap;
 
 use primus_core::ServerId;
 
+use crate::properties::properties;
 use crate::simulate::Outcome;
 use message_bound::Bound;
 
-/// A property of an election.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Property {
-    /// It ends, and everybody knows a leader.
-    Termination,
-    /// Exactly one node leads.
-    Uniqueness,
-    /// Everybody names the same one.
-    Agreement,
-    /// It is the one that should lead.
-    Correctness,
-    /// It took no more messages than the algorithm needs.
-    MessageBound,
-    /// Nobody's rank changed within a round.
-    FixedRank,
+properties! {
+    /// A property of an election.
+    Termination "termination" "every live node knows a leader";
+    Uniqueness "uniqueness" "exactly one node leads";
+    Agreement "agreement" "all live nodes name the same leader";
+    Correctness "correctness" "the leader is the best-ranked live node";
+    MessageBound "message_bound" "it took no more messages than the algorithm needs";
+    FixedRank "fixed_rank" "no rank changed within a round";
 }
 
 /// What is known of a run when it is judged.
@@ -63,19 +57,4 @@ pub fn judge(evidence: &Evidence<'_>) -> BTreeMap<Property, bool> {
         (Property::FixedRank, fixed_rank::holds(evidence)),
     ];
     judgements.into_iter().filter_map(|(property, holds)| Some((property, holds?))).collect()
-}
-
-impl Property {
-    /// The property's name, as output contracts spell it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Termination => "termination",
-            Self::Uniqueness => "uniqueness",
-            Self::Agreement => "agreement",
-            Self::Correctness => "correctness",
-            Self::MessageBound => "message_bound",
-            Self::FixedRank => "fixed_rank",
-        }
-    }
 }

@@ -79,23 +79,13 @@ impl Source {
         let busy_slots = day.slots_each() as f64 * day.busy_percent as f64 / 100.0;
         let every_us = day.task_us as f64 / (busy_slots * share_max);
         while self.now_us < day.day_us {
-            self.now_us += self.draw(every_us).max(1);
-            if self.part() * share_max < day.load.share(day, self.farm, self.now_us) {
-                let takes_us = self.draw(day.task_us as f64).max(1);
+            self.now_us += self.chance.length(every_us).max(1);
+            if self.chance.part() * share_max < day.load.share(day, self.farm, self.now_us) {
+                let takes_us = self.chance.length(day.task_us as f64).max(1);
                 return Some((self.now_us, takes_us)).filter(|_| self.now_us < day.day_us);
             }
         }
         None
-    }
-
-    /// A length with this mean: short ones are many, long ones few (exponential).
-    fn draw(&mut self, mean_us: f64) -> u64 {
-        (-self.part().ln() * mean_us) as u64
-    }
-
-    /// More than 0, and 1 at most.
-    fn part(&mut self) -> f64 {
-        (self.chance.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64
     }
 }
 

@@ -40,18 +40,11 @@ impl<M: Machine> Bare<M> {
         Self { scenery: Scenery::new(names, world, manner), rules }
     }
 
-    fn restart(&mut self, node: &str) -> Result<(), String> {
-        let node = self.scenery.dead(node)?;
-        let machine = (self.rules.make)(node, self.scenery.world.disk(node));
-        self.scenery.world.restart(node, machine);
-        Ok(())
-    }
-
     fn command(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
         let [verb, node, arguments @ ..] = words else { return Err(NO_SUCH_COMMAND.to_owned()) };
         let command = (self.rules.read)(&[&[*verb], arguments].concat()).ok_or(NO_SUCH_COMMAND)?;
         let node = self.scenery.alive(node)?;
-        self.scenery.act(node, printed, |world| world.command(node, command))
+        self.scenery.command(node, command, printed)
     }
 
     fn settle(&mut self, printed: &mut Vec<String>) -> Result<(), String> {
@@ -64,7 +57,7 @@ impl<M: Machine> Bare<M> {
 impl<M: Machine> Stage for Bare<M> {
     fn perform(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
         match words {
-            ["restart", node] => self.restart(node),
+            ["restart", node] => self.scenery.restart(node, self.rules.make).map(|_| ()),
             ["settle"] => self.settle(printed),
             words => match self.scenery.perform(words, printed) {
                 Err(reason) if reason == NO_SUCH_COMMAND => self.command(words, printed),

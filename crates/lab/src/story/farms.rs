@@ -28,9 +28,7 @@ mod words;
 
 use std::collections::BTreeSet;
 
-use primus_core::ledger::{
-    Entry, Expansion, Held, JobId, LoanId, Outcome, Report, Spec, Tail, Target, TaskId, Verdict, Work,
-};
+use primus_core::ledger::{Entry, Expansion, Held, JobId, LoanId, Target, TaskId, Work};
 use primus_core::loan::lending::LendOrder;
 use primus_core::{FarmId, ServerId};
 use primus_server::farm::{self, Ticket};
@@ -40,10 +38,11 @@ use primus_server::worker;
 pub use self::cast::Description;
 use self::cast::{Farm, Node};
 use self::log::Log;
-use self::member::{Hand, Host, Member, Of, address, kept, shows_ms};
+use self::member::{Hand, Host, Member, Of, kept, shows_ms};
 use super::cluster::parse_number;
 use super::scenery::{Manner, NO_SUCH_COMMAND, Scenery, parse_time};
 use super::stage::Stage;
+use crate::tasks::{address, job, report};
 use crate::world::{Taken, World};
 
 /// How long every task takes: long enough that a worker has only one in advance.
@@ -158,17 +157,8 @@ impl Farms {
     }
 
     fn end(&mut self, worker: &str, task: &str, code: u8) -> Result<(), String> {
-        let (node, (farm, of), Held { task, attempt }) = self.running(worker, task)?;
-        let outcome = Outcome {
-            attempt,
-            worker: node.name_in(of),
-            verdict: Verdict::Exited(code),
-            started_us: 0,
-            took_us: TASK_US,
-            stdout: Tail::default(),
-            stderr: Tail::default(),
-        };
-        self.tell_worker(node, worker::Command::Ended(farm, Report { task, outcome }));
+        let (node, (farm, of), held) = self.running(worker, task)?;
+        self.tell_worker(node, worker::Command::Ended(farm, report(held, node.name_in(of), code, TASK_US)));
         Ok(())
     }
 
@@ -223,7 +213,7 @@ impl Farms {
         let disk = self.scenery.world.disk(node).to_vec();
         let farms: Vec<Farm> = self.logs.iter().map(|log| log.farm).collect();
         let others = farms.iter().filter(|farm| **farm != node.farm());
-        let visited = others.map(|farm| (address(farm.0), kept(&disk, *farm))).collect();
+        let visited = others.map(|farm| (address(farm.0, [ServerId(1)]), kept(&disk, *farm))).collect();
         let hand = Hand::new(node, self.slots, farms, &disk);
         self.scenery.world.restart(node, Of::Worker(Box::new(hand)));
         self.tell_worker(node, worker::Command::Start(visited));
@@ -426,16 +416,8 @@ impl Farms {
 }
 
 fn submission(tasks: &str, options: &[&str]) -> Result<Entry, String> {
-    let mut spec = Spec {
-        name: String::new(),
-        work: Work::Kind { name: "noop".to_owned(), input: Vec::new() },
-        expansion: Expansion::Array { first: 1, last: parse_number(tasks)? },
-        retries: 0,
-        timeout_ms: None,
-        is_once: false,
-        priority: 0,
-        cpus: 1,
-    };
+    let work = Work::Kind { name: "noop".to_owned(), input: Vec::new() };
+    let mut spec = job(work, Expansion::Array { first: 1, last: parse_number(tasks)? });
     for option in options {
         match option.split_once('=').unwrap_or((option, "")) {
             ("once", "") => spec.is_once = true,

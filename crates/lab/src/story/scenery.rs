@@ -124,6 +124,28 @@ impl<M: Machine> Scenery<M> {
         Ok(())
     }
 
+    /// The owner of a node tells it something.
+    pub(super) fn command(
+        &mut self,
+        node: M::Peer,
+        command: M::Command,
+        printed: &mut Vec<String>,
+    ) -> Result<(), String> {
+        self.act(node, printed, |world| world.command(node, command))
+    }
+
+    /// A new process starts where one has crashed, with what is on the disk.
+    pub(super) fn restart(
+        &mut self,
+        node: &str,
+        make: impl FnOnce(M::Peer, &[M::Record]) -> M,
+    ) -> Result<M::Peer, String> {
+        let node = self.dead(node)?;
+        let machine = make(node, self.world.disk(node));
+        self.world.restart(node, machine);
+        Ok(node)
+    }
+
     const fn tell_time(&mut self) {
         self.world.pass(Moment(self.clock_us));
     }
@@ -267,6 +289,13 @@ impl<M: Machine> Scenery<M> {
 
     fn forget(&mut self, node: M::Peer, timer: M::Timer) {
         self.due.retain(|due| due.node != node || due.timer != timer);
+    }
+
+    pub(super) fn print_table(&self, printed: &mut Vec<String>, describe: impl Fn(M::Peer, &M) -> String) {
+        printed.extend(self.world.nodes().map(|node| match self.world.machine(node) {
+            Some(machine) => format!("{node} {}", describe(node, machine)),
+            None => format!("{node} crashed"),
+        }));
     }
 
     fn print_in_flight(&self, printed: &mut Vec<String>) {

@@ -37,7 +37,7 @@ use primus_server::{Plan, Reason, Server, record};
 
 use super::cluster::{self, Description};
 use super::scenery::{Manner, Scenery, parse_time};
-use super::stage::Stage;
+use super::stage::{Stage, list};
 use crate::world::{Taken, World};
 
 type Words = <Server as Machine>::Message;
@@ -123,7 +123,10 @@ impl Stage for Servers {
             }
             ["wait", time] => self.wait(parse_time(time)?, printed),
             ["wait", time, "quietly"] => self.wait(parse_time(time)?, &mut Vec::new()),
-            ["table"] => self.print_table(printed),
+            ["table"] => {
+                self.scenery.print_table(printed, describe);
+                Ok(())
+            }
             ["leaders"] => self.print_leaders(printed),
             words => self.scenery.perform(words, printed),
         }
@@ -152,25 +155,21 @@ impl Servers {
     }
 
     fn boot(&mut self, node: ServerId, printed: &mut Vec<String>) -> Result<(), String> {
-        self.act(node, Command::Boot, printed)?;
+        self.scenery.command(node, Command::Boot, printed)?;
         match self.recipe.scores.get(&node).copied() {
-            Some(score) => self.act(node, Command::Load(score.into()), printed),
+            Some(score) => self.scenery.command(node, Command::Load(score.into()), printed),
             None => Ok(()),
         }
     }
 
     fn command(&mut self, node: &str, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
-        self.act(self.node(node)?, command, printed)
-    }
-
-    fn act(&mut self, node: ServerId, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
-        self.scenery.act(node, printed, |world| world.command(node, command))
+        self.scenery.command(self.node(node)?, command, printed)
     }
 
     fn snapshot(&mut self, node: ServerId, printed: &mut Vec<String>) -> Result<(), String> {
         let server = self.scenery.world.machine(node).ok_or_else(|| format!("node {node} is crashed"))?;
         let (state, (_, committed)) = (record::front(b"", server.gave_way()), server.replica().extent());
-        self.act(node, Command::Compact(committed, state), printed)
+        self.scenery.command(node, Command::Compact(committed, state), printed)
     }
 
     fn link_up(&mut self, node: ServerId, peer: ServerId, printed: &mut Vec<String>) -> Result<(), String> {
@@ -178,9 +177,7 @@ impl Servers {
     }
 
     fn restart(&mut self, node: &str, printed: &mut Vec<String>) -> Result<(), String> {
-        let node = self.scenery.dead(node)?;
-        let disk = self.scenery.world.disk(node).to_vec();
-        self.scenery.world.restart(node, self.recipe.make(node, disk));
+        let node = self.scenery.restart(node, |node, disk| self.recipe.make(node, disk.to_vec()))?;
         self.boot(node, printed)
     }
 
@@ -197,23 +194,12 @@ impl Servers {
         Ok(())
     }
 
-    fn print_table(&self, printed: &mut Vec<String>) -> Result<(), String> {
-        let world = &self.scenery.world;
-        printed.extend(world.nodes().map(|node| match world.machine(node) {
-            Some(server) => format!("{node} {}", describe(node, server)),
-            None => format!("{node} crashed"),
-        }));
-        Ok(())
-    }
-
     fn print_leaders(&self, printed: &mut Vec<String>) -> Result<(), String> {
         let leads = |(node, server): (ServerId, &Server)| {
             let (role, _, Term(term)) = server.replica().view();
             (role == Role::Leader).then(|| format!("{node} in term {term}"))
         };
-        let leaders: Vec<_> = self.scenery.world.alive().filter_map(leads).collect();
-        printed
-            .push(format!("leaders: {}", if leaders.is_empty() { "none".to_owned() } else { leaders.join(", ") }));
+        printed.push(list("leaders:", self.scenery.world.alive().filter_map(leads)));
         Ok(())
     }
 

@@ -66,9 +66,13 @@ impl<R: Recipe> Stage for Cast<R> {
         match words {
             ["start", nodes @ ..] if !nodes.is_empty() => self.command_each(nodes, &Command::Start, printed),
             ["boot", nodes @ ..] if !nodes.is_empty() => self.command_each(nodes, &Command::Boot, printed),
-            ["resign", node] => self.command(self.node(node)?, Command::Resign, printed),
-            ["suspect", node, peer] => self.command(self.node(node)?, Command::Suspect(self.node(peer)?), printed),
-            ["trust", node, peer] => self.command(self.node(node)?, Command::Trust(self.node(peer)?), printed),
+            ["resign", node] => self.scenery.command(self.node(node)?, Command::Resign, printed),
+            ["suspect", node, peer] => {
+                self.scenery.command(self.node(node)?, Command::Suspect(self.node(peer)?), printed)
+            }
+            ["trust", node, peer] => {
+                self.scenery.command(self.node(node)?, Command::Trust(self.node(peer)?), printed)
+            }
             ["score", node, score] => self.score(node, score, printed),
             ["peer-score", node, peer, score] => self.peer_score(node, peer, score, printed),
             ["members", members @ ..] => self.members(members, printed),
@@ -77,7 +81,10 @@ impl<R: Recipe> Stage for Cast<R> {
             ["fire", node, timer] => self.fire(self.scenery.alive(node)?, timer, printed),
             ["settle"] => self.settle(printed),
             ["settle", "quietly"] => self.settle(&mut Vec::new()),
-            ["table"] => self.print_table(printed),
+            ["table"] => {
+                self.scenery.print_table(printed, describe);
+                Ok(())
+            }
             ["leaders"] => self.print_leaders(printed),
             ["counts"] => self.print_counts(printed),
             words => self.scenery.perform(words, printed),
@@ -104,7 +111,7 @@ impl<R: Recipe> Cast<R> {
     /// Lets a node win, out of sight.
     fn crown(&mut self, leader: ServerId) -> Result<(), String> {
         let mut unseen = Vec::new();
-        self.command(leader, Command::Start, &mut unseen)?;
+        self.scenery.command(leader, Command::Start, &mut unseen)?;
         self.settle(&mut unseen)?;
         self.scenery.sent.clear();
         match self.scenery.world.alive().all(|(_, machine)| machine.leader() == Some(leader)) {
@@ -114,23 +121,19 @@ impl<R: Recipe> Cast<R> {
     }
 
     fn command_each(&mut self, nodes: &[&str], command: &Command, printed: &mut Vec<String>) -> Result<(), String> {
-        nodes.iter().try_for_each(|node| self.command(self.node(node)?, command.clone(), printed))
-    }
-
-    fn command(&mut self, node: ServerId, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
-        self.scenery.act(node, printed, |world| world.command(node, command))
+        nodes.iter().try_for_each(|node| self.scenery.command(self.node(node)?, command.clone(), printed))
     }
 
     /// A score belongs to the host: a restarted node measures it again.
     fn score(&mut self, node: &str, score: &str, printed: &mut Vec<String>) -> Result<(), String> {
         let (node, score) = (self.node(node)?, cluster::parse_score(score)?);
         self.recipe.set_score(node, score);
-        self.command(node, Command::Score(score), printed)
+        self.scenery.command(node, Command::Score(score), printed)
     }
 
     fn peer_score(&mut self, node: &str, peer: &str, score: &str, printed: &mut Vec<String>) -> Result<(), String> {
         let command = Command::PeerScore(self.node(peer)?, cluster::parse_score(score)?);
-        self.command(self.node(node)?, command, printed)
+        self.scenery.command(self.node(node)?, command, printed)
     }
 
     fn members(&mut self, members: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
@@ -141,7 +144,7 @@ impl<R: Recipe> Cast<R> {
         let present: Vec<_> = self.scenery.world.alive().map(|(id, _)| id).collect();
         let known: BTreeSet<_> = self.scenery.world.nodes().collect();
         for node in present {
-            self.command(node, Command::Members(Arc::clone(&members)), printed)?;
+            self.scenery.command(node, Command::Members(Arc::clone(&members)), printed)?;
         }
         for &node in members.iter().filter(|node| !known.contains(node)) {
             self.scenery.names.insert(node.to_string(), node);
@@ -151,9 +154,8 @@ impl<R: Recipe> Cast<R> {
     }
 
     fn restart(&mut self, node: &str, printed: &mut Vec<String>) -> Result<(), String> {
-        let node = self.scenery.dead(node)?;
-        self.scenery.world.restart(node, self.recipe.make(node));
-        self.command(node, Command::Boot, printed)
+        let node = self.scenery.restart(node, |node, _| self.recipe.make(node))?;
+        self.scenery.command(node, Command::Boot, printed)
     }
 
     fn foreign(&mut self, from: &str, to: &str, message: &[&str]) -> Result<(), String> {
@@ -177,16 +179,6 @@ impl<R: Recipe> Cast<R> {
         })
     }
 
-    fn print_table(&self, printed: &mut Vec<String>) -> Result<(), String> {
-        let world = &self.scenery.world;
-        printed.extend(world.nodes().map(|node| match world.machine(node).map(Election::leader) {
-            Some(Some(leader)) => format!("{node} defined {leader}"),
-            Some(None) => format!("{node} undefined"),
-            None => format!("{node} crashed"),
-        }));
-        Ok(())
-    }
-
     fn print_leaders(&self, printed: &mut Vec<String>) -> Result<(), String> {
         printed.push(list("leaders:", self.scenery.world.leaders().map(|node| node.to_string())));
         Ok(())
@@ -206,7 +198,11 @@ impl<R: Recipe> Cast<R> {
     }
 }
 
-fn list(title: &str, items: impl Iterator<Item = String>) -> String {
+fn describe(_: ServerId, machine: &impl Election) -> String {
+    machine.leader().map_or_else(|| "undefined".to_owned(), |leader| format!("defined {leader}"))
+}
+
+pub(super) fn list(title: &str, items: impl Iterator<Item = String>) -> String {
     let items: Vec<_> = items.collect();
     format!("{title} {}", if items.is_empty() { "none".to_owned() } else { items.join(", ") })
 }

@@ -67,13 +67,8 @@ pub fn leader(cast: &Cast, report: &Report) -> String {
 #[must_use]
 pub fn verdict(cast: &Cast, property: Property, holds: bool) -> String {
     let meaning = match property {
-        Property::Termination => "every live node knows a leader",
-        Property::Uniqueness => "exactly one node leads",
-        Property::Agreement => "all live nodes name the same leader",
         Property::Correctness if cast.is_ring() => "the leader has the best id",
-        Property::Correctness => "the leader is the best-ranked live node",
-        Property::MessageBound => "it took no more messages than the algorithm needs",
-        Property::FixedRank => "no rank changed within a round",
+        property => property.meaning(),
     };
     let name = property.name().replace('_', " ");
     let but = if holds { "" } else { "it is not so that " };

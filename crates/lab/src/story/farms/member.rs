@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 
 use primus_core::farm::{foreman, worker as work};
 use primus_core::ledger::{Limits, LoanId};
@@ -12,9 +11,10 @@ use primus_core::loan::lending;
 use primus_core::planted::Planted;
 use primus_core::{FarmId, Input, Machine, Moment, Never, Outbox, Output, ServerId, WorkerId};
 use primus_server::farm::{self, Message};
-use primus_server::worker::{self, FarmAddress, Peer, Servers, Worker, Write};
+use primus_server::worker::{self, Peer, Worker, Write};
 
 use super::cast::{Farm, Node};
+use crate::tasks::address;
 
 /// When stories begin, in milliseconds since 1970.
 const WALL_MS: u64 = 1_794_800_000_000;
@@ -244,19 +244,13 @@ pub(super) fn kept(disk: &[Record], farm: Farm) -> Vec<work::Record> {
     disk.iter().filter_map(of_farm).collect()
 }
 
-/// Where a farm is. Whoever dials knows better, so any address will do.
-pub(super) fn address(farm: &str) -> FarmAddress {
-    let anywhere = SocketAddr::from(([127, 0, 0, 1], 1));
-    FarmAddress { name: farm.to_owned(), servers: Servers::from([(ServerId(1), anywhere)]) }
-}
-
 /// What a worker hears when a server says this.
 fn heard(message: Message) -> Option<worker::Message> {
     match message {
         Message::Leads(term) => Some(worker::Message::Leads(term)),
         Message::Follows => Some(worker::Message::Follows),
         Message::Work(message) => Some(worker::Message::Work(message)),
-        Message::Placement(word) => Some(worker::Message::Call(word, address("").servers)),
+        Message::Placement(word) => Some(worker::Message::Call(word, address("", [ServerId(1)]).servers)),
         Message::Loan(_) => None,
     }
 }

@@ -1,5 +1,6 @@
 //! What servers do: who leads, what is said about that, and what a farm agrees on.
 
+use primus_core::ServerId;
 use primus_core::ledger::{Effect, Ending};
 use primus_core::machine::{Input, Output};
 use primus_lab::node::NodeId;
@@ -71,30 +72,24 @@ impl Observer<Farm> for Chronicle {
 
 impl Chronicle {
     fn on_control_notice(&mut self, at_us: u64, node: NodeId, notice: &Notice) {
-        match notice {
+        let host = |server: &ServerId| self.names.host(NodeId::from(*server));
+        let (weight, what) = match notice {
             Notice::Leader(Some(leader), term, reason) if *leader == node.server() => {
                 self.leading.insert(node);
-                self.does(at_us, node, Weight::Strong, format!("leads in term {} ({reason})", term.0));
+                (Weight::Strong, format!("leads in term {} ({reason})", term.0))
             }
-            Notice::Leader(..) => _ = self.leading.remove(&node),
-            Notice::Suspected(peer, reason) => {
-                let what = format!("suspects {} ({reason})", self.names.host(NodeId::from(*peer)));
-                self.does(at_us, node, Weight::Plain, what);
+            Notice::Leader(..) => {
+                self.leading.remove(&node);
+                return;
             }
-            Notice::HandOver(to, reason) => {
-                let what = format!("is to hand over to {} ({reason})", self.names.host(NodeId::from(*to)));
-                self.does(at_us, node, Weight::Plain, what);
-            }
+            Notice::Suspected(peer, reason) => (Weight::Plain, format!("suspects {} ({reason})", host(peer))),
+            Notice::HandOver(to, reason) => (Weight::Plain, format!("is to hand over to {} ({reason})", host(to))),
             Notice::Restored(snapshot) => {
-                self.does(
-                    at_us,
-                    node,
-                    Weight::Plain,
-                    format!("gets the whole state up to entry {}", snapshot.index),
-                );
+                (Weight::Plain, format!("gets the whole state up to entry {}", snapshot.index))
             }
-            _ => {}
-        }
+            _ => return,
+        };
+        self.does(at_us, node, weight, what);
     }
 
     fn on_entered(&mut self, at_us: u64, node: NodeId, effect: &Effect) {

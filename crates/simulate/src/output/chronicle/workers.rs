@@ -39,24 +39,17 @@ impl Observer<Worker> for Chronicle {
 
 impl Chronicle {
     fn on_worker_notice(&mut self, at_us: u64, node: NodeId, notice: &Notice) {
-        match notice {
-            Notice::Start(_, assignment) if self.interest.tasks => {
-                self.does(at_us, node, Weight::Plain, format!("starts task {}", assignment.held.task));
-            }
-            Notice::Kill(_, held) if self.interest.tasks => {
-                self.does(at_us, node, Weight::Plain, format!("stops task {}", held.task));
-            }
-            Notice::Happened(Happening::Lent(farm, loan)) => {
-                self.does(at_us, node, Weight::Plain, format!("works for {farm} now, under loan {loan}"));
-            }
-            Notice::Happened(Happening::Home(loan)) => {
-                self.does(at_us, node, Weight::Plain, format!("is home again after loan {loan}"));
-            }
+        let what = match notice {
+            Notice::Start(_, assignment) if self.interest.tasks => format!("starts task {}", assignment.held.task),
+            Notice::Kill(_, held) if self.interest.tasks => format!("stops task {}", held.task),
+            Notice::Happened(Happening::Lent(farm, loan)) => format!("works for {farm} now, under loan {loan}"),
+            Notice::Happened(Happening::Home(loan)) => format!("is home again after loan {loan}"),
             Notice::Happened(Happening::CannotGo(farm, reason)) => {
-                self.does(at_us, node, Weight::Warning, format!("cannot work for {farm}: {reason}"));
+                return self.does(at_us, node, Weight::Warning, format!("cannot work for {farm}: {reason}"));
             }
-            _ => {}
-        }
+            _ => return,
+        };
+        self.does(at_us, node, Weight::Plain, what);
     }
 
     /// What a server wants of a worker, if that is worth telling.
