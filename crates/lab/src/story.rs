@@ -84,7 +84,7 @@ pub enum StoryError {
 }
 
 /// Reads what follows the word `cluster` and sets the stage that it describes, or says in words for people what is wrong with it.
-pub type Open = fn(&[&str], &mut Vec<String>) -> Result<Box<dyn Stage>, String>;
+pub type Open = fn(&[&str]) -> Result<Box<dyn Stage>, String>;
 
 /// Plays the story in this file and compares; with `PRIMUS_REWRITE=1` writes down how it goes instead.
 ///
@@ -190,10 +190,10 @@ impl Block {
     fn play(&self, name: &str, open: Open, stage: &mut Option<Box<dyn Stage>>) -> Result<Self, StoryError> {
         let mut printed = Vec::new();
         for (line, command) in (self.line..).zip(&self.said).filter(|(_, command)| !is_comment(command)) {
-            perform(command, open, stage, &mut printed).map_err(|reason| {
+            printed.extend(perform(command, open, stage).map_err(|reason| {
                 let (name, command) = (name.to_owned(), command.clone());
                 StoryError::Command { name, line, command, reason }
-            })?;
+            })?);
         }
         let has_commands = self.said.iter().any(|line| !is_comment(line));
         let heard = (has_commands || self.heard.is_some()).then_some(printed);
@@ -206,26 +206,21 @@ fn is_comment(line: &str) -> bool {
 }
 
 /// The stages of everything that ships.
-fn open(description: &[&str], printed: &mut Vec<String>) -> Result<Box<dyn Stage>, String> {
-    stage::set(Cluster::parse(description)?, printed)
+fn open(description: &[&str]) -> Result<Box<dyn Stage>, String> {
+    stage::set(Cluster::parse(description)?)
 }
 
-/// A cluster sets the stage; everything else happens on it.
-fn perform(
-    command: &str,
-    open: Open,
-    stage: &mut Option<Box<dyn Stage>>,
-    printed: &mut Vec<String>,
-) -> Result<(), String> {
+/// A cluster sets the stage; everything else happens on it. Says what was printed.
+fn perform(command: &str, open: Open, stage: &mut Option<Box<dyn Stage>>) -> Result<Vec<String>, String> {
     let words: Vec<_> = command.split_whitespace().collect();
-    match (words.as_slice(), stage) {
-        (["cluster", description @ ..], stage) => {
-            *stage = Some(open(description, printed)?);
-            Ok(())
-        }
-        (words, Some(stage)) => stage.perform(words, printed),
-        (_, None) => Err("a story begins with a cluster".to_owned()),
+    let (words, is_quiet) = words.strip_suffix(&["quietly"]).map_or((&words[..], false), |words| (words, true));
+    match (words, &mut *stage) {
+        (["cluster", description @ ..], stage) => *stage = Some(open(description)?),
+        (words, Some(stage)) => stage.perform(words)?,
+        (_, None) => return Err("a story begins with a cluster".to_owned()),
     }
+    let printed = stage.iter_mut().flat_map(|stage| std::mem::take(stage.lines()));
+    Ok(printed.filter(|_| !is_quiet).collect())
 }
 
 /// What both have at the beginning and at the end is shown once, what is between them twice.

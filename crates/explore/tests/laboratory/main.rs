@@ -16,7 +16,7 @@ use primus_lab::story::{self, bare};
 use tickets::{Tickets, Want};
 
 /// A stage for stories of this machine: `cluster tickets 1 2 3`.
-fn open(description: &[&str], _: &mut Vec<String>) -> Result<Box<dyn Stage>, String> {
+fn open(description: &[&str]) -> Result<Box<dyn Stage>, String> {
     let ["tickets", ids @ ..] = description else { return Err("say: cluster tickets 1 2 3".to_owned()) };
     let id = |word: &&str| word.parse().map(ServerId).map_err(|_| format!("{word} is not an id"));
     let ids: Vec<ServerId> = ids.iter().map(id).collect::<Result<_, _>>()?;

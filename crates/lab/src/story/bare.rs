@@ -40,29 +40,31 @@ impl<M: Machine> Bare<M> {
         Self { scenery: Scenery::new(names, world, manner), rules }
     }
 
-    fn command(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
+    fn command(&mut self, words: &[&str]) -> Result<(), String> {
         let [verb, node, arguments @ ..] = words else { return Err(NO_SUCH_COMMAND.to_owned()) };
         let command = (self.rules.read)(&[&[*verb], arguments].concat()).ok_or(NO_SUCH_COMMAND)?;
         let node = self.scenery.alive(node)?;
-        self.scenery.command(node, command, printed)
+        self.scenery.command(node, command)
     }
 
-    fn settle(&mut self, printed: &mut Vec<String>) -> Result<(), String> {
-        self.scenery.repeat(printed, |scenery, printed| {
-            scenery.deliver_next(printed) || scenery.fire_next(u64::MAX, |_| true, printed)
-        })
+    fn settle(&mut self) -> Result<(), String> {
+        self.scenery.repeat(|scenery| scenery.deliver_next() || scenery.fire_next(u64::MAX, |_| true))
     }
 }
 
 impl<M: Machine> Stage for Bare<M> {
-    fn perform(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
+    fn perform(&mut self, words: &[&str]) -> Result<(), String> {
         match words {
             ["restart", node] => self.scenery.restart(node, self.rules.make).map(|_| ()),
-            ["settle"] => self.settle(printed),
-            words => match self.scenery.perform(words, printed) {
-                Err(reason) if reason == NO_SUCH_COMMAND => self.command(words, printed),
+            ["settle"] => self.settle(),
+            words => match self.scenery.perform(words) {
+                Err(reason) if reason == NO_SUCH_COMMAND => self.command(words),
                 done => done,
             },
         }
+    }
+
+    fn lines(&mut self) -> &mut Vec<String> {
+        &mut self.scenery.lines
     }
 }

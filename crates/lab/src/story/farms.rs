@@ -62,25 +62,23 @@ pub(super) struct Farms {
     /// How many processes have started, and how many questions were asked.
     processes: u64,
     questions: u64,
-    lines: Vec<String>,
 }
 
 impl Stage for Farms {
-    fn perform(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
-        let performed = self.carry_out(words);
+    fn perform(&mut self, words: &[&str]) -> Result<(), String> {
+        self.carry_out(words)?;
         self.see_to_all();
-        printed.append(&mut self.lines);
-        performed
+        Ok(())
+    }
+
+    fn lines(&mut self) -> &mut Vec<String> {
+        &mut self.scenery.lines
     }
 }
 
 impl Farms {
     fn carry_out(&mut self, words: &[&str]) -> Result<(), String> {
         match words {
-            [command @ .., "quietly"] => {
-                self.carry_out(command)?;
-                self.lines.clear();
-            }
             ["lead", server] => self.lead(self.scenery.alive(server)?),
             ["follow", server] => self.tell(self.scenery.alive(server)?, farm::Command::Leader(None)),
             ["link", worker, server] => self.link(self.scenery.node(worker)?, self.scenery.node(server)?),
@@ -101,7 +99,7 @@ impl Farms {
             [command @ ("submit" | "cancel" | "retry" | "recall" | "drain" | "undrain"), words @ ..] => {
                 self.enter(command, words)?;
             }
-            words => self.scenery.perform(words, &mut self.lines)?,
+            words => self.scenery.perform(words)?,
         }
         Ok(())
     }
@@ -180,13 +178,13 @@ impl Farms {
         let Description { names, farms, slots } = description;
         let nodes: BTreeSet<Node> = names.values().copied().collect();
         let scenery = Scenery::new(names, World::new([]), Manner { is_told: words::is_told, tell: words::tell });
-        let (logs, lines) = (farms.into_iter().map(Log::new).collect(), Vec::new());
-        let mut stage = Self { scenery, logs, slots, processes: 0, questions: 0, lines };
+        let logs = farms.into_iter().map(Log::new).collect();
+        let mut stage = Self { scenery, logs, slots, processes: 0, questions: 0 };
         nodes.into_iter().for_each(|node| stage.restart(node));
         let leaders: Vec<Node> = stage.logs.iter().map(|log| log.leader).collect();
         leaders.into_iter().for_each(|leader| stage.lead(leader));
         stage.pass(if stage.logs.len() > 1 { OPENING_US } else { 0 })?;
-        stage.lines.clear();
+        stage.scenery.lines.clear();
         Ok(stage)
     }
 
@@ -268,7 +266,7 @@ impl Farms {
     /// Whoever is crashed or stands still does nothing.
     fn act(&mut self, node: Node, act: impl FnOnce(&mut World<Member>) -> Option<Taken<Member>>) {
         if self.is_able(node) {
-            self.scenery.act(node, &mut self.lines, act).expect("it is alive");
+            self.scenery.act(node, act).expect("it is alive");
         }
     }
 
@@ -370,9 +368,8 @@ impl Farms {
         let until_us = self.scenery.clock_us + us;
         for _ in 0..STEPS_MAX {
             self.see_to_all();
-            let is_at_once =
-                self.scenery.deliver_next(&mut self.lines) || self.apply_anywhere() || self.commit_next();
-            if !is_at_once && (us == 0 || !self.scenery.go_on(until_us, &mut self.lines)) {
+            let is_at_once = self.scenery.deliver_next() || self.apply_anywhere() || self.commit_next();
+            if !is_at_once && (us == 0 || !self.scenery.go_on(until_us)) {
                 self.scenery.clock_us = until_us;
                 return Ok(());
             }
@@ -398,7 +395,7 @@ impl Farms {
             Some(hand) => format!("{node}: {}", words::place_words(hand)),
             None => format!("{node}{} crashed", if is_alone { "" } else { ":" }),
         }));
-        self.lines.extend(lines);
+        self.scenery.lines.extend(lines);
         Ok(())
     }
 

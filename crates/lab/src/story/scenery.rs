@@ -31,6 +31,8 @@ pub(super) struct Scenery<M: Machine> {
     /// How long messages take, and when those were sent that are in flight.
     pub(super) delay_us: u64,
     sent_us: Vec<u64>,
+    /// What was printed, until the story takes it.
+    pub(super) lines: Vec<String>,
     /// Everything that was sent.
     pub(super) sent: Vec<M::Message>,
     /// What owners were told, until a stage sees to it.
@@ -56,12 +58,12 @@ struct Due<M: Machine> {
 impl<M: Machine> Scenery<M> {
     pub(super) fn new(names: BTreeMap<String, M::Peer>, world: World<M>, manner: Manner<M>) -> Self {
         let (held, frozen, slow) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        let (due, sent_us, sent, told) = (Vec::new(), Vec::new(), Vec::new(), VecDeque::new());
-        Self { names, world, clock_us: 0, due, held, frozen, slow, delay_us: 0, sent_us, sent, told, manner }
+        let (due, sent_us, sent, lines, told) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), VecDeque::new());
+        Self { names, world, clock_us: 0, due, held, frozen, slow, delay_us: 0, sent_us, lines, sent, told, manner }
     }
 
     /// Carries out a command about links, messages and processes.
-    pub(super) fn perform(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
+    pub(super) fn perform(&mut self, words: &[&str]) -> Result<(), String> {
         match words {
             ["crash", node] => self.crash(self.alive(node)?),
             ["cut", from, to] => self.world.cut(self.node(from)?, self.node(to)?),
@@ -73,18 +75,18 @@ impl<M: Machine> Scenery<M> {
             ["thaw", node] => _ = self.frozen.remove(&self.node(node)?),
             ["slow", node] => _ = self.slow.insert(self.node(node)?),
             ["fast", node] => _ = self.slow.remove(&self.node(node)?),
-            ["deliver", which @ ..] => self.deliver(self.find(which)?, printed),
+            ["deliver", which @ ..] => self.deliver(self.find(which)?),
             ["drop", which @ ..] => {
                 let place = self.find(which)?;
                 self.leave(place);
-                printed.push(format!("{} dropped", self.world.drop(place)));
+                self.lines.push(format!("{} dropped", self.world.drop(place)));
             }
             ["duplicate", which @ ..] => {
-                printed.push(format!("{} duplicated", self.world.duplicate(self.find(which)?)));
+                self.lines.push(format!("{} duplicated", self.world.duplicate(self.find(which)?)));
             }
-            ["fire", node, timer @ ..] => self.fire(self.alive(node)?, &timer.join(" "), printed)?,
-            ["deliver-all"] => self.repeat(printed, Self::deliver_next)?,
-            ["in-flight"] => self.print_in_flight(printed),
+            ["fire", node, timer @ ..] => self.fire(self.alive(node)?, &timer.join(" "))?,
+            ["deliver-all"] => self.repeat(Self::deliver_next)?,
+            ["in-flight"] => self.print_in_flight(),
             _ => return Err(NO_SUCH_COMMAND.to_owned()),
         }
         Ok(())
@@ -115,23 +117,17 @@ impl<M: Machine> Scenery<M> {
     pub(super) fn act(
         &mut self,
         node: M::Peer,
-        printed: &mut Vec<String>,
         act: impl FnOnce(&mut World<M>) -> Option<Taken<M>>,
     ) -> Result<(), String> {
         self.tell_time();
         let taken = act(&mut self.world).ok_or_else(|| format!("node {node} is crashed"))?;
-        self.print(&taken, printed);
+        self.print(&taken);
         Ok(())
     }
 
     /// The owner of a node tells it something.
-    pub(super) fn command(
-        &mut self,
-        node: M::Peer,
-        command: M::Command,
-        printed: &mut Vec<String>,
-    ) -> Result<(), String> {
-        self.act(node, printed, |world| world.command(node, command))
+    pub(super) fn command(&mut self, node: M::Peer, command: M::Command) -> Result<(), String> {
+        self.act(node, |world| world.command(node, command))
     }
 
     /// A new process starts where one has crashed, with what is on the disk.
@@ -173,37 +169,39 @@ impl<M: Machine> Scenery<M> {
     }
 
     /// Time passes until the next message arrives or the next timer runs out, if there is one by then. False if there is none.
-    pub(super) fn go_on(&mut self, until_us: u64, printed: &mut Vec<String>) -> bool {
-        self.arrive_next(until_us, printed) || self.fire_next(until_us, |_| true, printed)
+    pub(super) fn go_on(&mut self, until_us: u64) -> bool {
+        self.arrive_next(until_us) || self.fire_next(until_us, |_| true)
     }
 
     /// The next message arrives, if that is before the next timer. False if it is not.
-    fn arrive_next(&mut self, until_us: u64, printed: &mut Vec<String>) -> bool {
+    fn arrive_next(&mut self, until_us: u64) -> bool {
         let timers = self.due.iter().filter(|due| !self.frozen.contains(&due.node));
         let until_us = timers.map(|due| due.at_us).min().unwrap_or(until_us).min(until_us);
         let Some((at_us, place)) = self.next_arrival().filter(|(at_us, _)| *at_us <= until_us) else {
             return false;
         };
         self.clock_us = self.clock_us.max(at_us);
-        self.deliver(place, printed);
+        self.deliver(place);
         true
     }
 
-    fn deliver(&mut self, index: usize, printed: &mut Vec<String>) {
+    fn deliver(&mut self, index: usize) {
         self.leave(index);
         self.tell_time();
         let is_told = self.manner.is_told;
         match self.world.deliver(index) {
-            Delivery::Arrived(taken) => self.print(&taken, printed),
+            Delivery::Arrived(taken) => self.print(&taken),
             Delivery::ToCrashed(envelope) | Delivery::Cut(envelope) if !is_told(&envelope.message) => {}
-            Delivery::ToCrashed(envelope) => printed.push(format!("{envelope} lost: {} is crashed", envelope.to)),
-            Delivery::Cut(envelope) => printed.push(format!("{envelope} lost: the link is cut")),
+            Delivery::ToCrashed(envelope) => {
+                self.lines.push(format!("{envelope} lost: {} is crashed", envelope.to))
+            }
+            Delivery::Cut(envelope) => self.lines.push(format!("{envelope} lost: the link is cut")),
         }
     }
 
-    pub(super) fn fire(&mut self, node: M::Peer, timer: &str, printed: &mut Vec<String>) -> Result<(), String> {
+    pub(super) fn fire(&mut self, node: M::Peer, timer: &str) -> Result<(), String> {
         let place = self.due.iter().position(|due| due.node == node && due.timer.to_string() == timer);
-        self.fire_due(place.ok_or_else(|| format!("node {node} has not set its timer {timer}"))?, printed);
+        self.fire_due(place.ok_or_else(|| format!("node {node} has not set its timer {timer}"))?);
         Ok(())
     }
 
@@ -222,55 +220,46 @@ impl<M: Machine> Scenery<M> {
     }
 
     /// Repeats a step until there is nothing left to do.
-    pub(super) fn repeat(
-        &mut self,
-        printed: &mut Vec<String>,
-        step: impl Fn(&mut Self, &mut Vec<String>) -> bool,
-    ) -> Result<(), String> {
-        let settled = (0..SETTLE_STEPS_MAX).any(|_| !step(self, printed));
+    pub(super) fn repeat(&mut self, step: impl Fn(&mut Self) -> bool) -> Result<(), String> {
+        let settled = (0..SETTLE_STEPS_MAX).any(|_| !step(self));
         if settled { Ok(()) } else { Err(format!("nothing settled within {SETTLE_STEPS_MAX} steps")) }
     }
 
     /// The oldest message that nothing holds back arrives, or a write becomes durable. False if there is neither.
-    pub(super) fn deliver_next(&mut self, printed: &mut Vec<String>) -> bool {
+    pub(super) fn deliver_next(&mut self) -> bool {
         let next = self.next_arrival().filter(|(at_us, _)| *at_us <= self.clock_us);
-        next.map(|(_, place)| self.deliver(place, printed)).is_some() || self.sync_next(printed)
+        next.map(|(_, place)| self.deliver(place)).is_some() || self.sync_next()
     }
 
-    fn sync_next(&mut self, printed: &mut Vec<String>) -> bool {
+    fn sync_next(&mut self) -> bool {
         let is_free = |node: &M::Peer| !self.slow.contains(node) && !self.frozen.contains(node);
         let nodes: Vec<_> = self.world.nodes().filter(is_free).collect();
         nodes.into_iter().any(|node| {
             self.tell_time();
             let taken = self.world.persisted(node);
-            taken.map(|taken| self.print(&taken, printed)).is_some()
+            taken.map(|taken| self.print(&taken)).is_some()
         })
     }
 
     /// The timer that is due first, among those that count and by then, runs out. False if there is none.
-    pub(super) fn fire_next(
-        &mut self,
-        until_us: u64,
-        counts: impl Fn(M::Timer) -> bool,
-        printed: &mut Vec<String>,
-    ) -> bool {
+    pub(super) fn fire_next(&mut self, until_us: u64, counts: impl Fn(M::Timer) -> bool) -> bool {
         let is_next = |due: &Due<_>| counts(due.timer) && due.at_us <= until_us && !self.frozen.contains(&due.node);
         let candidates = self.due.iter().enumerate().filter(|(_, due)| is_next(due));
         let next = candidates.min_by_key(|(_, due)| due.at_us).map(|(place, _)| place);
-        next.map(|place| self.fire_due(place, printed)).is_some()
+        next.map(|place| self.fire_due(place)).is_some()
     }
 
-    fn fire_due(&mut self, place: usize, printed: &mut Vec<String>) {
+    fn fire_due(&mut self, place: usize) {
         let due = self.due.remove(place);
         self.clock_us = self.clock_us.max(due.at_us);
         self.tell_time();
         let taken = self.world.fire(due.node, due.timer).expect("what is due is set in the world");
-        self.print(&taken, printed);
+        self.print(&taken);
     }
 
     /// Writes a step down, counts what was sent and notes when timers are due.
-    fn print(&mut self, taken: &Taken<M>, printed: &mut Vec<String>) {
-        printed.extend((self.manner.tell)(taken));
+    fn print(&mut self, taken: &Taken<M>) {
+        self.lines.extend((self.manner.tell)(taken));
         let node = taken.node;
         for output in &taken.outputs {
             match output {
@@ -291,17 +280,17 @@ impl<M: Machine> Scenery<M> {
         self.due.retain(|due| due.node != node || due.timer != timer);
     }
 
-    pub(super) fn print_table(&self, printed: &mut Vec<String>, describe: impl Fn(M::Peer, &M) -> String) {
-        printed.extend(self.world.nodes().map(|node| match self.world.machine(node) {
+    pub(super) fn print_table(&mut self, describe: impl Fn(M::Peer, &M) -> String) {
+        self.lines.extend(self.world.nodes().map(|node| match self.world.machine(node) {
             Some(machine) => format!("{node} {}", describe(node, machine)),
             None => format!("{node} crashed"),
         }));
     }
 
-    fn print_in_flight(&self, printed: &mut Vec<String>) {
-        printed.extend(self.world.in_flight().iter().map(ToString::to_string));
+    fn print_in_flight(&mut self) {
+        self.lines.extend(self.world.in_flight().iter().map(ToString::to_string));
         if self.world.in_flight().is_empty() {
-            printed.push("nothing in flight".to_owned());
+            self.lines.push("nothing in flight".to_owned());
         }
     }
 

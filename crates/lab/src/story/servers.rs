@@ -12,7 +12,6 @@
 //! | `restart N` | a new process starts with what is on the disk |
 //! | `delay 75ms` | from now on messages take this long |
 //! | `wait 100ms` | time passes: messages arrive, writes become durable, timers run out |
-//! | `wait 100ms quietly` | the same without a word |
 //! | `table` `leaders` | role, term and log of everybody, what is not committed in brackets; who leads |
 //!
 //! and everything about links, disks and processes that [`super::stage`] lists. A step is worth a line if its owner is told
@@ -94,42 +93,44 @@ pub(super) struct Servers {
 }
 
 impl Stage for Servers {
-    fn perform(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
+    fn perform(&mut self, words: &[&str]) -> Result<(), String> {
         match words {
             ["boot", nodes @ ..] if !nodes.is_empty() => {
-                nodes.iter().try_for_each(|node| self.boot(self.node(node)?, printed))
+                nodes.iter().try_for_each(|node| self.boot(self.node(node)?))?;
             }
-            ["gone", node, peer] => self.command(node, Command::Gone(self.node(peer)?), printed),
-            ["link-up", node, peer] => self.link_up(self.node(node)?, self.node(peer)?, printed),
-            ["load", node, score] => {
-                self.command(node, Command::Load(cluster::parse_score(score)?.into()), printed)
+            ["gone", node, peer] => self.command(node, Command::Gone(self.node(peer)?))?,
+            ["link-up", node, peer] => {
+                let (node, peer) = (self.node(node)?, self.node(peer)?);
+                self.scenery.act(node, |world| world.link_up(node, peer))?;
             }
+            ["load", node, score] => self.command(node, Command::Load(cluster::parse_score(score)?.into()))?,
             ["propose", node, word] => {
-                self.command(node, Command::Propose(vec![Bytes::copy_from_slice(word.as_bytes())]), printed)
+                self.command(node, Command::Propose(vec![Bytes::copy_from_slice(word.as_bytes())]))?;
             }
-            ["read", node, number] => self.command(node, Command::Read(cluster::parse_number(number)?), printed),
-            ["transfer", node] => self.command(node, Command::Transfer(None, Reason::Resigned), printed),
+            ["read", node, number] => self.command(node, Command::Read(cluster::parse_number(number)?))?,
+            ["transfer", node] => self.command(node, Command::Transfer(None, Reason::Resigned))?,
             ["transfer", node, to] => {
                 let to = Some(self.node(to)?);
-                self.command(node, Command::Transfer(to, Reason::Operator), printed)
+                self.command(node, Command::Transfer(to, Reason::Operator))?;
             }
-            ["leave", node] => self.command(node, Command::Leave, printed),
-            ["elect", node] => self.command(node, Command::Elect(self.node(node)?), printed),
-            ["snapshot", node] => self.snapshot(self.node(node)?, printed),
-            ["restart", node] => self.restart(node, printed),
-            ["delay", time] => {
-                self.scenery.delay_us = parse_time(time)?;
-                Ok(())
+            ["leave", node] => self.command(node, Command::Leave)?,
+            ["elect", node] => self.command(node, Command::Elect(self.node(node)?))?,
+            ["snapshot", node] => self.snapshot(self.node(node)?)?,
+            ["restart", node] => {
+                let node = self.scenery.restart(node, |node, disk| self.recipe.make(node, disk.to_vec()))?;
+                self.boot(node)?;
             }
-            ["wait", time] => self.wait(parse_time(time)?, printed),
-            ["wait", time, "quietly"] => self.wait(parse_time(time)?, &mut Vec::new()),
-            ["table"] => {
-                self.scenery.print_table(printed, describe);
-                Ok(())
-            }
-            ["leaders"] => self.print_leaders(printed),
-            words => self.scenery.perform(words, printed),
+            ["delay", time] => self.scenery.delay_us = parse_time(time)?,
+            ["wait", time] => self.wait(parse_time(time)?)?,
+            ["table"] => self.scenery.print_table(describe),
+            ["leaders"] => self.print_leaders(),
+            words => self.scenery.perform(words)?,
         }
+        Ok(())
+    }
+
+    fn lines(&mut self) -> &mut Vec<String> {
+        &mut self.scenery.lines
     }
 }
 
@@ -145,62 +146,50 @@ impl Servers {
 
     /// Lets everybody start and a server win, out of sight.
     fn crown(&mut self, leader: ServerId) -> Result<(), String> {
-        let mut unseen = Vec::new();
-        self.recipe.nodes.clone().into_iter().try_for_each(|node| self.boot(node, &mut unseen))?;
-        self.wait(START_US, &mut unseen)?;
+        self.recipe.nodes.clone().into_iter().try_for_each(|node| self.boot(node))?;
+        self.wait(START_US)?;
+        self.scenery.lines.clear();
         match self.scenery.world.alive().all(|(_, server)| server.leader() == Some(leader)) {
             true => Ok(()),
             false => Err(format!("node {leader} does not win an election here")),
         }
     }
 
-    fn boot(&mut self, node: ServerId, printed: &mut Vec<String>) -> Result<(), String> {
-        self.scenery.command(node, Command::Boot, printed)?;
+    fn boot(&mut self, node: ServerId) -> Result<(), String> {
+        self.scenery.command(node, Command::Boot)?;
         match self.recipe.scores.get(&node).copied() {
-            Some(score) => self.scenery.command(node, Command::Load(score.into()), printed),
+            Some(score) => self.scenery.command(node, Command::Load(score.into())),
             None => Ok(()),
         }
     }
 
-    fn command(&mut self, node: &str, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
-        self.scenery.command(self.node(node)?, command, printed)
+    fn command(&mut self, node: &str, command: Command) -> Result<(), String> {
+        self.scenery.command(self.node(node)?, command)
     }
 
-    fn snapshot(&mut self, node: ServerId, printed: &mut Vec<String>) -> Result<(), String> {
+    fn snapshot(&mut self, node: ServerId) -> Result<(), String> {
         let server = self.scenery.world.machine(node).ok_or_else(|| format!("node {node} is crashed"))?;
         let (state, (_, committed)) = (record::front(b"", server.gave_way()), server.replica().extent());
-        self.scenery.command(node, Command::Compact(committed, state), printed)
-    }
-
-    fn link_up(&mut self, node: ServerId, peer: ServerId, printed: &mut Vec<String>) -> Result<(), String> {
-        self.scenery.act(node, printed, |world| world.link_up(node, peer))
-    }
-
-    fn restart(&mut self, node: &str, printed: &mut Vec<String>) -> Result<(), String> {
-        let node = self.scenery.restart(node, |node, disk| self.recipe.make(node, disk.to_vec()))?;
-        self.boot(node, printed)
+        self.scenery.command(node, Command::Compact(committed, state))
     }
 
     /// Messages and disks are faster than any timer. Heartbeats never end, so the limit of steps is one for each second.
-    fn wait(&mut self, us: u64, printed: &mut Vec<String>) -> Result<(), String> {
+    fn wait(&mut self, us: u64) -> Result<(), String> {
         let end_us = self.scenery.clock_us + us;
         while self.scenery.clock_us < end_us {
             let until_us = end_us.min(self.scenery.clock_us + 1_000_000);
-            self.scenery.repeat(printed, |scenery, printed| {
-                scenery.deliver_next(printed) || scenery.go_on(until_us, printed)
-            })?;
+            self.scenery.repeat(|scenery| scenery.deliver_next() || scenery.go_on(until_us))?;
             self.scenery.clock_us = until_us;
         }
         Ok(())
     }
 
-    fn print_leaders(&self, printed: &mut Vec<String>) -> Result<(), String> {
+    fn print_leaders(&mut self) {
         let leads = |(node, server): (ServerId, &Server)| {
             let (role, _, Term(term)) = server.replica().view();
             (role == Role::Leader).then(|| format!("{node} in term {term}"))
         };
-        printed.push(list("leaders:", self.scenery.world.alive().filter_map(leads)));
-        Ok(())
+        self.scenery.lines.push(list("leaders:", self.scenery.world.alive().filter_map(leads)));
     }
 
     fn node(&self, name: &str) -> Result<ServerId, String> {

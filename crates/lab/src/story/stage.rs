@@ -15,7 +15,7 @@
 //! | `fire N TIMER` | one timer runs out |
 //! | `deliver-all` | everything in flight arrives, and what follows from it, in the order of sending |
 //! | `settle` | the same, then the timer that is due first fires, and so on, until nothing is left to do |
-//! | `settle quietly` | the same without a word |
+//! | `… quietly` | a command without a word of what it prints |
 //! | `table` `leaders` `in-flight` `counts` | who follows whom; who leads; what is on its way; what was sent |
 //!
 //! Timers take their shortest delay on a clock that only `settle` and `fire` move. Timers of a finished election
@@ -35,21 +35,24 @@ use crate::world::{Envelope, World};
 
 /// Where commands are carried out.
 pub trait Stage {
-    /// Carries out one command and appends what it prints.
+    /// Carries out one command.
     ///
     /// # Errors
     /// If it makes no sense, in words for whoever wrote it.
-    fn perform(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String>;
+    fn perform(&mut self, words: &[&str]) -> Result<(), String>;
+
+    /// What was printed since somebody took it.
+    fn lines(&mut self) -> &mut Vec<String>;
 }
 
 /// Makes the nodes of a cluster. Names that are not ids are printed as a legend.
 ///
 /// # Errors
 /// If the node that should lead already does not win.
-pub fn set(cluster: Cluster, printed: &mut Vec<String>) -> Result<Box<dyn Stage>, String> {
+pub fn set(cluster: Cluster) -> Result<Box<dyn Stage>, String> {
     match cluster {
-        Cluster::Bully(description) => Ok(Box::new(Cast::new(description, printed)?)),
-        Cluster::Ring(description) => Ok(Box::new(Cast::new(description, printed)?)),
+        Cluster::Bully(description) => Ok(Box::new(Cast::new(description)?)),
+        Cluster::Ring(description) => Ok(Box::new(Cast::new(description)?)),
         Cluster::Control(description) => Ok(Box::new(Servers::new(description)?)),
         Cluster::Farms(description) => Ok(Box::new(Farms::new(description)?)),
     }
@@ -62,57 +65,72 @@ struct Cast<R: Recipe> {
 }
 
 impl<R: Recipe> Stage for Cast<R> {
-    fn perform(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
+    fn perform(&mut self, words: &[&str]) -> Result<(), String> {
         match words {
-            ["start", nodes @ ..] if !nodes.is_empty() => self.command_each(nodes, &Command::Start, printed),
-            ["boot", nodes @ ..] if !nodes.is_empty() => self.command_each(nodes, &Command::Boot, printed),
-            ["resign", node] => self.scenery.command(self.node(node)?, Command::Resign, printed),
+            ["start", nodes @ ..] if !nodes.is_empty() => self.command_each(nodes, &Command::Start)?,
+            ["boot", nodes @ ..] if !nodes.is_empty() => self.command_each(nodes, &Command::Boot)?,
+            ["resign", node] => self.scenery.command(self.node(node)?, Command::Resign)?,
             ["suspect", node, peer] => {
-                self.scenery.command(self.node(node)?, Command::Suspect(self.node(peer)?), printed)
+                self.scenery.command(self.node(node)?, Command::Suspect(self.node(peer)?))?
             }
-            ["trust", node, peer] => {
-                self.scenery.command(self.node(node)?, Command::Trust(self.node(peer)?), printed)
+            ["trust", node, peer] => self.scenery.command(self.node(node)?, Command::Trust(self.node(peer)?))?,
+            ["score", node, score] => self.score(node, score)?,
+            ["peer-score", node, peer, score] => {
+                let command = Command::PeerScore(self.node(peer)?, cluster::parse_score(score)?);
+                self.scenery.command(self.node(node)?, command)?;
             }
-            ["score", node, score] => self.score(node, score, printed),
-            ["peer-score", node, peer, score] => self.peer_score(node, peer, score, printed),
-            ["members", members @ ..] => self.members(members, printed),
-            ["restart", node] => self.restart(node, printed),
-            ["foreign", from, to, message @ ..] => self.foreign(from, to, message),
-            ["fire", node, timer] => self.fire(self.scenery.alive(node)?, timer, printed),
-            ["settle"] => self.settle(printed),
-            ["settle", "quietly"] => self.settle(&mut Vec::new()),
-            ["table"] => {
-                self.scenery.print_table(printed, describe);
-                Ok(())
+            ["members", members @ ..] => self.members(members)?,
+            ["restart", node] => {
+                let node = self.scenery.restart(node, |node, _| self.recipe.make(node))?;
+                self.scenery.command(node, Command::Boot)?;
             }
-            ["leaders"] => self.print_leaders(printed),
-            ["counts"] => self.print_counts(printed),
-            words => self.scenery.perform(words, printed),
+            ["foreign", from, to, message @ ..] => {
+                let message = self.recipe.foreign(message)?;
+                self.scenery.world.inject(Envelope { from: self.node(from)?, to: self.node(to)?, message });
+            }
+            ["fire", node, timer] => self.fire(self.scenery.alive(node)?, timer)?,
+            ["settle"] => self.settle()?,
+            ["table"] => self.scenery.print_table(describe),
+            ["leaders"] => {
+                let leaders = list("leaders:", self.scenery.world.leaders().map(|node| node.to_string()));
+                self.scenery.lines.push(leaders);
+            }
+            ["counts"] => self.print_counts(),
+            words => self.scenery.perform(words)?,
         }
+        Ok(())
+    }
+
+    fn lines(&mut self) -> &mut Vec<String> {
+        &mut self.scenery.lines
     }
 }
 
 impl<R: Recipe> Cast<R> {
-    fn new(description: Description<R>, printed: &mut Vec<String>) -> Result<Self, String> {
+    fn new(description: Description<R>) -> Result<Self, String> {
         let Description { recipe, names, leader } = description;
-        let is_id = |name: &&String, id: &ServerId| **name == id.to_string();
-        let legend = names.iter().filter(|(name, id)| !is_id(name, id));
-        let mut legend: Vec<_> = legend.map(|(name, id)| (id, format!("{id} is {name}"))).collect();
-        legend.sort();
-        printed.extend(legend.into_iter().map(|(_, line)| line));
         let world = World::new(recipe.nodes().into_iter().map(|node| (node, recipe.make(node))));
         // Elections measure no time, and every step of theirs is worth a line.
         let manner = Manner { is_told: |_| true, tell: |taken| Some(taken.to_string()) };
         let mut cast = Self { recipe, scenery: Scenery::new(names, world, manner) };
         leader.map_or(Ok(()), |leader| cast.crown(leader))?;
+        cast.print_legend();
         Ok(cast)
+    }
+
+    fn print_legend(&mut self) {
+        let is_id = |name: &&String, id: &ServerId| **name == id.to_string();
+        let legend = self.scenery.names.iter().filter(|(name, id)| !is_id(name, id));
+        let mut legend: Vec<_> = legend.map(|(name, id)| (*id, format!("{id} is {name}"))).collect();
+        legend.sort();
+        self.scenery.lines.extend(legend.into_iter().map(|(_, line)| line));
     }
 
     /// Lets a node win, out of sight.
     fn crown(&mut self, leader: ServerId) -> Result<(), String> {
-        let mut unseen = Vec::new();
-        self.scenery.command(leader, Command::Start, &mut unseen)?;
-        self.settle(&mut unseen)?;
+        self.scenery.command(leader, Command::Start)?;
+        self.settle()?;
+        self.scenery.lines.clear();
         self.scenery.sent.clear();
         match self.scenery.world.alive().all(|(_, machine)| machine.leader() == Some(leader)) {
             true => Ok(()),
@@ -120,23 +138,18 @@ impl<R: Recipe> Cast<R> {
         }
     }
 
-    fn command_each(&mut self, nodes: &[&str], command: &Command, printed: &mut Vec<String>) -> Result<(), String> {
-        nodes.iter().try_for_each(|node| self.scenery.command(self.node(node)?, command.clone(), printed))
+    fn command_each(&mut self, nodes: &[&str], command: &Command) -> Result<(), String> {
+        nodes.iter().try_for_each(|node| self.scenery.command(self.node(node)?, command.clone()))
     }
 
     /// A score belongs to the host: a restarted node measures it again.
-    fn score(&mut self, node: &str, score: &str, printed: &mut Vec<String>) -> Result<(), String> {
+    fn score(&mut self, node: &str, score: &str) -> Result<(), String> {
         let (node, score) = (self.node(node)?, cluster::parse_score(score)?);
         self.recipe.set_score(node, score);
-        self.scenery.command(node, Command::Score(score), printed)
+        self.scenery.command(node, Command::Score(score))
     }
 
-    fn peer_score(&mut self, node: &str, peer: &str, score: &str, printed: &mut Vec<String>) -> Result<(), String> {
-        let command = Command::PeerScore(self.node(peer)?, cluster::parse_score(score)?);
-        self.scenery.command(self.node(node)?, command, printed)
-    }
-
-    fn members(&mut self, members: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
+    fn members(&mut self, members: &[&str]) -> Result<(), String> {
         let members = members.iter().map(|id| cluster::parse_id(id)).collect::<Result<Arc<[_]>, _>>()?;
         if !self.recipe.set_nodes(Arc::clone(&members)) {
             return Err("the nodes of this election are fixed".to_owned());
@@ -144,7 +157,7 @@ impl<R: Recipe> Cast<R> {
         let present: Vec<_> = self.scenery.world.alive().map(|(id, _)| id).collect();
         let known: BTreeSet<_> = self.scenery.world.nodes().collect();
         for node in present {
-            self.scenery.command(node, Command::Members(Arc::clone(&members)), printed)?;
+            self.scenery.command(node, Command::Members(Arc::clone(&members)))?;
         }
         for &node in members.iter().filter(|node| !known.contains(node)) {
             self.scenery.names.insert(node.to_string(), node);
@@ -153,44 +166,27 @@ impl<R: Recipe> Cast<R> {
         Ok(())
     }
 
-    fn restart(&mut self, node: &str, printed: &mut Vec<String>) -> Result<(), String> {
-        let node = self.scenery.restart(node, |node, _| self.recipe.make(node))?;
-        self.scenery.command(node, Command::Boot, printed)
-    }
-
-    fn foreign(&mut self, from: &str, to: &str, message: &[&str]) -> Result<(), String> {
-        let message = self.recipe.foreign(message)?;
-        self.scenery.world.inject(Envelope { from: self.node(from)?, to: self.node(to)?, message });
-        Ok(())
-    }
-
-    fn fire(&mut self, node: ServerId, timer: &str, printed: &mut Vec<String>) -> Result<(), String> {
+    fn fire(&mut self, node: ServerId, timer: &str) -> Result<(), String> {
         match Timer::ALL.iter().any(|known| known.to_string() == timer) {
-            true => self.scenery.fire(node, timer, printed),
+            true => self.scenery.fire(node, timer),
             false => Err(format!("there is no timer {timer}")),
         }
     }
 
     /// Timers of a finished election watch over a leader for ever, so they run out only by hand.
-    fn settle(&mut self, printed: &mut Vec<String>) -> Result<(), String> {
+    fn settle(&mut self) -> Result<(), String> {
         let elects = |timer| !matches!(timer, Timer::Remind | Timer::Silence);
-        self.scenery.repeat(printed, |scenery, printed| {
-            scenery.deliver_next(printed) || scenery.fire_next(u64::MAX, elects, printed)
-        })
+        self.scenery.repeat(|scenery| scenery.deliver_next() || scenery.fire_next(u64::MAX, elects))
     }
 
-    fn print_leaders(&self, printed: &mut Vec<String>) -> Result<(), String> {
-        printed.push(list("leaders:", self.scenery.world.leaders().map(|node| node.to_string())));
-        Ok(())
-    }
-
-    fn print_counts(&self, printed: &mut Vec<String>) -> Result<(), String> {
+    fn print_counts(&mut self) {
         let mut counts: BTreeMap<_, usize> = BTreeMap::new();
         for message in &self.scenery.sent {
             *counts.entry(R::Machine::kind_of(message)).or_default() += 1;
         }
-        printed.push(list("sent:", counts.iter().map(|(kind, count)| format!("{count} {}", kind.name()))));
-        Ok(())
+        self.scenery
+            .lines
+            .push(list("sent:", counts.iter().map(|(kind, count)| format!("{count} {}", kind.name()))));
     }
 
     fn node(&self, name: &str) -> Result<ServerId, String> {
