@@ -422,9 +422,9 @@ impl Scene {
     fn hear_poll(&mut self, place: usize, server: usize, is_older: bool) {
         let poll = self.candidates[place].polls.take(is_older);
         if is_older {
-            self.count_overtaking()
+            self.count_overtaking();
         } else {
-            self.course.spend(Question(place))
+            self.course.spend(Question(place));
         }
         if let Some(poll) = poll {
             let (from, message) = (session(place), Message::Poll(poll));

@@ -268,7 +268,7 @@ impl<O: Audience> Run<'_, O> {
         match output {
             Output::Send { to, message } => self.answer_poll(id, to, message),
             Output::Set { timer, delay } => {
-                self.set(id, self.servers[&id].clock, super::Timer::Leases(timer), delay)
+                self.set(id, self.servers[&id].clock, super::Timer::Leases(timer), delay);
             }
             Output::Cancel(timer) => self.cancel(id, super::Timer::Leases(timer)),
             Output::Notify(notice) => self.on_leases_notice(id, notice),

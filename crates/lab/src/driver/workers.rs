@@ -105,7 +105,7 @@ impl<O: Audience> Run<'_, O> {
             Output::Send { to, message } => self.say_to_server(id, to, message),
             Output::Persist { token, records } => self.persist(id, token, records),
             Output::Set { timer, delay } => {
-                self.set(id, self.workers[&id].clock, super::Timer::Worker(timer), delay)
+                self.set(id, self.workers[&id].clock, super::Timer::Worker(timer), delay);
             }
             Output::Cancel(timer) => self.cancel(id, super::Timer::Worker(timer)),
             Output::Notify(notice) => self.on_worker_notice(id, notice),

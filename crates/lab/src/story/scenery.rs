@@ -193,7 +193,7 @@ impl<M: Machine> Scenery<M> {
             Delivery::Arrived(taken) => self.print(&taken),
             Delivery::ToCrashed(envelope) | Delivery::Cut(envelope) if !is_told(&envelope.message) => {}
             Delivery::ToCrashed(envelope) => {
-                self.lines.push(format!("{envelope} lost: {} is crashed", envelope.to))
+                self.lines.push(format!("{envelope} lost: {} is crashed", envelope.to));
             }
             Delivery::Cut(envelope) => self.lines.push(format!("{envelope} lost: the link is cut")),
         }

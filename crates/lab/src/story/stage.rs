@@ -71,7 +71,7 @@ impl<R: Recipe> Stage for Cast<R> {
             ["boot", nodes @ ..] if !nodes.is_empty() => self.command_each(nodes, &Command::Boot)?,
             ["resign", node] => self.scenery.command(self.node(node)?, Command::Resign)?,
             ["suspect", node, peer] => {
-                self.scenery.command(self.node(node)?, Command::Suspect(self.node(peer)?))?
+                self.scenery.command(self.node(node)?, Command::Suspect(self.node(peer)?))?;
             }
             ["trust", node, peer] => self.scenery.command(self.node(node)?, Command::Trust(self.node(peer)?))?,
             ["score", node, score] => self.score(node, score)?,
