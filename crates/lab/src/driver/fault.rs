@@ -101,8 +101,8 @@ impl Fault {
     }
 }
 
-/// Draws what goes wrong until then, and for so long at most. A run without a kind has none of it, the others from one up to the
-/// budget. The number before a fault says how often it is drawn, compared with others of its kind.
+/// Draws what goes wrong until then, and for so long at most. A run without a kind has none of it, the others from one up
+/// to the budget. The number before a fault says how often it is drawn, compared with others of its kind.
 pub(crate) fn draw(
     faults: &[(usize, Fault)],
     kinds: &Kinds,
