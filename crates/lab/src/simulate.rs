@@ -9,7 +9,7 @@
 //! Elections alone have a loop of their own beside the driver of whole servers, because a ring may have a million nodes,
 //! and most of a run's time goes into touching memory. A node is a slot in a vector here, with a number for each of its
 //! timers. A host of the driver is found in a map, and has clocks, a disk, threads and links. Both share virtual time
-//! and its loop ([`crate::timeline`]), how messages travel ([`crate::network`]), kinds of faults and partitions
+//! and its loop (`timeline.rs`), how messages travel ([`crate::network`]), kinds of faults and partitions
 //! ([`crate::faults`]), and what happens to nodes ([`Happening`]).
 
 use std::collections::{BTreeSet, VecDeque};
