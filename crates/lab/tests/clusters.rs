@@ -3,24 +3,20 @@
 
 #[path = "common/seeds.rs"]
 mod seeds;
+#[path = "common/whole.rs"]
+mod whole;
 
 use primus_core::election::Algorithm;
 use primus_core::handover;
 use primus_lab::checks::{Property, Report};
 use primus_lab::cluster::{Cluster, Noise, Pattern, Slow};
 use primus_lab::faults::Kinds;
-use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::setup::Setup;
 use primus_lab::tally;
 use seeds::seeds;
 
 fn check(cluster: &Cluster) -> Vec<Report> {
-    let reports: Vec<Report> = seeds(50).map(|seed| cluster.run(seed, &mut ())).collect();
-    for report in &reports {
-        assert_eq!(report.violation, None, "{cluster:?}, seed {}: {report:#?}", report.seed);
-    }
-    tally::add("runs", reports.len());
-    reports
+    whole::check(cluster, seeds(50))
 }
 
 #[test]
@@ -62,17 +58,7 @@ fn five_servers_survive_all_faults() {
 
 #[test]
 fn the_same_seed_gives_the_same_run_bit_for_bit() {
-    for cluster in [Cluster::new(5, Kinds::All)] {
-        let fingerprint = |seed| -> (Report, u64) {
-            let mut fingerprint = Fingerprint::default();
-            let report = cluster.run(seed, &mut fingerprint);
-            (report, fingerprint.number())
-        };
-        for seed in seeds(50).take(50) {
-            assert_eq!(fingerprint(seed), fingerprint(seed), "seed {seed}");
-        }
-        assert_ne!(fingerprint(1).1, fingerprint(2).1, "different seeds give different runs");
-    }
+    whole::check_repeatable(&Cluster::new(5, Kinds::All), seeds(50).take(50));
 }
 
 /// Handovers while loads change for so many minutes, of three servers without faults.

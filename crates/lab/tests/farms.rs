@@ -5,22 +5,17 @@
 mod bugs;
 #[path = "common/seeds.rs"]
 mod seeds;
+#[path = "common/whole.rs"]
+mod whole;
 
 use primus_core::planted::Bug;
 use primus_lab::checks::Report;
 use primus_lab::farm::Farm;
 use primus_lab::faults::Kinds;
-use primus_lab::invariants::repeatability::Fingerprint;
-use primus_lab::setup::Setup;
-use primus_lab::tally;
 use seeds::seeds;
 
 fn check(farm: &Farm) -> Vec<Report> {
-    let reports: Vec<Report> = seeds(300).map(|seed| farm.run(seed, &mut ())).collect();
-    for report in &reports {
-        assert_eq!(report.violation, None, "{farm:?}, seed {}: {report:#?}", report.seed);
-    }
-    tally::add("runs", reports.len());
+    let reports = whole::check(farm, seeds(300));
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     println!(
         "{} runs with {:?}: {} tasks, {} starts, {} double, {} lost; {} leaders; {} steps",
@@ -67,15 +62,7 @@ fn a_farm_survives_all_faults() {
 #[test]
 fn the_same_seed_gives_the_same_run_bit_for_bit() {
     let farm = Farm::new(3, 4, Kinds::All);
-    let fingerprint = |seed| -> (Report, u64) {
-        let mut fingerprint = Fingerprint::default();
-        let report = farm.run(seed, &mut fingerprint);
-        (report, fingerprint.number())
-    };
-    for seed in seeds(300).take(50) {
-        assert_eq!(fingerprint(seed), fingerprint(seed), "seed {seed}");
-    }
-    assert_ne!(fingerprint(1).1, fingerprint(2).1, "different seeds give different runs");
+    whole::check_repeatable(&farm, seeds(300).take(50));
 }
 
 /// Only servers fail.
@@ -85,11 +72,7 @@ fn of_servers() -> Farm {
 
 fn must_find(bug: Bug, farm: &Farm) {
     const SEEDS_MAX: u64 = 300;
-    bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
-        let farm = Farm { planted, ..farm.clone() };
-        let violation = farm.run(seed, &mut ()).violation?;
-        Some(format!("{}: {}", violation.property.name(), violation.what))
-    });
+    bugs::must_find_in(bug, SEEDS_MAX, |planted| Farm { planted, ..farm.clone() });
 }
 
 #[test]

@@ -5,23 +5,17 @@
 mod bugs;
 #[path = "common/seeds.rs"]
 mod seeds;
+#[path = "common/whole.rs"]
+mod whole;
 
 use primus_core::planted::Bug;
 use primus_lab::checks::Report;
 use primus_lab::faults::Kinds;
-use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::leases::Leases;
-use primus_lab::setup::Setup;
-use primus_lab::tally;
 use seeds::seeds;
 
 fn check(leases: &Leases) -> Vec<Report> {
-    let reports: Vec<Report> = seeds(300).map(|seed| leases.run(seed, &mut ())).collect();
-    for report in &reports {
-        assert_eq!(report.violation, None, "{leases:?}, seed {}: {report:#?}", report.seed);
-    }
-    tally::add("runs", reports.len());
-    reports
+    whole::check(leases, seeds(300))
 }
 
 #[test]
@@ -58,24 +52,12 @@ fn intervals_never_overlap_whatever_goes_wrong() {
 #[test]
 fn the_same_seed_gives_the_same_run_bit_for_bit() {
     let leases = Leases::new(3, Kinds::All);
-    let fingerprint = |seed| -> (Report, u64) {
-        let mut fingerprint = Fingerprint::default();
-        let report = leases.run(seed, &mut fingerprint);
-        (report, fingerprint.number())
-    };
-    for seed in seeds(300).take(50) {
-        assert_eq!(fingerprint(seed), fingerprint(seed), "seed {seed}");
-    }
-    assert_ne!(fingerprint(1).1, fingerprint(2).1, "different seeds give different runs");
+    whole::check_repeatable(&leases, seeds(300).take(50));
 }
 
 fn must_find(bug: Bug) {
     const SEEDS_MAX: u64 = 100;
-    bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
-        let leases = Leases { planted, ..Leases::new(3, Kinds::All) };
-        let violation = leases.run(seed, &mut ()).violation?;
-        Some(format!("{}: {}", violation.property.name(), violation.what))
-    });
+    bugs::must_find_in(bug, SEEDS_MAX, |planted| Leases { planted, ..Leases::new(3, Kinds::All) });
 }
 
 #[test]

@@ -5,23 +5,17 @@
 mod bugs;
 #[path = "common/seeds.rs"]
 mod seeds;
+#[path = "common/whole.rs"]
+mod whole;
 
 use primus_core::planted::Bug;
 use primus_lab::checks::Report;
 use primus_lab::faults::Kinds;
-use primus_lab::invariants::repeatability::Fingerprint;
 use primus_lab::loans::Loans;
-use primus_lab::setup::Setup;
-use primus_lab::tally;
 use seeds::seeds;
 
 fn check(loans: &Loans, share: u64) -> Vec<Report> {
-    let reports: Vec<Report> =
-        seeds(300).filter(|seed| seed % share == 0).map(|seed| loans.run(seed, &mut ())).collect();
-    for report in &reports {
-        assert_eq!(report.violation, None, "{loans:?}, seed {}: {report:#?}", report.seed);
-    }
-    tally::add("runs", reports.len());
+    let reports = whole::check(loans, seeds(300).filter(|seed| seed % share == 0));
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     println!(
         "{} runs of {} farms with {:?}: {} tasks, {} starts, {} lost; {} leaders; {} steps",
@@ -87,24 +81,12 @@ fn farms_that_lend_survive_all_faults() {
 #[test]
 fn the_same_seed_gives_the_same_run_bit_for_bit() {
     let loans = Loans::new(3, Kinds::All);
-    let fingerprint = |seed| -> (Report, u64) {
-        let mut fingerprint = Fingerprint::default();
-        let report = loans.run(seed, &mut fingerprint);
-        (report, fingerprint.number())
-    };
-    for seed in seeds(300).take(20) {
-        assert_eq!(fingerprint(seed), fingerprint(seed), "seed {seed}");
-    }
-    assert_ne!(fingerprint(1).1, fingerprint(2).1, "different seeds give different runs");
+    whole::check_repeatable(&loans, seeds(300).take(20));
 }
 
 fn must_find(bug: Bug) {
     const SEEDS_MAX: u64 = 300;
-    bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
-        let loans = Loans { planted, ..Loans::new(3, Kinds::All) };
-        let violation = loans.run(seed, &mut ()).violation?;
-        Some(format!("{}: {}", violation.property.name(), violation.what))
-    });
+    bugs::must_find_in(bug, SEEDS_MAX, |planted| Loans { planted, ..Loans::new(3, Kinds::All) });
 }
 
 #[test]

@@ -13,7 +13,6 @@ use primus_core::rank::RankBy;
 use primus_lab::cluster::Cluster;
 use primus_lab::experiment::{Contest, Experiment};
 use primus_lab::faults::{Kind, Kinds};
-use primus_lab::setup::Setup;
 
 const SEEDS_MAX: u64 = 2000;
 
@@ -71,11 +70,7 @@ fn an_own_id_sent_again_and_again_is_found() {
 /// A bug in a cluster with these faults.
 fn must_find_in_cluster(bug: Bug, servers: u64, kinds: impl IntoIterator<Item = Kind>) {
     let faults = Kinds::These(kinds.into_iter().collect());
-    bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
-        let cluster = Cluster { planted, ..Cluster::new(servers, faults.clone()) };
-        let violation = cluster.run(seed, &mut ()).violation?;
-        Some(format!("{}: {}", violation.property.name(), violation.what))
-    });
+    bugs::must_find_in(bug, SEEDS_MAX, |planted| Cluster { planted, ..Cluster::new(servers, faults.clone()) });
 }
 
 #[test]
@@ -92,10 +87,7 @@ fn an_append_of_an_old_term_that_is_accepted_is_found() {
 
 /// A bug in whole servers, under all faults.
 fn must_find_in_servers(bug: Bug) {
-    bugs::must_find(bug, SEEDS_MAX, |planted, seed| {
-        let violation = Cluster { planted, ..Cluster::new(3, Kinds::All) }.run(seed, &mut ()).violation?;
-        Some(format!("{}: {}", violation.property.name(), violation.what))
-    });
+    bugs::must_find_in(bug, SEEDS_MAX, |planted| Cluster { planted, ..Cluster::new(3, Kinds::All) });
 }
 
 #[test]
