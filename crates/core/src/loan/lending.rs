@@ -149,6 +149,8 @@ struct Leadership {
     arrivals: BTreeMap<String, Arrival>,
     /// Since which look a borrowed worker has not been one of ours.
     missed: BTreeMap<String, u64>,
+    /// Loans of workers that were told to go home.
+    sent_home: BTreeSet<LoanId>,
     /// Own workers that have said that they are away: under which loan, and since which look.
     away: BTreeMap<String, (LoanId, u64)>,
     /// Since which look an own worker has been at home again. For all that a new leader knows, they have all just come.
@@ -481,6 +483,7 @@ impl Leadership {
             last_request: 0,
             arrivals: BTreeMap::new(),
             missed: BTreeMap::new(),
+            sent_home: BTreeSet::new(),
             away: BTreeMap::new(),
             home_since: BTreeMap::new(),
             unable: BTreeMap::new(),

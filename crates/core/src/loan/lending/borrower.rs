@@ -1,5 +1,6 @@
 //! What a lending side does for workers of other farms that are here, or are wanted.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -153,10 +154,12 @@ impl Lending {
         leadership.arrivals = arrivals;
     }
 
-    /// Compares what is borrowed with what lenders say, and with who is here.
+    /// Compares what is borrowed with what lenders say, and with who is here. A worker that is not wanted any more is sent home
+    /// at once, and told again from time to time: the first message may be lost.
     pub(super) fn look_after_borrowed(&mut self, is_time: bool, out: &mut Outbox<Self>) {
         let Some(leadership) = &mut self.leadership else { return };
         let mut entries = Vec::new();
+        let mut sent_home = BTreeSet::new();
         for (worker, borrowed) in leadership.loans.borrowed() {
             if leadership.situation.guests.contains(worker) {
                 leadership.missed.remove(worker);
@@ -168,11 +171,16 @@ impl Lending {
             let lender = (1..).zip(&self.neighbours).find(|(_, name)| **name == borrowed.from);
             let is_wanted =
                 lender.is_some_and(|(number, _)| leadership.is_wanted(FarmId(number), borrowed, &self.rules));
-            if is_time && !is_wanted {
+            if is_wanted {
+                continue;
+            }
+            sent_home.insert(borrowed.loan);
+            if is_time || !leadership.sent_home.contains(&borrowed.loan) {
                 let within_ms = self.rules.recall_ms;
                 out.notify(Notice::Tell(worker.clone(), WorkerMessage::Return { loan: borrowed.loan, within_ms }));
             }
         }
+        leadership.sent_home = sent_home;
         leadership.missed.retain(|worker, _| leadership.loans.borrowed().contains_key(worker));
         propose(entries, out);
     }
