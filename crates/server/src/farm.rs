@@ -463,8 +463,9 @@ impl Farm {
             }
             Output::Notify(foreman::Notice::Propose(entries)) => self.proposals.want(entries),
             Output::Notify(foreman::Notice::Applied(effects)) => self.on_applied(effects, out),
-            Output::Notify(foreman::Notice::Arrived(worker, loan)) if self.loans.is_on => {
-                self.inner.push_back(Inner::Lending(Input::Command(lending::Command::Arrived(worker, loan))));
+            Output::Notify(foreman::Notice::Arrived(worker, loan, slots)) if self.loans.is_on => {
+                let arrived = lending::Command::Arrived(worker, loan, slots);
+                self.inner.push_back(Inner::Lending(Input::Command(arrived)));
             }
             Output::Notify(foreman::Notice::Arrived(..)) => {
                 out.ignore("a worker of a farm that is not a neighbour");

@@ -179,10 +179,7 @@ impl Foreman {
             Effect::Cancelled(_) | Effect::Submitted { .. } | Effect::OtherJob(_) => {}
             Effect::Full | Effect::Nothing => {}
             // It may work here now, and was only heard until then; or the other way round.
-            Effect::Borrowed(name) | Effect::GivenBack(name, _) => {
-                let guest = leadership.worker_named(name);
-                guest.into_iter().for_each(|guest| leadership.ask_who(guest, out));
-            }
+            Effect::Borrowed(name) | Effect::GivenBack(name, _) => self.on_borrowed(name, out),
             // Whoever is back has room.
             Effect::LoanEnded { .. } => leadership.refit(),
             Effect::Lent(_) | Effect::Recalled(_) => {}

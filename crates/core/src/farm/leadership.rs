@@ -8,7 +8,7 @@ use super::assign::{self, Candidate};
 use super::foreman::{Foreman, Rules};
 use super::queue::{Queue, Stretch};
 use super::{Hello, Message};
-use crate::ledger::{Attempt, Held, Job, JobId, Ledger, Outcome, Report, State, TaskId, Tasks};
+use crate::ledger::{Attempt, Held, Job, JobId, Ledger, LoanId, Outcome, Report, State, TaskId, Tasks};
 use crate::load::Load;
 use crate::machine::Outbox;
 use crate::planted::{Bug, Planted};
@@ -58,6 +58,15 @@ pub(super) struct KnownWorker {
     pub(super) is_gone: bool,
     /// Is there room for results on its disk?
     pub(super) has_room: bool,
+    /// What a worker of another farm will have here once the ledger says that it is borrowed.
+    offer: Option<Offer>,
+}
+
+/// What a worker of another farm offers: under which loan it comes, and with how many slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Offer {
+    pub(super) loan: LoanId,
+    pub(super) slots: u16,
 }
 
 /// Where a task is.
@@ -122,11 +131,21 @@ impl Leadership {
         }
     }
 
-    pub(super) fn welcome(&mut self, from: WorkerId, hello: &Hello) {
+    pub(super) fn welcome(&mut self, from: WorkerId, hello: &Hello, offer: Option<Offer>) {
         self.asked.remove(&from);
         self.unreported.remove(&hello.name);
-        self.workers.insert(from, KnownWorker::new(hello.name.clone(), u32::from(hello.slots)));
+        let worker = KnownWorker::new(hello.name.clone(), u32::from(hello.slots));
+        self.workers.insert(from, KnownWorker { offer, ..worker });
         self.refit();
+    }
+
+    /// A worker of another farm has the slots that it offered, if it came under this loan. Says how many.
+    pub(super) fn accept_offer(&mut self, guest: WorkerId, loan: Option<LoanId>) -> Option<u16> {
+        let worker = self.workers.get_mut(&guest)?;
+        let Offer { slots, .. } = worker.offer.take_if(|offer| Some(offer.loan) == loan)?;
+        worker.slots = slots.into();
+        self.refit();
+        Some(slots)
     }
 
     pub(super) fn worker_named(&self, name: &str) -> Option<WorkerId> {
@@ -356,6 +375,7 @@ impl KnownWorker {
             is_linked: true,
             is_gone: false,
             has_room: true,
+            offer: None,
         }
     }
 

@@ -173,11 +173,12 @@ struct Pledge {
     until: u64,
 }
 
-/// A worker that would like to be let in: whose it is, and under which loan it comes.
+/// A worker that would like to be let in: whose it is, under which loan it comes, and with how many slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Arrival {
     from: FarmId,
     loan: LoanId,
+    slots: u16,
     /// Since which look its farm has been heard, and says nothing of it.
     strange_since: Option<u64>,
 }
@@ -557,7 +558,7 @@ impl Machine for Lending {
             Input::Command(Command::Follow) => self.follow(out),
             Input::Command(Command::Agreed(loans)) => self.on_agreed(loans, out),
             Input::Command(Command::Situation(situation)) => self.on_situation(situation, out),
-            Input::Command(Command::Arrived(worker, loan)) => self.on_arrived(worker, loan, out),
+            Input::Command(Command::Arrived(worker, loan, slots)) => self.on_arrived(worker, (loan, slots), out),
             Input::Command(Command::Said(worker, word)) => self.on_said(worker, &word, out),
             Input::Timer(Timer::Look) | Input::LinkUp(_) | Input::LinkDown(_) => {
                 out.ignore("what the lending side does not need");

@@ -157,7 +157,7 @@ impl Farm {
     }
 
     fn arrives(&mut self, worker: &str, loan: u64) -> Vec<String> {
-        self.step(Input::Command(lending::Command::Arrived(worker.into(), LoanId(loan))))
+        self.step(Input::Command(lending::Command::Arrived(worker.into(), LoanId(loan), 1)))
     }
 
     /// Lends `w1` to south under loan 1, and it has gone there.

@@ -399,9 +399,10 @@ impl Scene {
         match notice {
             foreman::Notice::Propose(entries) => self.propose(entries),
             foreman::Notice::Applied(effects) => effects.iter().for_each(|effect| self.on_effect(effect)),
-            foreman::Notice::Arrived(worker, loan) if loan == self.loan && !self.is_recalled => {
+            foreman::Notice::Arrived(worker, loan, slots) if loan == self.loan && !self.is_recalled => {
                 let (from, why) = (HOME.to_owned(), Why::Operator);
-                self.propose(vec![Entry::Borrow(Borrow { worker, from, loan, for_ms: 0, why })]);
+                let join = Entry::Join { worker: worker.clone(), slots };
+                self.propose(vec![Entry::Borrow(Borrow { worker, from, loan, for_ms: 0, why }), join]);
             }
             foreman::Notice::Arrived(..) | foreman::Notice::Beside(_) => {}
         }

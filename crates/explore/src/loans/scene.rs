@@ -415,7 +415,7 @@ impl Scene {
         if self.is_registered(BORROWER, worker) {
             self.leave(BORROWER, worker);
         }
-        self.step_office(BORROWER, Input::Command(lending::Command::Arrived(name, loan)));
+        self.step_office(BORROWER, Input::Command(lending::Command::Arrived(name, loan, 1)));
     }
 
     fn join_abroad(&mut self, worker: usize) {

@@ -28,8 +28,9 @@ pub(super) struct Proposals {
     last_number: u64,
     /// What foreman and lessor want, in order.
     wanted: VecDeque<Entry>,
-    /// What the lending side wants: it may say the same again while the log is busy.
-    loans: BTreeSet<Entry>,
+    /// What the lending side wants, in order. It may say the same again while the log is busy, and is written down once.
+    loans: Vec<Entry>,
+    known_loans: BTreeSet<Entry>,
     /// Batches of its own that are not applied yet.
     under_way: BTreeSet<u64>,
     /// Batches of clients that came in this turn.
@@ -48,7 +49,8 @@ impl Proposals {
             planted,
             last_number: 0,
             wanted: VecDeque::new(),
-            loans: BTreeSet::new(),
+            loans: Vec::new(),
+            known_loans: BTreeSet::new(),
             under_way: BTreeSet::new(),
             drafts: Vec::new(),
             entering: BTreeMap::new(),
@@ -62,7 +64,7 @@ impl Proposals {
     }
 
     pub(super) fn want_loans(&mut self, entries: Vec<Entry>) {
-        self.loans.extend(entries);
+        self.loans.extend(entries.into_iter().filter(|entry| self.known_loans.insert(entry.clone())));
     }
 
     /// Without room on the disks nothing of its own is proposed.
@@ -98,7 +100,8 @@ impl Proposals {
             records.extend(draft.seal(self.origin, self.last_number, time_ms));
         }
         if self.has_room && self.under_way.len() < UNDER_WAY_MAX {
-            self.wanted.extend(std::mem::take(&mut self.loans));
+            self.wanted.extend(self.loans.drain(..));
+            self.known_loans.clear();
         }
         while self.has_room && !self.wanted.is_empty() && self.under_way.len() < UNDER_WAY_MAX {
             let entries: Vec<Entry> = self.wanted.drain(..self.wanted.len().min(ENTRIES_MAX)).collect();
@@ -124,6 +127,7 @@ impl Proposals {
     pub(super) fn clear(&mut self) -> Vec<Ticket> {
         self.wanted.clear();
         self.loans.clear();
+        self.known_loans.clear();
         self.under_way.clear();
         self.entering_len = 0;
         let unsent = std::mem::take(&mut self.drafts).into_iter().map(|(ticket, _)| ticket);
@@ -163,7 +167,7 @@ mod tests {
         assert_eq!(batches(&proposals.take(0)), [(2, vec![cancel(2)])], "a client's does not wait");
         assert_eq!(proposals.on_applied(8, 1), None, "another process's");
         assert_eq!(proposals.on_applied(7, 1), None);
-        assert_eq!(batches(&proposals.take(0)), [(3, vec![cancel(9), cancel(4), cancel(5)])]);
+        assert_eq!(batches(&proposals.take(0)), [(3, vec![cancel(9), cancel(5), cancel(4)])]);
         assert_eq!(proposals.on_applied(7, 2), Some(Ticket(1)));
     }
 

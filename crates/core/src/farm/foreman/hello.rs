@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{Foreman, Notice, Timer, join, propose};
-use crate::farm::leadership::{KnownWorker, Phase};
+use crate::farm::leadership::{KnownWorker, Offer, Phase};
 use crate::farm::{Hello, Message, SLOTS_MAX};
 use crate::ledger::loans::home_of;
 use crate::ledger::{Entry, Held, Report};
@@ -16,7 +16,7 @@ impl Foreman {
     /// leader did not know of is taken over, unless somebody else has it by now.
     pub(super) fn on_hello(&mut self, from: WorkerId, mut hello: Hello, out: &mut Outbox<Self>) {
         hello.slots = hello.slots.min(SLOTS_MAX);
-        self.receive_guest(&mut hello, out);
+        let offer = self.receive_guest(&mut hello, out);
         let mut kept: BTreeSet<Held> =
             hello.held.iter().copied().chain(hello.ended.iter().map(Report::held)).collect();
         kept.extend(self.on_its_way(from, &hello));
@@ -25,7 +25,7 @@ impl Foreman {
         // Another one of the same number, which cannot be there any more.
         self.dismiss(from, &BTreeSet::new(), out);
         let Some(leadership) = &mut self.leadership else { return };
-        leadership.welcome(from, &hello);
+        leadership.welcome(from, &hello, offer);
         out.cancel(Timer::Grace(from));
         out.set(Timer::Silence(from), self.rules.silence);
         let registered = self.ledger.workers().get(&hello.name).map(|registration| registration.slots);
@@ -54,16 +54,32 @@ impl Foreman {
             .collect()
     }
 
-    /// A worker of another farm is only heard, and gets nothing, until the ledger says that it is borrowed.
-    fn receive_guest(&self, hello: &mut Hello, out: &mut Outbox<Self>) {
+    /// A worker of another farm is only heard, and gets nothing, until the ledger says that it is borrowed. What it offers is
+    /// kept until then.
+    fn receive_guest(&self, hello: &mut Hello, out: &mut Outbox<Self>) -> Option<Offer> {
         if hello.slots == 0 || home_of(&hello.name).is_none() {
-            return;
+            return None;
         }
         let borrowed = self.ledger.loans().borrowed().get(&hello.name);
-        if borrowed.is_none_or(|borrowed| Some(borrowed.loan) != hello.loan) {
-            hello.slots = 0;
-            let loan = hello.loan.unwrap_or_default();
-            out.notify(Notice::Arrived(hello.name.clone(), loan));
+        if borrowed.is_some_and(|borrowed| Some(borrowed.loan) == hello.loan) {
+            return None;
+        }
+        let slots = core::mem::take(&mut hello.slots);
+        let loan = hello.loan.unwrap_or_default();
+        out.notify(Notice::Arrived(hello.name.clone(), loan, slots));
+        Some(Offer { loan, slots })
+    }
+
+    /// A worker of another farm is borrowed now, or is not any more. If that is the loan under which it came, it works here at
+    /// once; otherwise it has to say anew what it is.
+    pub(super) fn on_borrowed(&mut self, name: &str, out: &mut Outbox<Self>) {
+        let Some(leadership) = &mut self.leadership else { return };
+        let Some(guest) = leadership.worker_named(name) else { return };
+        let loan = self.ledger.loans().borrowed().get(name).map(|borrowed| borrowed.loan);
+        match leadership.accept_offer(guest, loan) {
+            None => leadership.ask_who(guest, out),
+            Some(_) if self.ledger.workers().contains_key(name) => {}
+            Some(slots) => propose(alloc::vec![join(name, slots.into())], out),
         }
     }
 

@@ -25,8 +25,9 @@ pub enum Notice {
     Propose(Vec<Entry>),
     /// What the last batch came to.
     Applied(Vec<Effect>),
-    /// This worker of another farm says that it is lent to this one. It gets nothing before the ledger says so, too.
-    Arrived(String, LoanId),
+    /// This worker of another farm says that it is lent to this one, with so many slots. It gets nothing before the ledger says
+    /// that it is lent, too.
+    Arrived(String, LoanId, u16),
     /// So many tasks run on workers that stand beside this server.
     Beside(u32),
 }
@@ -59,7 +60,7 @@ impl fmt::Display for Notice {
         match self {
             Self::Propose(entries) => write!(f, "propose {}", entries.len()),
             Self::Applied(effects) => write!(f, "applied {}", effects.len()),
-            Self::Arrived(worker, loan) => write!(f, "{worker} has arrived under {loan}"),
+            Self::Arrived(worker, loan, _) => write!(f, "{worker} has arrived under {loan}"),
             Self::Beside(tasks) => write!(f, "{tasks} run beside"),
         }
     }

@@ -102,7 +102,7 @@ impl Lending {
     }
 
     /// Somebody says that it is lent to this farm.
-    pub(super) fn on_arrived(&mut self, worker: String, loan: LoanId, out: &mut Outbox<Self>) {
+    pub(super) fn on_arrived(&mut self, worker: String, (loan, slots): (LoanId, u16), out: &mut Outbox<Self>) {
         let Some(from) = home_of(&worker).and_then(|(_, home)| self.number_of(home)) else {
             return out.ignore("a worker of a farm that is no neighbour");
         };
@@ -112,19 +112,19 @@ impl Lending {
         if leadership.arrivals.len() >= ARRIVALS_MAX && !leadership.arrivals.contains_key(&worker) {
             return out.ignore("too many wait to be let in");
         }
-        let arrival = Arrival { from, loan, strange_since: None };
+        let arrival = Arrival { from, loan, slots, strange_since: None };
         let known = leadership.arrivals.entry(worker).or_insert(arrival);
-        if (known.from, known.loan) != (from, loan) {
+        if (known.from, known.loan, known.slots) != (from, loan, slots) {
             *known = arrival;
         }
         self.let_in(out);
     }
 
-    /// Whoever is lent to this farm, as its own farm says, may work here.
+    /// A worker that is lent to this farm, as its own farm says, may work here: it is borrowed and registered in one write.
     pub(super) fn let_in(&mut self, out: &mut Outbox<Self>) {
         let Some(leadership) = &mut self.leadership else { return };
         let mut entries = Vec::new();
-        for (worker, Arrival { from, loan, .. }) in &leadership.arrivals {
+        for (worker, Arrival { from, loan, slots, .. }) in &leadership.arrivals {
             let Some(lending) = leadership.heard(*from).and_then(|known| known.lending(*loan)) else { continue };
             let home = self.neighbours.get(from.0 as usize - 1).cloned().unwrap_or_default();
             if name_here(&lending.worker, &home) != *worker || lending.is_recalled {
@@ -132,6 +132,7 @@ impl Lending {
             }
             let (for_ms, why) = (lending.for_ms, lending.why);
             entries.push(Entry::Borrow(Borrow { worker: worker.clone(), from: home, loan: *loan, for_ms, why }));
+            entries.push(Entry::Join { worker: worker.clone(), slots: *slots });
         }
         let is_in = |entry: &Entry, name: &str| matches!(entry, Entry::Borrow(borrow) if borrow.worker == name);
         leadership.arrivals.retain(|worker, _| !entries.iter().any(|entry| is_in(entry, worker)));

@@ -20,8 +20,8 @@ pub enum Command {
     Agreed(Loans),
     /// This is how things are: the answer to [`Notice::LookAround`].
     Situation(Situation),
-    /// A worker of another farm says that it is lent to this one. The name is the one that it has here.
-    Arrived(String, LoanId),
+    /// A worker of another farm says that it is lent to this one, with so many slots. The name is the one that it has here.
+    Arrived(String, LoanId, u16),
     /// A worker of our own says this.
     Said(String, WorkerMessage),
 }
@@ -126,7 +126,7 @@ impl fmt::Display for Command {
             Self::Situation(situation) => {
                 write!(f, "{} queued, {} free, {} idle", situation.queued, situation.free, situation.idle.len())
             }
-            Self::Arrived(worker, loan) => write!(f, "{worker} has arrived under {loan}"),
+            Self::Arrived(worker, loan, _) => write!(f, "{worker} has arrived under {loan}"),
             Self::Said(worker, word) => write!(f, "{worker} says: {word}"),
         }
     }

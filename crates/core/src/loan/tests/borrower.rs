@@ -66,8 +66,9 @@ fn whoever_is_here_or_on_its_way_is_not_asked_for_again() {
 fn a_worker_is_let_in_if_its_own_farm_has_lent_it() {
     let mut farm = Farm::new(|_| ());
     farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]);
-    assert_eq!(farm.arrives("w1@south", 5), ["propose 1"]);
+    assert_eq!(farm.arrives("w1@south", 5), ["propose 2"]);
     farm.commit();
+    assert_eq!(farm.ledger.workers()["w1@south"].slots, 1);
     assert_eq!(farm.ledger.loans().borrowed()["w1@south"].loan, LoanId(5));
 }
 
@@ -76,7 +77,7 @@ fn a_worker_that_comes_before_the_news_of_it_waits() {
     let mut farm = Farm::new(|_| ());
     farm.wait_ms(3000);
     assert_eq!(farm.arrives("w1@south", 5), [""; 0], "south has not been heard lately");
-    assert_eq!(farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]), ["propose 1"]);
+    assert_eq!(farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]), ["propose 2"]);
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn strangers_do_not_keep_others_from_being_let_in() {
         farm.wait_ms(1000);
     }
     farm.hears_beat(SOUTH, &[lent_worker(5000, "w1")], &[]);
-    assert_eq!(farm.arrives("w1@south", 5000), ["propose 1"]);
+    assert_eq!(farm.arrives("w1@south", 5000), ["propose 2"]);
 }
 
 #[test]
