@@ -71,14 +71,18 @@ impl Foreman {
     }
 
     /// A worker of another farm is borrowed now, or is not any more. If that is the loan under which it came, it works here at
-    /// once; otherwise it has to say anew what it is.
+    /// once; otherwise it has to say anew what it is. It may have gone before the log said that it is here.
     pub(super) fn on_borrowed(&mut self, name: &str, out: &mut Outbox<Self>) {
         let Some(leadership) = &mut self.leadership else { return };
-        let Some(guest) = leadership.worker_named(name) else { return };
+        let is_registered = self.ledger.workers().contains_key(name);
         let loan = self.ledger.loans().borrowed().get(name).map(|borrowed| borrowed.loan);
+        let Some(guest) = leadership.worker_named(name).filter(|guest| !leadership.workers[guest].is_gone) else {
+            let left = is_registered.then(|| Entry::Leave { worker: name.into() });
+            return propose(left.into_iter().collect(), out);
+        };
         match leadership.accept_offer(guest, loan) {
             None => leadership.ask_who(guest, out),
-            Some(_) if self.ledger.workers().contains_key(name) => {}
+            Some(_) if is_registered => {}
             Some(slots) => propose(alloc::vec![join(name, slots.into())], out),
         }
     }
