@@ -99,9 +99,7 @@ pub(crate) struct Process {
     pub(crate) asked: VecDeque<Input<Farm>>,
     /// Looks of clients that wait for the farm.
     pub(crate) looks: BTreeMap<Ticket, Known>,
-    /// What waits for the leases. Of who leads, only the newest counts.
-    pub(crate) for_leases: VecDeque<Input<Leases>>,
-    pub(crate) leader_changed: bool,
+    pub(crate) for_leases: ForLeases,
     /// Sessions, each with the number of its question.
     pub(crate) polls: BTreeMap<SessionId, u64>,
     /// What waits for control.
@@ -112,6 +110,13 @@ pub(crate) struct Process {
     awake: BTreeSet<Thread>,
     /// Links of workers, as far as this server knows.
     pub(crate) links: BTreeMap<WorkerId, NodeId>,
+}
+
+/// What waits for the leases. Of who leads, only the newest counts.
+#[derive(Debug, Default)]
+pub(crate) struct ForLeases {
+    pub(crate) inputs: VecDeque<Input<Leases>>,
+    pub(crate) has_other_leader: bool,
 }
 
 /// The threads of a server.
@@ -212,8 +217,7 @@ impl Process {
             told: VecDeque::new(),
             asked: VecDeque::new(),
             looks: BTreeMap::new(),
-            for_leases: VecDeque::new(),
-            leader_changed: false,
+            for_leases: ForLeases::default(),
             polls: BTreeMap::new(),
             wishes: VecDeque::new(),
             heir: None,

@@ -284,7 +284,7 @@ impl<O: Audience> Run<'_, O> {
         let Some(process) = self.process(id) else { return };
         let was_leading = process.leader.0 == Some(id.server());
         process.leader = (leader, term);
-        process.leader_changed = true;
+        process.for_leases.has_other_leader = true;
         // What a leader wanted that is deposed is void.
         process.wishes.retain(|wish| !matches!(wish, Wish::Append(..)));
         process.relay.on_leader(leads.then_some(term));

@@ -222,13 +222,13 @@ impl<O: Audience> Run<'_, O> {
 
     pub(super) fn ask_leases(&mut self, id: NodeId, input: Input<Leases>) {
         let Some(process) = self.process(id) else { return };
-        process.for_leases.push_back(input);
+        process.for_leases.inputs.push_back(input);
         self.wake(id, Thread::Leases);
     }
 
     fn on_leases_turn(&mut self, id: NodeId) {
         self.look_for_leader(id);
-        while let Some(input) = self.process(id).and_then(|process| process.for_leases.pop_front()) {
+        while let Some(input) = self.process(id).and_then(|process| process.for_leases.inputs.pop_front()) {
             if let Input::Message { from, message: LeaseMessage::Poll(poll) } = &input {
                 let (from, number) = (*from, poll.number);
                 self.process(id).into_iter().for_each(|process| _ = process.polls.insert(from, number));
@@ -240,7 +240,7 @@ impl<O: Audience> Run<'_, O> {
     /// Of who leads, only the newest counts, and it counts before anything else. Sessions must ask elsewhere then, or again.
     fn look_for_leader(&mut self, id: NodeId) {
         let Some(process) = self.process(id) else { return };
-        if std::mem::take(&mut process.leader_changed) {
+        if std::mem::take(&mut process.for_leases.has_other_leader) {
             let (leader, term) = process.leader;
             self.step_leases(id, Input::Command(leases::Command::Leader(leader, term)));
             let polls = self.process(id).map(|process| std::mem::take(&mut process.polls)).unwrap_or_default();
