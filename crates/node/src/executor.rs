@@ -25,7 +25,7 @@ use rustix::process::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 pub use self::kinds::{Answer, Call, Kinds};
 pub use self::user::User;
@@ -185,10 +185,9 @@ impl Executor {
             outputs,
         };
         let shared = Arc::new(Shared { settings, state: Mutex::new(state) });
-        let companions: Vec<Companion> =
-            (0..count).map(|_| Companion::start(&shared.settings)).collect::<io::Result<_>>()?;
-        for (which, (companion, queue)) in companions.into_iter().zip(queues).enumerate() {
-            tokio::spawn(supervise(Arc::clone(&shared), which, queue, companion));
+        for (which, queue) in queues.into_iter().enumerate() {
+            let starting = Companion::start(&shared);
+            tokio::spawn(supervise(Arc::clone(&shared), which, queue, starting));
         }
         Ok((Self { shared, kinds }, ended))
     }
@@ -465,7 +464,13 @@ struct Companion {
 }
 
 impl Companion {
-    fn start(settings: &Settings) -> io::Result<Self> {
+    /// Starts one on a thread of its own: the system takes a moment, and links to servers need not wait for it.
+    fn start(shared: &Arc<Shared>) -> JoinHandle<io::Result<Self>> {
+        let shared = Arc::clone(shared);
+        tokio::task::spawn_blocking(move || Self::spawn(&shared.settings))
+    }
+
+    fn spawn(settings: &Settings) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let no_companion = || io::Error::new(io::ErrorKind::InvalidInput, "this worker has no companion");
@@ -543,11 +548,13 @@ async fn supervise(
     shared: Arc<Shared>,
     which: usize,
     mut queue: mpsc::UnboundedReceiver<Order>,
-    mut companion: Companion,
+    mut starting: JoinHandle<io::Result<Companion>>,
 ) {
     let mut early_deaths = 0;
     loop {
-        let Companion { process, mut socket, started } = companion;
+        let Ok(Ok(Companion { process, mut socket, started })) = starting.await else {
+            return shared.part(Over::Companion);
+        };
         let over = talk(&mut socket, &shared, &mut queue).await;
         drop(socket);
         // What a dead companion left is killed before the worker hears of it.
@@ -555,10 +562,10 @@ async fn supervise(
         shared.abandon_all(which, &mut queue);
         early_deaths = if started.elapsed() < EARLY { early_deaths + 1 } else { 0 };
         let goes_on = over == Over::Companion && cleaned.is_ok() && early_deaths < EARLY_DEATHS_MAX;
-        match goes_on.then(|| Companion::start(&shared.settings).ok()).flatten() {
-            Some(next) => companion = next,
-            None => return shared.part(over),
+        if !goes_on {
+            return shared.part(over);
         }
+        starting = Companion::start(&shared);
     }
 }
 

@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use primus_core::ServerId;
+use primus_core::retry::Retry;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::handle::{Handle, View};
 
@@ -41,17 +42,16 @@ impl Patience {
 pub struct Search {
     view: watch::Receiver<View>,
     patience: Patience,
-    until: Instant,
+    since: Instant,
+    retry: Retry,
     asked: Option<ServerId>,
-    pause: Duration,
 }
 
 impl Handle {
     /// Looks for the leader, for one request.
     #[must_use]
     pub fn search(&self, patience: Patience) -> Search {
-        let until = Instant::now() + patience.again;
-        Search { view: self.view.clone(), patience, until, asked: None, pause: PAUSE }
+        Search::new(self.view.clone(), patience)
     }
 
     /// What comes of this, which was asked of that server; nothing if another one leads before.
@@ -65,6 +65,11 @@ impl Handle {
 }
 
 impl Search {
+    fn new(view: watch::Receiver<View>, patience: Patience) -> Self {
+        let retry = Retry::new(patience.again, PAUSE, PAUSE_MAX);
+        Self { view, patience, since: Instant::now(), retry, asked: None }
+    }
+
     /// Who leads. Between two leaders it waits a moment for the next one.
     pub async fn leader(&mut self) -> Option<ServerId> {
         let rest = self.rest();
@@ -80,7 +85,7 @@ impl Search {
 
     fn rest(&self) -> Duration {
         if !self.patience.from_loss {
-            return self.until.saturating_duration_since(Instant::now());
+            return self.retry.left(self.since.elapsed());
         }
         // One look, not two: a second one would wait for a change that waits until the first one has ended.
         let view = self.view.borrow();
@@ -91,13 +96,10 @@ impl Search {
     /// Whether the request may be tried once more. Waits until another server leads, or for longer each time: a transfer that
     /// comes to nothing is over soon, too, and then nothing changes here.
     pub async fn again(&mut self) -> bool {
-        let (asked, next) = (self.asked, Instant::now() + self.pause);
+        let asked = self.asked;
         let is_cut_off = asked.is_none() && self.rest().is_zero();
-        if is_cut_off || self.until <= next {
-            return false;
-        }
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
-        _ = timeout_at(next, self.view.wait_for(|view| view.leader != asked)).await;
+        let Some(pause) = self.retry.pause(self.since.elapsed()).filter(|_| !is_cut_off) else { return false };
+        _ = timeout(pause, self.view.wait_for(|view| view.leader != asked)).await;
         true
     }
 }
@@ -133,19 +135,14 @@ mod tests {
         }
     }
 
-    fn search(view: watch::Receiver<View>, patience: Patience) -> Search {
-        let until = Instant::now() + patience.again;
-        Search { view, patience, until, asked: None, pause: PAUSE }
-    }
-
     #[tokio::test]
     async fn a_request_waits_between_two_leaders_but_not_where_there_has_been_none_for_long() {
         let (tell, seen) = watch::channel(view(None, Duration::from_secs(60)));
-        let mut moment = search(seen.clone(), Patience::MOMENT);
+        let mut moment = Search::new(seen.clone(), Patience::MOMENT);
         assert_eq!((moment.leader().await, moment.again().await), (None, false));
-        assert!(search(seen.clone(), Patience::LONG).again().await, "a program waits for longer");
+        assert!(Search::new(seen.clone(), Patience::LONG).again().await, "a program waits for longer");
         tell.send_replace(view(None, Duration::ZERO));
-        let mut moment = search(seen, Patience::MOMENT);
+        let mut moment = Search::new(seen, Patience::MOMENT);
         let (leader, ()) = tokio::join!(moment.leader(), async {
             tell.send_replace(view(Some(2), Duration::ZERO));
         });
@@ -153,7 +150,7 @@ mod tests {
         assert!(moment.again().await, "a leader that has not taken it may be handing over");
         tell.send_replace(view(Some(3), Duration::ZERO));
         assert_eq!(moment.leader_now(), Some(ServerId(3)));
-        moment.until = Instant::now();
+        moment.retry = Retry::new(Duration::ZERO, PAUSE, PAUSE_MAX);
         assert!(!moment.again().await, "the time is over");
     }
 }
