@@ -9,11 +9,14 @@
 //! This crate opens no socket and no file, and it keeps no global state. The ledger decides who is still welcome: it
 //! answers through [`peer::Roll`]. What a peer says after the handshake is the hello's business.
 
+pub mod authority;
+pub mod certificate;
 pub mod hash;
 pub mod keys;
 pub mod name;
 pub mod refusal;
 pub mod token;
+pub mod trust;
 
 pub use rustls;
 pub use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
