@@ -11,12 +11,15 @@
 
 pub mod authority;
 pub mod certificate;
+pub mod config;
 pub mod hash;
 pub mod keys;
 pub mod name;
+pub mod peer;
 pub mod refusal;
 pub mod token;
 pub mod trust;
+pub mod verify;
 
 pub use rustls;
 pub use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
