@@ -112,7 +112,7 @@ pub(crate) fn parse<'a>(der: &'a CertificateDer<'_>) -> Result<EndEntityCert<'a>
     EndEntityCert::try_from(der).map_err(|_| Refusal::BadCertificate(UNREADABLE))
 }
 
-/// A second name would be believed by somebody else, so there must be none.
+/// With two names, two readers could believe two different ones.
 pub(crate) fn only_uri<'a>(certificate: &EndEntityCert<'a>) -> Option<&'a str> {
     let mut names = certificate.valid_uri_names();
     names.next().filter(|_| names.next().is_none())

@@ -130,7 +130,7 @@ pub fn dialling(
     Arc::new(plain(builder.with_client_cert_resolver(credentials.resolver()), LINK))
 }
 
-/// How a joiner dials: without a certificate, and only a server of the authority that it was told. After the handshake,
+/// How a joiner dials: without a certificate, and only a server of the authority that it expects. After the handshake,
 /// [`peer::inviter`](crate::peer::inviter) says who that is.
 #[must_use]
 pub fn joining(authority: Pin, clock: Arc<dyn Clock>) -> Arc<ClientConfig> {

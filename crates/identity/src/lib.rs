@@ -4,7 +4,7 @@
 //! - [`keys`] and [`authority`]: the key pair of a node, and the key pair of a farm that signs certificates.
 //! - [`certificate`]: what a certificate says. [`trust`]: the authorities that this node believes, and for which farm each.
 //! - [`verify`]: these rules inside rustls. [`config`]: its settings for links. [`peer`]: who is at the other end, afterwards.
-//! - [`token`]: what a joiner brings. [`refusal`]: why somebody is turned away. [`hash`]: how keys and authorities are recognised.
+//! - [`token`]: what a joiner brings. [`refusal`]: why a node is turned away. [`hash`]: how keys and authorities are recognised.
 //!
 //! This crate opens no socket and no file, and it keeps no global state. The ledger decides who is still welcome: it
 //! answers through [`peer::Roll`]. What a peer says after the handshake is the hello's business.

@@ -1,4 +1,4 @@
-//! Why somebody is turned away, as one sentence with what to do, and as a code for scripts.
+//! Why a node is turned away, as one sentence with what to do, and as a code for scripts.
 //!
 //! The rules travel through rustls as its own errors, so that the other side hears a fitting alert; [`Refusal::of`] makes
 //! sentences of them again.
@@ -120,7 +120,9 @@ pub enum Refusal {
         there: String,
     },
     /// The same node has a link already, from another process.
-    #[error("{0} is linked already, from another process: stop one of them; a copied directory is no second node")]
+    #[error(
+        "{0} is linked already, from another process: stop one of them; each node needs a directory of its own"
+    )]
     Twin(Name),
     /// The caller speaks something else than links of primus.
     #[error("the caller does not speak primus over TLS: for the API, use the API's address")]

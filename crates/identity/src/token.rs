@@ -262,7 +262,7 @@ pub enum TokenError {
     /// Parts are missing or too many.
     #[error("a token is primus-ROLE-AUTHORITY-ID-SECRET@HOST:PORT: copy it whole")]
     Parts,
-    /// There is no such role.
+    /// The role is not one of the six.
     #[error("the token's role is not one of server, worker, viewer, client, operator and admin")]
     Role,
     /// The authority is damaged.

@@ -51,7 +51,7 @@ impl Identified {
         self.name.worker_name().ok_or_else(|| Refusal::WrongRole { name: self.name.clone(), wanted: "worker" })
     }
 
-    /// Refuses a hello that names somebody else than the certificate.
+    /// Refuses a hello that names another node than the certificate does.
     pub fn must_say(&self, hello: &Name) -> Result<(), Refusal> {
         match hello.node() {
             Node::Server(_) => self.server_of(hello.farm()).map(drop)?,

@@ -85,7 +85,7 @@ pub(crate) struct JudgeServer {
 #[derive(Debug)]
 pub(crate) struct JudgeInviter(pub(crate) Pin);
 
-/// The authority that a joiner was told.
+/// The authority that a joiner expects.
 #[derive(Debug, Clone, Copy)]
 pub enum Pin {
     /// As a token says it.
@@ -102,7 +102,7 @@ impl Pin {
         }
     }
 
-    /// Who answers, and the authority that it shows. The name counts only if the authority is the one that was told.
+    /// Who answers, and the authority that it shows. The name counts only if the authority is the expected one.
     pub(crate) fn judge(
         self,
         leaf: &CertificateDer<'_>,
@@ -114,7 +114,7 @@ impl Pin {
         let authority = authority.ok_or(Refusal::OtherAuthority)?;
         let trust = Trust::new(authority.farm(), vec![authority.clone()], Vec::new());
         let trust = trust.expect("an authority is of its own farm");
-        // A true authority beside a stranger's certificate is what somebody in between can show, too.
+        // An attacker in between can show the true authority beside its own certificate, too.
         let server = trust.judge(leaf, now).map_err(|refusal| match refusal {
             Refusal::ForeignAuthority => Refusal::OtherAuthority,
             other => other,
