@@ -164,8 +164,8 @@ impl Founding {
 
     /// Only a disk that has promised nothing may do so: with the word of one that has agreed, others may have founded.
     fn on_alone(&mut self, out: &mut Outbox<Self>) {
-        let is_free = self.said.phase == Phase::Empty && self.writing.is_none() && self.said.remembers.is_none();
-        if !is_free {
+        let has_promised = self.said.phase != Phase::Empty && !self.rules.planted.is(Bug::AgreesAgainUnheard);
+        if has_promised || self.writing.is_some() || self.said.remembers.is_some() {
             return out.ignore("alone: this disk is not free");
         }
         if self.find_founded().is_some() {

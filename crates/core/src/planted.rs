@@ -55,7 +55,7 @@ pub enum Bug {
     HalfRestored,
     /// Founding: a server founds as soon as it has heard the others, before it knows that they have agreed.
     OnePhaseFounding,
-    /// Founding: a server that has agreed agrees with other servers, too, and without hearing all of them anew.
+    /// Founding: a server that has agreed agrees with other servers, too, or founds alone, and without hearing all anew.
     AgreesAgainUnheard,
     /// Founding: a server says what is not on its disk yet, and acts on it.
     FoundingSaidBeforeDurable,
