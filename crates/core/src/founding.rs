@@ -164,8 +164,12 @@ impl Founding {
 
     /// Only a disk that has promised nothing may do so: with the word of one that has agreed, others may have founded.
     fn on_alone(&mut self, out: &mut Outbox<Self>) {
-        let has_promised = self.said.phase != Phase::Empty && !self.rules.planted.is(Bug::AgreesAgainUnheard);
-        if has_promised || self.writing.is_some() || self.said.remembers.is_some() {
+        let is_free = match self.said.phase {
+            Phase::Empty => true,
+            Phase::Agreed(_) => self.rules.planted.is(Bug::AgreesAgainUnheard),
+            Phase::Founded(_) => false,
+        };
+        if !is_free || self.writing.is_some() || self.said.remembers.is_some() {
             return out.ignore("alone: this disk is not free");
         }
         if self.find_founded().is_some() {

@@ -32,6 +32,8 @@ use crate::frame::{Course, Milestone, Setting};
 pub struct Servers {
     /// Have they agreed, and all started again?
     pub have_agreed: bool,
+    /// Have servers 1 and 2 read a list since that names only them?
+    pub have_edited: bool,
     /// Have they old data?
     pub are_old: bool,
     /// One that never runs.
@@ -213,11 +215,12 @@ impl Setting for Servers {
 
 impl Servers {
     fn host(&self, place: usize) -> Host {
-        let list: BTreeSet<_> = (0..3).map(id).collect();
-        let others = list.iter().filter(|other| **other != id(place));
+        let all: BTreeSet<_> = (0..3).map(id).collect();
+        let others = all.iter().filter(|other| **other != id(place));
         let remembers = self.are_old.then(|| others.map(|other| (*other, first(*other))).collect());
         let store = first(id(place));
-        let record = rules(self.planted).record(list.iter().map(|id| (*id, first(*id))).collect());
+        let record = rules(self.planted).record(all.iter().map(|id| (*id, first(*id))).collect());
+        let list = if self.have_edited && place < 2 { (0..2).map(id).collect() } else { all };
         let phase = if self.have_agreed { Phase::Agreed(record) } else { Phase::Empty };
         let machine = make(place, store, &list, remembers.as_ref(), phase.clone(), self.planted);
         let (writing, acts_for) = (None, None);
@@ -226,7 +229,8 @@ impl Servers {
 
     /// A late word can hide what a peer says now until the link breaks: such scenes are judged by what they acknowledge only.
     fn ends_well(&self, scene: &Scene) -> bool {
-        let is_plain = !scene.course.plans(Edit) && !scene.course.plans(Alone) && !self.are_old;
+        let is_plain =
+            !scene.course.plans(Edit) && !scene.course.plans(Alone) && !self.have_edited && !self.are_old;
         let waiting = || scene.hosts.iter().filter(|host| host.runs && host.acts_for.is_none());
         let reasons: Vec<_> = waiting().filter_map(|host| host.machine.reason()).collect();
         let is_refused = |reason: &Reason| matches!(reason, Reason::Belongs { .. });
