@@ -86,7 +86,7 @@ struct Heard {
 pub enum Command {
     /// The process begins.
     Start,
-    /// It founds a cluster by itself: somebody says so, or its list has no other server and is on loopback.
+    /// it founds a cluster by itself: an administrator says so, or its list has no other server and is on loopback.
     Alone,
     /// A peer could not be reached.
     Absent(ServerId, Absence),

@@ -168,7 +168,7 @@ fn what_the_founded_said_is_kept_when_they_leave() {
 }
 
 #[test]
-fn another_list_is_forgotten_with_a_server_that_nobody_lists() {
+fn another_list_is_forgotten_with_a_server_that_is_not_listed() {
     let mut machine = founding([1, 2], Phase::Empty);
     hear(&mut machine, 2, claim(Phase::Empty, [1, 2, 3], 2));
     step(&mut machine, Input::LinkUp(ServerId(9)));
