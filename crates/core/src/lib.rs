@@ -16,6 +16,7 @@ pub mod bounds;
 pub mod detector;
 pub mod election;
 pub mod farm;
+pub mod founding;
 pub mod handover;
 pub mod ids;
 pub mod lease;

@@ -53,11 +53,17 @@ pub enum Bug {
     LendsUnpledged,
     /// Farm: of a whole state that came from the leader only half is taken: jobs and loans, but no keys.
     HalfRestored,
+    /// Founding: a server founds as soon as it has heard the others, before it knows that they have agreed.
+    OnePhaseFounding,
+    /// Founding: a server that has agreed agrees with other servers, too, or founds alone, and without hearing all anew.
+    AgreesAgainUnheard,
+    /// Founding: a server says what is not on its disk yet, and acts on it.
+    FoundingSaidBeforeDurable,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::AddressesAsText,
         Self::TieElectsNobody,
         Self::LoserWithoutTimer,
@@ -82,6 +88,9 @@ impl Bug {
         Self::LookBeforeApplied,
         Self::LendsUnpledged,
         Self::HalfRestored,
+        Self::OnePhaseFounding,
+        Self::AgreesAgainUnheard,
+        Self::FoundingSaidBeforeDurable,
     ];
 }
 

@@ -12,12 +12,13 @@
 //! ```
 //!
 //! With `PRIMUS_REWRITE=1` a story that goes differently is written anew, to be reviewed as a diff. The idea is
-//! that of etcd's raft. What the commands do is told in [`stage`] and, for whole servers and for farms, in [`servers`] and
-//! [`farms`]; how a cluster is described in [`cluster`]. A machine that has no stage of its own plays on [`bare`].
+//! that of etcd's raft. What the commands do is told in [`stage`] and, for whole servers, for farms and for servers without a
+//! cluster, in [`servers`], [`farms`] and [`founding`]; how a cluster is described in [`cluster`]. A machine that has no stage of its own plays on [`bare`].
 
 pub mod bare;
 pub mod cluster;
 pub mod farms;
+pub mod founding;
 mod scenery;
 pub mod servers;
 pub mod stage;
@@ -315,7 +316,7 @@ table
             ("score 1 low", "low is no number"),
             ("partition 1,2", "a partition has two sides or more: 1,2|3"),
             ("foreign 1 2 hello", "a Bully has no foreign messages"),
-            ("cluster", "say which: cluster bully, ring, control, farm or farms"),
+            ("cluster", "say which: cluster bully, ring, control, farm, farms or founding"),
             ("cluster bully", "a cluster needs a node"),
             ("cluster bully 1 1", "node 1 is named twice"),
             ("cluster bully x", "x is no id"),

@@ -188,6 +188,17 @@ impl<M: Machine> World<M> {
         was_alive
     }
 
+    /// What a crashed node had on its disk is lost.
+    ///
+    /// # Panics
+    /// If the node is alive.
+    pub fn wipe(&mut self, node: M::Peer) {
+        assert!(self.machine(node).is_none(), "node {node} is alive: only the disk of a crashed one can be lost");
+        if let Some(home) = self.node_mut(node) {
+            home.disk.clear();
+        }
+    }
+
     /// A new process starts, as this machine; [`World::disk`] is all that it may know of the one before. A node
     /// that was unknown so far joins.
     ///

@@ -47,6 +47,8 @@ pub(crate) struct ServerSettings {
     pub(crate) names: Vec<String>,
     pub(crate) servers: BTreeMap<ServerId, Places>,
     pub(crate) dir: PathBuf,
+    /// The file that the farm began with.
+    pub(crate) founding: Option<PathBuf>,
     /// How it elects.
     pub(crate) plan: Plan,
     pub(crate) load: Source,
@@ -145,6 +147,7 @@ impl Configuration {
             names: api.names,
             servers,
             dir: server.dir,
+            founding: gathered.cluster.founding.settled()?,
             plan: rules::plan(gathered, Plan::new(server.id, addresses.clone()))?,
             load: load.source,
             chaos: server.chaos,

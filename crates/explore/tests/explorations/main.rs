@@ -4,6 +4,7 @@
 //! as a story, which `PRIMUS_REWRITE=1` writes anew. Whole servers, leases, loans and guests must be safe in any kind of time.
 
 mod elections;
+mod founding;
 mod guests;
 mod leases;
 mod loans;

@@ -7,12 +7,14 @@
 //! cluster control ID… [algorithm=bully|ring] [rank=id|load] [scores=20,43,7] [preempt=true|false] [leader=ID]
 //! cluster farm ID… wN… [slots=N] [leader=ID]
 //! cluster farms FARM[:ID,…][:wN,…]… [slots=N] [leader=FARM.ID]
+//! cluster founding ID…
 //! ```
 //!
 //! Ranked by address, the names are addresses and the ids are 1, 2, … in the order given. `known` tells every
 //! node the others' scores beforehand. `control` are whole servers, election and log together; there `leader` lets a
 //! server win before the story begins, as it does in elections. `farm` is one farm with its servers and workers, `farms` are
 //! several, and a farm without an ID has one server; `leader` leads its farm instead of the server that is named first.
+//! `founding` are servers that have yet to found a cluster.
 //! Explorations open with the same line, so that what they find can be told as a story.
 
 use std::collections::BTreeMap;
@@ -25,6 +27,7 @@ use primus_core::rank::Address;
 use primus_core::{Delay, Input, Machine, Moment, Outbox, Round, ServerId};
 
 use super::farms;
+use super::founding;
 use super::servers::ServerRecipe;
 
 /// What a line describes.
@@ -38,6 +41,8 @@ pub enum Cluster {
     Control(Description<ServerRecipe>),
     /// Farms with their servers and workers.
     Farms(farms::Description),
+    /// Servers without a cluster.
+    Founding(founding::Description),
 }
 
 /// Nodes, how to make them, and who leads when the story begins.
@@ -112,7 +117,8 @@ impl Cluster {
             (["control", names @ ..], options) => ServerRecipe::describe(names, options).map(Self::Control),
             (["farm", names @ ..], options) => farms::Description::parse(names, options).map(Self::Farms),
             (["farms", farms @ ..], options) => farms::Description::parse_all(farms, options).map(Self::Farms),
-            _ => Err("say which: cluster bully, ring, control, farm or farms".to_owned()),
+            (["founding", ids @ ..], []) => founding::Description::parse(ids).map(Self::Founding),
+            _ => Err("say which: cluster bully, ring, control, farm, farms or founding".to_owned()),
         }
     }
 }

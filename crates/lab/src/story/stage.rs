@@ -29,6 +29,7 @@ use primus_core::election::{Command, Election, Timer};
 
 use super::cluster::{self, Cluster, Description, Recipe};
 use super::farms::Farms;
+use super::founding::Foundings;
 use super::scenery::{Manner, Scenery};
 use super::servers::Servers;
 use crate::world::{Envelope, World};
@@ -55,6 +56,7 @@ pub fn set(cluster: Cluster) -> Result<Box<dyn Stage>, String> {
         Cluster::Ring(description) => Ok(Box::new(Cast::new(description)?)),
         Cluster::Control(description) => Ok(Box::new(Servers::new(description)?)),
         Cluster::Farms(description) => Ok(Box::new(Farms::new(description)?)),
+        Cluster::Founding(description) => Ok(Box::new(Foundings::new(description))),
     }
 }
 

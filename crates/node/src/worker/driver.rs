@@ -11,6 +11,7 @@ use primus_core::FarmId;
 use primus_core::ledger::LoanId;
 use primus_core::load::Usage;
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
+use primus_identity::refusal::Refusal;
 use primus_server::worker::{Command, FarmAddress, Happening, Message, Notice, Peer, Record, Timer, Worker, Write};
 use primus_wire::work::{self, FromWorker, ToWorker};
 use tokio::sync::{broadcast, mpsc};
@@ -61,6 +62,8 @@ pub(super) struct Driver {
     said: BTreeMap<Peer, BytesMut>,
     prepare: mpsc::UnboundedSender<Prepared>,
     happenings: broadcast::Sender<Happening>,
+    /// Why no server of its own farm lets it in, nor can.
+    pub(super) barred: Option<Refusal>,
     /// When a worker that is to stop ends, whatever it still has to tell.
     stop_by: Option<Instant>,
 }
@@ -85,6 +88,7 @@ impl Driver {
             said: BTreeMap::new(),
             prepare,
             happenings,
+            barred: None,
             stop_by: None,
         }
     }
@@ -160,6 +164,12 @@ impl Driver {
                 self.step(Input::LinkDown(Peer { farm, server }));
             }
             LinkEvent::Refused(server, reason) => self.command(Command::Refused(Peer { farm, server }, reason)),
+            LinkEvent::Barred(server, refusal) => {
+                if farm == FarmId::OWN && session.links.is_barred_everywhere(server) {
+                    self.barred = Some(refusal.clone());
+                }
+                self.command(Command::Refused(Peer { farm, server }, refusal.to_string()));
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::links::{LinkEvent, Links};
 use super::{WorkerError, away_files};
+use crate::credentials::Security;
 use crate::disk::{self, Disk};
 use crate::executor::{self, Ended, Executor, Kinds};
 use crate::meters::Meters;
@@ -26,6 +27,7 @@ pub(super) struct Setting {
     pub(super) executor: executor::Settings,
     pub(super) kinds: Kinds,
     pub(super) store: [u8; 16],
+    pub(super) security: Security,
 }
 
 /// What belongs to one farm.
@@ -72,7 +74,8 @@ impl Session {
     ) -> Result<Self, WorkerError> {
         let outputs = executor.directory.join(executor::Settings::OUTPUTS);
         let (executor, ended) = Executor::start(executor, setting.kinds.clone()).map_err(WorkerError::Executor)?;
-        let (links, link_events) = Links::start(farm.name.clone(), name, &farm.servers, setting.store);
+        let (links, link_events) =
+            Links::start(farm.name.clone(), name, &farm.servers, setting.store, &setting.security);
         let meters = Arc::<Meters>::default();
         let disk = disk::start(results, Arc::clone(&meters));
         Ok(Self { executor, ended, disk, meters, outputs, links, link_events })
