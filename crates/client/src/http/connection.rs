@@ -50,7 +50,7 @@ pub struct Answer {
     answer_time: Duration,
 }
 
-/// Why there is no answer, and the request if nothing of it has left.
+/// Why no answer came, and the request itself if nothing of it has left.
 pub(super) struct Failed {
     pub(super) request: Option<Box<hyper::Request<Content>>>,
     pub(super) error: TransportError,

@@ -62,7 +62,7 @@ pub(super) fn misfit<K: Kind + ?Sized>(what: &str, name: &str) -> Complaint {
     (what.to_owned(), format!("write it like {name} = {}", K::example()))
 }
 
-/// The complaint that a text is no such value.
+/// The complaint that a text is not such a value.
 fn wrong(text: &str, hint: impl Into<String>) -> Complaint {
     (format!("is {}", quoted(text)), hint.into())
 }
@@ -238,7 +238,7 @@ kinds! {
     /// Names and addresses of a host.
     Hosts(Vec<String>), "HOST,…", r#"["farm.example", "10.0.0.1"]"#, |text: &str| hosts(by_commas(text)),
         with_commas, json as_is, toml |value, name| hosts(file::texts::<Hosts>(value, name)?);
-    /// A program and its arguments; nothing at all is no command.
+    /// A program and its arguments. An empty list is not a command.
     Command(Vec<String>), "COMMAND", r#"["/usr/local/bin/notify", "--all"]"#, command_of_text,
         |words: &Vec<String>| words.join(" "), json as_is,
         toml |value, name| command(file::texts::<Command>(value, name)?);

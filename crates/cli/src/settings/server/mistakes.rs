@@ -20,7 +20,7 @@ pub(crate) enum Origin {
     /// A file and a line in it.
     File(PathBuf, usize),
     Default,
-    /// Nobody, and there is no default.
+    /// The key has no value and no default.
     Missing,
 }
 
@@ -44,7 +44,7 @@ impl Mistakes {
     }
 }
 
-/// There is no such key.
+/// The complaint that a key does not exist.
 pub(super) fn unknown(name: &str, names: impl Iterator<Item = &'static str>) -> Complaint {
     (format!("key {} does not exist", quoted(name)), advice(name, names, "primus config show lists all"))
 }
