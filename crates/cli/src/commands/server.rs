@@ -52,8 +52,8 @@ pub(super) async fn start(settings: ServerSettings, log_format: LogFormat) -> Re
 }
 
 fn of_library(settings: &ServerSettings) -> Settings {
-    let ServerSettings { farm, dir, founding, address, load, hook, plan, .. } = settings.clone();
-    Settings { farm, dir, address: Some(address), load, hook, many_files: true, founding, plan }
+    let ServerSettings { farm, dir, founding, authorities, address, load, hook, plan, .. } = settings.clone();
+    Settings { farm, dir, address: Some(address), load, hook, many_files: true, founding, authorities, plan }
 }
 
 fn single_threaded() -> Runtime {

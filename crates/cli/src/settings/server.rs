@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use keys::Values;
 use layers::{Layers, Sources};
 use mistakes::Origin;
+use neighbours::NeighbourEntry;
 use primus_api::Places;
 use primus_core::ServerId;
 use primus_core::loan::lending;
@@ -49,6 +50,8 @@ pub(crate) struct ServerSettings {
     pub(crate) dir: PathBuf,
     /// The file that the farm began with.
     pub(crate) founding: Option<PathBuf>,
+    /// The certificates of the authorities of neighbours, as files.
+    pub(crate) authorities: BTreeMap<String, PathBuf>,
     /// How it elects.
     pub(crate) plan: Plan,
     pub(crate) load: Source,
@@ -148,6 +151,13 @@ impl Configuration {
             servers,
             dir: server.dir,
             founding: gathered.cluster.founding.settled()?,
+            authorities: gathered
+                .neighbourhood
+                .neighbours
+                .settled()?
+                .iter()
+                .filter_map(NeighbourEntry::authority)
+                .collect(),
             plan: rules::plan(gathered, Plan::new(server.id, addresses.clone()))?,
             load: load.source,
             chaos: server.chaos,
