@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use primus_client::farms::FOUNDING;
 use primus_identity::authority::AuthorityCertificate;
 use primus_node::founding_file::FoundingFile;
 use primus_node::private;
@@ -11,8 +12,6 @@ use primus_terminal::failure::Failure;
 
 use crate::home::Home;
 
-/// What the file is called.
-const FOUNDING: &str = "farm.founding";
 /// What the certificate of its authority is called, which neighbours read.
 const AUTHORITY: &str = "authority.pem";
 

@@ -9,6 +9,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use primus_client::farms::founding_of;
 use primus_client::{Client, strange_answer};
 use primus_core::ledger::LoanId;
 use primus_core::{ServerId, Term};
@@ -47,6 +48,10 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
     }
     if settings.servers.is_empty() {
         (settings.farm, settings.servers) = ask_for_servers(args)?;
+        if settings.founding.is_none() {
+            // A farm of this user on this host has its own where this user can read it.
+            settings.founding = founding_of(&settings.farm, settings.servers.values().copied());
+        }
         settings.check_beside()?;
     }
     files::raise_limit();
