@@ -397,7 +397,7 @@ impl Server {
         fs::write(&config, configuration(place, id, farm, address, api, peers)).expect("a file can be written");
         let config = config.to_str().expect("the folder has a plain name");
         let parent = std::process::id().to_string();
-        let mut command = place.command(&["server", "--config", config, "--parent", &parent]);
+        let mut command = place.command(&["server", "--insecure", "--config", config, "--parent", &parent]);
         let child = command.stdin(Stdio::null()).spawn().expect("primus starts");
         Self { child, api }
     }

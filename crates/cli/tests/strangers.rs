@@ -65,7 +65,8 @@ impl<'a> Pair<'a> {
         for id in [1, 3] {
             let config = format!("{id}.toml");
             let parent = std::process::id().to_string();
-            let mut command = self.place.command(&["server", "--config", &config, "--parent", &parent]);
+            let mut command =
+                self.place.command(&["server", "--insecure", "--config", &config, "--parent", &parent]);
             let log =
                 fs::OpenOptions::new().append(true).create(true).open(self.place.dir.join(format!("{id}.log")));
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.expect("a file can be made"));

@@ -6,6 +6,7 @@
 
 pub mod answers;
 pub mod chaos;
+pub mod common_founding;
 pub mod fleet;
 mod founding;
 pub mod home;

@@ -62,6 +62,12 @@ pub(crate) struct Callee {
     config: Arc<ClientConfig>,
 }
 
+/// True if the node of this directory has a certificate, and so needs no founding file.
+#[must_use]
+pub fn is_named(dir: &Path) -> bool {
+    dir.join(FOLDER).join(CERTIFICATE).exists()
+}
+
 /// Why a node cannot prove who it is.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
@@ -145,7 +151,7 @@ impl Security {
     /// If what is there does not belong to this node, or cannot be read.
     pub fn open(dir: &Path, farm: &str, node: &Node, founding: Option<&Path>) -> Result<Self, CredentialsError> {
         // Where links are plain, nodes may be called what they like.
-        if founding.is_none() && !dir.join(FOLDER).exists() {
+        if founding.is_none() && !is_named(dir) {
             return Ok(Self::None);
         }
         let name = match node {

@@ -13,6 +13,8 @@ use primus_client::farms::founding_of;
 use primus_client::{Client, strange_answer};
 use primus_core::ledger::LoanId;
 use primus_core::{ServerId, Term};
+use primus_local::common_founding;
+use primus_node::credentials;
 use primus_node::executor::{Kinds, Settings, User};
 use primus_node::load::Meter;
 use primus_node::worker::{self, Config, Happening, WorkerError};
@@ -53,6 +55,9 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
             settings.founding = founding_of(&settings.farm, settings.servers.values().copied());
         }
         settings.check_beside()?;
+    }
+    if settings.founding.is_none() && !args.insecure && !credentials::is_named(&settings.dir) {
+        settings.founding = Some(common_founding::of(&settings.farm, &settings.servers)?);
     }
     files::raise_limit();
     let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
