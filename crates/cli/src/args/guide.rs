@@ -423,7 +423,7 @@ Examples:
   primus chaos load 2 none";
 
 pub(super) const INIT: &str = "\
-The file holds the authority that names servers and workers of the farm, with its key. Whoever has the file can make servers, so
+The file holds the authority that names servers and workers of the farm, with its key. A process that reads it can make servers, so
 it is for its owner alone. Copy it to all hosts of the farm over a safe way, and name it in cluster.founding. Each node makes
 a key and a certificate of its own from it, in tls in its directory, and needs the file no more.
 

@@ -52,7 +52,9 @@ fn words(made: &Made) -> String {
             "farm {farm}, authority {hash}\n{file} makes servers and workers of this farm: keep it secret\n"
         ),
         None => {
-            format!("farm {farm}, whose links are not encrypted: whoever reaches them can run commands\n{file}\n")
+            format!(
+                "farm {farm}, whose links are not encrypted: every process that reaches them can run commands\n{file}\n"
+            )
         }
     }
 }

@@ -50,14 +50,13 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
     }
     if settings.servers.is_empty() {
         (settings.farm, settings.servers) = ask_for_servers(args)?;
-        if settings.founding.is_none() {
-            // A farm of this user on this host has its own where this user can read it.
-            settings.founding = founding_of(&settings.farm, settings.servers.values().copied());
-        }
         settings.check_beside()?;
     }
     if settings.founding.is_none() && !args.insecure && !credentials::is_named(&settings.dir) {
-        settings.founding = Some(common_founding::of(&settings.farm, &settings.servers)?);
+        // A farm that primus up runs for this user has a file of its own.
+        let running = founding_of(&settings.farm, settings.servers.values().copied());
+        let common = || common_founding::of(&settings.farm, &settings.servers);
+        settings.founding = Some(running.map_or_else(common, Ok)?);
     }
     files::raise_limit();
     let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
