@@ -20,6 +20,9 @@ use crate::unidentified::Unidentified;
 /// How many callers may shake hands. Each needs some memory for it, so the oldest gives way.
 const HANDSHAKES_MAX: usize = 64;
 
+/// How a caller begins that speaks TLS.
+const HANDSHAKE: [u8; 2] = [22, 3];
+
 /// Where work for the thread goes.
 #[derive(Debug)]
 pub(crate) struct Door {
@@ -100,6 +103,11 @@ impl Door {
         });
         shaken.await.map_err(io::Error::other)??.join()
     }
+}
+
+/// Does a caller speak TLS to a server that does not?
+pub(crate) fn is_handshake(arrived: &[u8], security: &Security) -> bool {
+    matches!(security, Security::None) && arrived.starts_with(&HANDSHAKE)
 }
 
 async fn shake_hands_with(parted: Parted, callee: Callee) -> io::Result<Parted> {

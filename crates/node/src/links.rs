@@ -33,7 +33,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::budget::{Budget, Weight};
 use crate::credentials::Security;
 use crate::dialling::{Dialler, HELLO_LEN_MAX, HELLO_TIME, Pace, REFUSED_TIME, UNHEARD_TIME, hear, say};
-use crate::door::Door;
+use crate::door::{Door, is_handshake};
 use crate::events::History;
 use crate::farm::CallingWorker;
 use crate::introductions::Introductions;
@@ -57,8 +57,7 @@ const EVENTS_MAX: usize = 512;
 /// How many bytes of what one peer said may wait to be heard. Beyond that its link is not read, and it has to wait.
 const UNHEARD_LEN_MAX: u32 = 8 << 20;
 const WRITE_LEN_MAX: usize = 1 << 20;
-/// How a caller begins that speaks TLS, and what it hears if this server does not.
-const HANDSHAKE: [u8; 2] = [22, 3];
+/// What a caller hears that speaks TLS, if this server does not.
 const SECURED: &str = "the caller speaks TLS, and links of this server are plain: start all nodes of a farm with the same founding file";
 
 /// Who this server is, as it says in its hello.
@@ -526,11 +525,6 @@ async fn greeted<T>(stream: TcpStream, arrived: &mut BytesMut, shared: &Shared<T
         greeting = timeout(HELLO_TIME, greeting) => greeting.ok()?,
         () = place.lost() => None,
     }
-}
-
-/// Does a caller speak TLS to a server that does not?
-fn is_handshake(arrived: &[u8], security: &Security) -> bool {
-    matches!(security, Security::None) && arrived.starts_with(&HANDSHAKE)
 }
 
 /// Answers a server; nothing if it is nobody to talk to.
