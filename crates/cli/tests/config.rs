@@ -36,6 +36,7 @@ impl Place {
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_primus"));
         command.args(line.split(' ')).current_dir(&self.dir).env("TMPDIR", &self.dir);
+        command.env("XDG_DATA_HOME", self.dir.join("data-home"));
         command.env("XDG_RUNTIME_DIR", self.dir.join("run")).env_remove("PRIMUS_API").env_remove("PRIMUS_TOKEN");
         command
     }

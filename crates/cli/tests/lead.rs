@@ -524,7 +524,9 @@ fn become_servers<'a>(
     let files: Vec<(u64, String)> = files.collect();
     let kept = place.dir.join("servers");
     fs::create_dir_all(&kept).expect("there is room");
-    fs::copy(dir.join("api.token"), kept.join("api.token")).expect("the secret can be kept");
+    for secret in ["api.token", "farm.founding"] {
+        fs::copy(dir.join(secret), kept.join(secret)).expect("the secret can be kept");
+    }
     farm.end();
     let start = |(id, text): &(u64, String)| {
         let folder = kept.join(id.to_string());

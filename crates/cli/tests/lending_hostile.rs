@@ -271,10 +271,22 @@ impl Street {
         );
         let config = format!("{farm}.toml");
         fs::write(place.dir.join(&config), text).expect("a file can be written");
-        self.spawn(place, &["server", "--config", &config]);
+        self.spawn(place, &["server", "--insecure", "--config", &config]);
         for name in workers {
-            let words =
-                ["worker", "--config", &config, "--name", name, "--dir", name, "--slots", "1", "--allow", "*"];
+            let words = [
+                "worker",
+                "--insecure",
+                "--config",
+                &config,
+                "--name",
+                name,
+                "--dir",
+                name,
+                "--slots",
+                "1",
+                "--allow",
+                "*",
+            ];
             self.spawn(place, &words);
         }
         let workers = workers.iter().map(|name| (*name).to_owned()).collect();

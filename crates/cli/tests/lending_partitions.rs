@@ -52,8 +52,20 @@ impl<'a> Town<'a> {
             let workers = WORKERS.iter().filter(|(_, _, home)| *home == farm);
             for (host, name, _) in workers.clone() {
                 let dir = place.dir.join(name).to_str().expect("folders of tests have plain names").to_owned();
-                let words =
-                    ["worker", "--config", &config, "--name", name, "--dir", &dir, "--slots", "1", "--allow", "*"];
+                let words = [
+                    "worker",
+                    "--insecure",
+                    "--config",
+                    &config,
+                    "--name",
+                    name,
+                    "--dir",
+                    &dir,
+                    "--slots",
+                    "1",
+                    "--allow",
+                    "*",
+                ];
                 town.nodes.push(start(place, *host, &words));
             }
             let (name, api) = (farm.to_owned(), vec![SocketAddr::new(address(host), API)]);

@@ -139,7 +139,7 @@ fn whoever_cannot_prove_a_name_is_turned_away_with_a_sentence_on_both_sides() {
         "links of this farm are encrypted, and this node has no certificate",
         "the caller does not speak primus over TLS",
     );
-    is_refused(&farm, || farm.run_worker("plain", &[]), plain);
+    is_refused(&farm, || farm.run_worker("plain", &["--insecure"]), plain);
 
     // A worker does not even begin with a server's certificate; and one that does is seen by the server.
     keep(&place.dir.join("thief"), north.certificate(), &certificate(&north, &server(2), UnixTime::now()));
@@ -280,4 +280,27 @@ fn a_founding_file_that_others_can_read_or_of_another_farm_is_refused() {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     std::fs::set_permissions(founding, mode).expect("it is ours");
     refused(FARM, "can be read or written by other users");
+}
+
+#[test]
+fn a_farm_on_loopback_founds_itself_and_its_file_is_of_one_user() {
+    let place = Place::new();
+    let mut farm = Secured::untold(&place);
+    farm.start_all();
+    farm.runs("hello");
+    let folder = place.dir.join("data-home/primus/farms");
+    let files: Vec<_> = std::fs::read_dir(&folder).expect("it was made").flatten().collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let sentences = ("this node has no certificate", "the caller does not speak primus over TLS");
+    is_refused(&farm, || farm.run_worker("plain", &["--insecure"]), sentences);
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(files[0].path(), Some(65534), None).expect("root can do that");
+        let ran = farm.run_worker("w9", &[]);
+        let name = files[0].file_name().into_string().expect("it is text");
+        assert_eq!(ran.code, Some(5), "{ran:?}");
+        assert!(ran.stderr.contains(&name) && ran.stderr.contains("belongs to user 65534"), "{ran:?}");
+    }
+    let beyond = place.primus("worker --name w8 --servers 1@192.0.2.1:7460");
+    assert_eq!(beyond.code, Some(2), "{beyond:?}");
+    assert!(beyond.stderr.contains("primus init") && beyond.stderr.contains("--insecure"), "{beyond:?}");
 }

@@ -65,7 +65,8 @@ impl<'a> Pair<'a> {
         for id in [1, 3] {
             let config = format!("{id}.toml");
             let parent = std::process::id().to_string();
-            let mut command = self.place.command(&["server", "--config", &config, "--parent", &parent]);
+            let mut command =
+                self.place.command(&["server", "--insecure", "--config", &config, "--parent", &parent]);
             let log =
                 fs::OpenOptions::new().append(true).create(true).open(self.place.dir.join(format!("{id}.log")));
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.expect("a file can be made"));
@@ -298,7 +299,7 @@ fn a_server_that_must_not_go_on_says_so_in_one_line_and_ends_with_6() {
 #[test]
 fn up_tells_that_a_server_must_not_go_on_and_does_not_start_it_again() {
     let place = Place::new();
-    let farm = place.up("--dir data");
+    let farm = place.up("--insecure --dir data");
     place.json("kv put colour green");
     place.json("chaos kill 1");
     fs::write(place.dir.join("data/server-1/log.redb"), "garbage").expect("a file can be written");
@@ -349,7 +350,7 @@ fn forged(held: Held) -> Report {
 #[test]
 fn nobody_is_told_which_disk_a_server_has() {
     let place = Place::new();
-    let farm = place.up("--servers 1 --farms 2");
+    let farm = place.up("--insecure --servers 1 --farms 2");
     let address = links(&farm)[0];
     let worker = Stranger::as_worker(address, "north", "spy", 1, STORE);
     assert_eq!(worker.answer, Answer::Admitted);
@@ -369,7 +370,7 @@ fn submit(place: &Place, script: &str) {
 #[test]
 fn a_stranger_takes_nothing_over_and_forges_no_result() {
     let place = Place::new();
-    let farm = place.up("--servers 1 --workers 1");
+    let farm = place.up("--insecure --servers 1 --workers 1");
     let address = links(&farm)[0];
     submit(&place, "sleep 2; echo true");
     let attempts = (1..=5).flat_map(|term| (1..=5).map(move |sequence| held(1, term, sequence)));
@@ -392,7 +393,7 @@ fn a_stranger_takes_nothing_over_and_forges_no_result() {
 #[test]
 fn only_the_worker_that_was_asked_tells_what_a_task_printed() {
     let place = Place::new();
-    let farm = place.up("--servers 1 --workers 1");
+    let farm = place.up("--insecure --servers 1 --workers 1");
     let address = links(&farm)[0];
     submit(&place, "yes truth | head -c 100000; sleep 20");
     let is_over = AtomicBool::new(false);
@@ -419,7 +420,7 @@ fn only_the_worker_that_was_asked_tells_what_a_task_printed() {
 #[test]
 fn a_name_is_kept_for_the_worker_that_had_it() {
     let place = Place::new();
-    let farm = place.up("--servers 1 --workers 1");
+    let farm = place.up("--insecure --servers 1 --workers 1");
     let address = links(&farm)[0];
     let twin = Stranger::as_worker(address, "local", "w1", 1, STORE);
     assert!(
@@ -445,7 +446,7 @@ fn a_name_is_kept_for_the_worker_that_had_it() {
 #[test]
 fn words_without_end_do_not_fill_the_memory() {
     let place = Place::new();
-    let farm = place.up("--servers 1 --workers 1");
+    let farm = place.up("--insecure --servers 1 --workers 1");
     let (address, pid) = (links(&farm)[0], farm.pids()[0]);
     let frame = [&[0, 8, 0, 1, 1][..], &[b'x'; 512 << 10]].concat();
     thread::scope(|scope| {
@@ -477,7 +478,7 @@ fn words_without_end_do_not_fill_the_memory() {
 #[test]
 fn those_who_are_refused_fill_neither_log_nor_history() {
     let place = Place::new();
-    let farm = place.up("--servers 1 --workers 1 --dir data");
+    let farm = place.up("--insecure --servers 1 --workers 1 --dir data");
     let address = links(&farm)[0];
     let log = place.dir.join("data/server-1.log");
     let before = fs::metadata(&log).expect("there is a log").len();

@@ -3,8 +3,10 @@
 //! A file can outlive its farm, when `up` was killed. It therefore says when the process that wrote it began, so that
 //! another process with the same number is not taken for it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Kind};
 use crate::tokens;
+
+/// What the founding file of a farm of `primus up` is called, in its folder.
+pub const FOUNDING: &str = "farm.founding";
 
 /// A farm that `primus up` runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,6 +243,16 @@ pub fn process(pid: u32) -> Option<Pid> {
 }
 
 /// Where the files are. The folder need not exist; in the temporary directory it must be nobody else's.
+/// The founding file of the farm of this name, if it runs on this host and its servers listen there. Nothing if this user has none.
+pub fn founding_of(farm: &str, servers: impl IntoIterator<Item = SocketAddr>) -> Option<PathBuf> {
+    let servers: BTreeSet<String> = servers.into_iter().map(|address| address.to_string()).collect();
+    let is_it = |running: &Farm| {
+        running.name == farm && running.servers.iter().any(|server| servers.contains(&server.address))
+    };
+    let running = Farm::all().ok()?.into_iter().find(is_it)?;
+    Some(running.dir.join(FOUNDING)).filter(|file| file.exists())
+}
+
 fn folder() -> Result<PathBuf, Error> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
     if let Some(runtime) = runtime {

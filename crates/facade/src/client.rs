@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primus_client::Attempts;
+use primus_client::farms::founding_of;
 use primus_core::ledger::JobId;
 use primus_core::retry::{Fate, Retry};
 use primus_node::handle::Handle;
@@ -44,6 +45,7 @@ enum Way {
 struct Own {
     handle: Handle,
     farm: String,
+    founding: Option<PathBuf>,
     servers: Vec<(u64, SocketAddr)>,
 }
 
@@ -82,8 +84,12 @@ pub enum ValueError {
 }
 
 impl Client {
-    pub(crate) fn of(handle: Handle, farm: String, servers: Vec<(u64, SocketAddr)>) -> Self {
-        Self(Way::Links(Arc::new(Own { handle, farm, servers })))
+    pub(crate) fn of(
+        handle: Handle,
+        (farm, founding): (String, Option<PathBuf>),
+        servers: Vec<(u64, SocketAddr)>,
+    ) -> Self {
+        Self(Way::Links(Arc::new(Own { handle, farm, founding, servers })))
     }
 
     /// The farm that the commands would find: at `PRIMUS_API`, else the only one that `primus up` runs for this user, else at
@@ -185,11 +191,15 @@ impl Client {
         name: impl Into<String>,
         dir: impl Into<PathBuf>,
     ) -> Result<WorkerBuilder, ConnectError> {
-        let (farm, servers) = match &self.0 {
-            Way::Links(server) => (server.farm.clone(), server.servers.clone()),
-            Way::Http(http) => http.servers().await?,
+        let (farm, servers, founding) = match &self.0 {
+            Way::Links(server) => (server.farm.clone(), server.servers.clone(), server.founding.clone()),
+            Way::Http(http) => {
+                let (farm, servers) = http.servers().await?;
+                let founding = founding_of(&farm, servers.iter().map(|(_, address)| *address));
+                (farm, servers, founding)
+            }
         };
-        Ok(WorkerBuilder::new(farm, name, servers, dir))
+        Ok(WorkerBuilder::new(farm, name, servers, dir).founded_by(founding))
     }
 }
 

@@ -27,6 +27,7 @@ pub struct Server {
     inner: server::Server,
     farm: String,
     servers: Vec<(u64, SocketAddr)>,
+    founding: Option<PathBuf>,
 }
 
 /// What a server is told when it starts: from [`Server::builder`].
@@ -98,7 +99,8 @@ impl Server {
     /// A client of this farm: what this server cannot answer itself travels to the leader over the servers' own links.
     #[must_use]
     pub fn client(&self) -> Client {
-        Client::of(self.inner.handle().clone(), self.farm.clone(), self.servers.clone())
+        let farm = (self.farm.clone(), self.founding.clone());
+        Client::of(self.inner.handle().clone(), farm, self.servers.clone())
     }
 
     /// A group by its name, for one holder at a time; the candidate on the least loaded host comes first.
@@ -108,7 +110,8 @@ impl Server {
 
     /// A worker beside this server: what it runs counts in the server's load.
     pub fn worker(&self, name: impl Into<String>, dir: impl Into<PathBuf>) -> WorkerBuilder {
-        WorkerBuilder::new(self.farm.clone(), name, self.servers.iter().copied(), dir).beside(self.id().0)
+        let worker = WorkerBuilder::new(self.farm.clone(), name, self.servers.iter().copied(), dir);
+        worker.beside(self.id().0).founded_by(self.founding.clone())
     }
 
     /// Waits until the server ends by itself, which it does only because it cannot go on.
@@ -227,8 +230,9 @@ impl ServerBuilder {
         self.check()?;
         let farm = self.settings.farm.clone();
         let servers = self.settings.plan.servers.iter().map(|(id, at)| (id.0, *at)).collect();
+        let founding = self.settings.founding.clone();
         let inner = server::Server::start(self.settings).await.map_err(StartError::of)?;
-        Ok(Server { inner, farm, servers })
+        Ok(Server { inner, farm, servers, founding })
     }
 
     fn check(&mut self) -> Result<(), StartError> {

@@ -162,8 +162,12 @@ impl WorkerBuilder {
 
     /// Encrypts all links, with certificates on both sides: this file is what the farm began with, from `primus init`. The worker
     /// needs it when it starts for the first time.
-    pub fn founding(mut self, file: impl Into<PathBuf>) -> Self {
-        self.founding = Some(file.into());
+    pub fn founding(self, file: impl Into<PathBuf>) -> Self {
+        self.founded_by(Some(file.into()))
+    }
+
+    pub(crate) fn founded_by(mut self, file: Option<PathBuf>) -> Self {
+        self.founding = file;
         self
     }
 

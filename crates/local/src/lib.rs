@@ -6,7 +6,9 @@
 
 pub mod answers;
 pub mod chaos;
+pub mod common_founding;
 pub mod fleet;
+mod founding;
 pub mod home;
 mod ports;
 pub mod running;

@@ -93,6 +93,16 @@ impl TemporaryFarm {
         Self::begin(purpose, servers, &["--rank", "id", "--workers", &workers, "--slots", &slots])
     }
 
+    /// The same, with links that are not encrypted: for workers that have no certificate.
+    ///
+    /// # Errors
+    /// If no farm can be started.
+    pub fn start_insecure(purpose: &str, servers: u64, workers: u64, slots: u64) -> Result<Self, Failure> {
+        let [workers, slots] = [workers, slots].map(|number| number.to_string());
+        let options = ["--insecure", "--rank", "id", "--workers", &workers, "--slots", &slots];
+        Self::begin(purpose, servers, &options)
+    }
+
     /// The same, by load, without workers; leases last this long.
     ///
     /// # Errors

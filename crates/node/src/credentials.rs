@@ -4,6 +4,7 @@
 //! makes the key itself. At its first start the founding file names it, if that has the authority's key; later the node needs no
 //! founding file any more. Each time it starts with one, it renews what is due.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -61,6 +62,12 @@ pub(crate) struct Callee {
     config: Arc<ClientConfig>,
 }
 
+/// True if the node of this directory has a certificate, and so needs no founding file.
+#[must_use]
+pub fn is_named(dir: &Path) -> bool {
+    dir.join(FOLDER).join(CERTIFICATE).exists()
+}
+
 /// Why a node cannot prove who it is.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
@@ -105,6 +112,14 @@ pub enum CredentialsError {
         /// What is wrong with it.
         refusal: Refusal,
     },
+    /// What is to name the nodes of a neighbour does not.
+    #[error("{} is not the certificate of an authority of farm {farm}: copy that farm's, which primus init and its servers have", path.display())]
+    Neighbour {
+        /// The neighbour.
+        farm: String,
+        /// The file.
+        path: PathBuf,
+    },
     /// It has no name, and nobody here can give it one.
     #[error(
         "this node has no certificate, and the founding file has no key to issue one: copy the whole file that primus init has made"
@@ -136,7 +151,7 @@ impl Security {
     /// If what is there does not belong to this node, or cannot be read.
     pub fn open(dir: &Path, farm: &str, node: &Node, founding: Option<&Path>) -> Result<Self, CredentialsError> {
         // Where links are plain, nodes may be called what they like.
-        if founding.is_none() && !dir.join(FOLDER).exists() {
+        if founding.is_none() && !is_named(dir) {
             return Ok(Self::None);
         }
         let name = match node {
@@ -144,6 +159,31 @@ impl Security {
             Node::Worker(worker) => Name::worker(farm, worker),
         };
         Self::open_for(dir, &name.map_err(|error| CredentialsError::Name(node.to_string(), error))?, founding)
+    }
+
+    /// The same for a node that is to know the nodes of other farms, too: by the certificates of their authorities in these files.
+    ///
+    /// # Errors
+    /// If one of these is not one, or of another farm.
+    pub fn with_neighbours(self, files: &BTreeMap<String, PathBuf>) -> Result<Self, CredentialsError> {
+        let Self::Tls(own) = &self else { return Ok(self) };
+        let authorities = files.iter().map(|(farm, path)| read_authority(farm, path)).collect::<Result<_, _>>()?;
+        Ok(Self::Tls(Arc::new(own.trusting(authorities)?)))
+    }
+
+    /// The same for a worker that goes to another farm, whose authority it was told by its own.
+    pub(crate) fn abroad(&self, farm: &str, authority: Option<&[u8]>) -> Self {
+        let Self::Tls(own) = self else { return Self::None };
+        let authority = authority.and_then(|der| AuthorityCertificate::from_der(der).ok());
+        let authority = authority.filter(|authority| authority.farm() == farm);
+        // With an authority that cannot be one it knows nobody there, and is refused.
+        own.trusting(authority.into_iter().collect()).map_or_else(|_| self.clone(), |tls| Self::Tls(Arc::new(tls)))
+    }
+
+    /// Who names the nodes of this farm, if links are encrypted.
+    pub(crate) fn authority_of(&self, farm: &str) -> Option<&AuthorityCertificate> {
+        let Self::Tls(own) = self else { return None };
+        own.trust.authorities().iter().find(|authority| authority.farm() == farm)
     }
 
     fn open_for(dir: &Path, name: &Name, founding: Option<&Path>) -> Result<Self, CredentialsError> {
@@ -188,6 +228,13 @@ impl Tls {
         Self { credentials, trust, accepting }
     }
 
+    /// The same node, that believes these authorities about their farms, beside its own.
+    fn trusting(&self, neighbours: Vec<AuthorityCertificate>) -> Result<Self, AuthorityError> {
+        let own = self.trust.authorities().iter().filter(|authority| authority.farm() == self.trust.farm());
+        let trust = Trust::new(self.trust.farm(), own.cloned().collect(), neighbours)?;
+        Ok(Self::new(self.credentials.clone(), trust))
+    }
+
     /// The node of this name, as this authority names it.
     #[cfg(test)]
     pub(crate) fn of(authority: &Authority, name: &Name) -> Security {
@@ -229,6 +276,17 @@ impl Callee {
         who.server_of(&self.farm)?;
         Ok(who)
     }
+}
+
+/// The certificate of another farm's authority. It is no secret.
+fn read_authority(farm: &str, path: &Path) -> Result<AuthorityCertificate, CredentialsError> {
+    let (farm, path) = (farm.to_owned(), path.to_owned());
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(source) => return Err(CredentialsError::Folder { path, source }),
+    };
+    let authority = AuthorityCertificate::from_pem(&text).ok().filter(|authority| authority.farm() == farm);
+    authority.ok_or(CredentialsError::Neighbour { farm, path })
 }
 
 /// As far as certificates say, everybody who is named by an authority is welcome.
@@ -351,7 +409,6 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::os::unix::fs::MetadataExt;
 
     use super::*;

@@ -104,6 +104,11 @@ impl Neighbours {
         found.map(|neighbour| neighbour.servers.clone()).unwrap_or_default()
     }
 
+    /// Who names the nodes of this farm, if links are encrypted.
+    pub(crate) fn authority_of(&self, name: &str) -> Option<Bytes> {
+        self.security.authority_of(name).map(|authority| Bytes::copy_from_slice(authority.der()))
+    }
+
     /// Starts dialling. Must be called inside a runtime.
     pub(crate) fn lead(&mut self) {
         self.follow();

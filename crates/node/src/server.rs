@@ -55,6 +55,8 @@ pub struct Settings {
     pub many_files: bool,
     /// The file that the farm began with; a server that has a certificate needs none.
     pub founding: Option<PathBuf>,
+    /// The certificates of the authorities of neighbours, as files.
+    pub authorities: BTreeMap<String, PathBuf>,
     /// Who it is, who the others are, how they elect, and everything else that can be chosen.
     pub plan: Plan,
 }
@@ -70,8 +72,17 @@ impl Settings {
         let servers: BTreeMap<ServerId, SocketAddr> =
             servers.into_iter().map(|(id, at)| (ServerId(id), at)).collect();
         let plan = Plan::new(ServerId(id), servers);
-        let (farm, dir, load) = (farm.into(), dir.into(), Source::System);
-        Self { farm, dir, address: None, load, hook: None, many_files: false, founding: None, plan }
+        Self {
+            farm: farm.into(),
+            dir: dir.into(),
+            address: None,
+            load: Source::System,
+            hook: None,
+            many_files: false,
+            founding: None,
+            authorities: BTreeMap::new(),
+            plan,
+        }
     }
 }
 
@@ -280,8 +291,8 @@ impl Prepared {
 
 /// Proves who the server is, if its farm wants that.
 fn secure(settings: &Settings) -> Result<Security, CredentialsError> {
-    let Settings { farm, dir, founding, plan, .. } = settings;
-    Security::open(dir, farm, &Node::Server(plan.id), founding.as_deref())
+    let Settings { farm, dir, founding, authorities, plan, .. } = settings;
+    Security::open(dir, farm, &Node::Server(plan.id), founding.as_deref())?.with_neighbours(authorities)
 }
 
 /// Starts the server's own thread.

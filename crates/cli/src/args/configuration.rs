@@ -45,6 +45,9 @@ pub(crate) struct WorkerArgs {
     /// A server that can say who the servers are, if nothing else does [default: $PRIMUS_API, else the farm that runs here]
     #[arg(long, value_name = "URL")]
     pub(crate) api: Option<String>,
+    /// Work for servers whose links are not encrypted
+    #[arg(long)]
+    pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) overrides: WorkerOverrides,
     /// How to write what happens to stderr; how much, $PRIMUS_LOG says: off, error, warn, info (the default), debug or trace
@@ -84,7 +87,7 @@ pub(crate) struct Choices {
     /// The server's configuration, a TOML file [default: $PRIMUS_CONFIG, if set]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Listen beyond the loopback address, without encryption; an API beyond it also needs api.token_file
+    /// Do not encrypt links, and listen beyond the loopback address all the same; an API beyond it also needs api.token_file
     #[arg(long)]
     pub(crate) insecure: bool,
     #[command(flatten)]

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use primus_api as api;
+use primus_local::common_founding;
+use primus_node::credentials;
 pub(super) use primus_node::files::raise_limit as raise_file_limit;
 use primus_node::handle::Handle;
 use primus_node::node::EndError;
@@ -38,8 +40,11 @@ pub(crate) fn run(args: &ServerArgs) -> Result<Verdict, Failure> {
 }
 
 /// Starts a server on threads of its own, with its API and, if it has slots, a worker beside it.
-pub(super) async fn start(settings: ServerSettings, log_format: LogFormat) -> Result<Server, Failure> {
+pub(super) async fn start(mut settings: ServerSettings, log_format: LogFormat) -> Result<Server, Failure> {
     let diary = Log::new(log_format)?;
+    if !settings.is_insecure {
+        find_founding(&mut settings)?;
+    }
     // What a part of it says when it fails is said once, at its end.
     watched::hush();
     let prepared = Server::prepare(of_library(&settings)).map_err(|error| not_started(error, &settings))?;
@@ -51,9 +56,26 @@ pub(super) async fn start(settings: ServerSettings, log_format: LogFormat) -> Re
     Ok(server)
 }
 
+/// On loopback nobody needs to name a founding file, neither the farm's own nor those of its neighbours.
+fn find_founding(settings: &mut ServerSettings) -> Result<(), Failure> {
+    let ServerSettings { farm, dir, founding, authorities, plan, worker, .. } = settings;
+    if founding.is_none() && !credentials::is_named(dir) {
+        *founding = Some(common_founding::of(farm, &plan.servers)?);
+        worker.iter_mut().for_each(|worker| worker.founding.clone_from(founding));
+    }
+    for neighbour in &plan.lending.neighbours {
+        let is_local = neighbour.servers.values().all(|address| address.ip().is_loopback());
+        if is_local && !authorities.contains_key(&neighbour.name) {
+            let file = common_founding::of(&neighbour.name, &neighbour.servers)?;
+            authorities.insert(neighbour.name.clone(), file);
+        }
+    }
+    Ok(())
+}
+
 fn of_library(settings: &ServerSettings) -> Settings {
-    let ServerSettings { farm, dir, founding, address, load, hook, plan, .. } = settings.clone();
-    Settings { farm, dir, address: Some(address), load, hook, many_files: true, founding, plan }
+    let ServerSettings { farm, dir, founding, authorities, address, load, hook, plan, .. } = settings.clone();
+    Settings { farm, dir, address: Some(address), load, hook, many_files: true, founding, authorities, plan }
 }
 
 fn single_threaded() -> Runtime {

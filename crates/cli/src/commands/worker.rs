@@ -9,9 +9,12 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use primus_client::farms::founding_of;
 use primus_client::{Client, strange_answer};
 use primus_core::ledger::LoanId;
 use primus_core::{ServerId, Term};
+use primus_local::common_founding;
+use primus_node::credentials;
 use primus_node::executor::{Kinds, Settings, User};
 use primus_node::load::Meter;
 use primus_node::worker::{self, Config, Happening, WorkerError};
@@ -48,6 +51,12 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
     if settings.servers.is_empty() {
         (settings.farm, settings.servers) = ask_for_servers(args)?;
         settings.check_beside()?;
+    }
+    if settings.founding.is_none() && !args.insecure && !credentials::is_named(&settings.dir) {
+        // A farm that primus up runs for this user has a file of its own.
+        let running = founding_of(&settings.farm, settings.servers.values().copied());
+        let common = || common_founding::of(&settings.farm, &settings.servers);
+        settings.founding = Some(running.map_or_else(common, Ok)?);
     }
     files::raise_limit();
     let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");

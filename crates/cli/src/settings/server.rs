@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use keys::Values;
 use layers::{Layers, Sources};
 use mistakes::Origin;
+use neighbours::NeighbourEntry;
 use primus_api::Places;
 use primus_core::ServerId;
 use primus_core::loan::lending;
@@ -49,6 +50,10 @@ pub(crate) struct ServerSettings {
     pub(crate) dir: PathBuf,
     /// The file that the farm began with.
     pub(crate) founding: Option<PathBuf>,
+    /// True if its links need not be encrypted.
+    pub(crate) is_insecure: bool,
+    /// The certificates of the authorities of neighbours, as files.
+    pub(crate) authorities: BTreeMap<String, PathBuf>,
     /// How it elects.
     pub(crate) plan: Plan,
     pub(crate) load: Source,
@@ -62,6 +67,7 @@ pub(crate) struct ServerSettings {
 /// A configuration with every value that could be found out, right or wrong.
 pub(crate) struct Configuration {
     layers: Layers,
+    is_insecure: bool,
     servers: Option<BTreeMap<ServerId, Places>>,
     token: Option<Token>,
 }
@@ -77,7 +83,7 @@ impl Configuration {
         groups::check(&mut layers, servers.as_ref());
         neighbours::check(&mut layers, servers.as_ref());
         rules::check(&mut layers, insecure);
-        Self { layers, servers, token: None }
+        Self { layers, is_insecure: insecure, servers, token: None }
     }
 
     /// Every key with what was said of it.
@@ -148,6 +154,14 @@ impl Configuration {
             servers,
             dir: server.dir,
             founding: gathered.cluster.founding.settled()?,
+            is_insecure: self.is_insecure,
+            authorities: gathered
+                .neighbourhood
+                .neighbours
+                .settled()?
+                .iter()
+                .filter_map(NeighbourEntry::authority)
+                .collect(),
             plan: rules::plan(gathered, Plan::new(server.id, addresses.clone()))?,
             load: load.source,
             chaos: server.chaos,

@@ -53,6 +53,7 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_primus"));
         command.args(words).env_remove("PRIMUS_API").env_remove("PRIMUS_TOKEN").current_dir(&self.dir);
         command.env("XDG_RUNTIME_DIR", self.dir.join("run")).env("TMPDIR", &self.dir);
+        command.env("XDG_DATA_HOME", self.dir.join("data-home"));
         if let Ok(token) = fs::read_to_string(self.dir.join(TOKEN)) {
             command.env("PRIMUS_TOKEN", token);
         }

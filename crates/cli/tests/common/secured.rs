@@ -32,6 +32,8 @@ pub(crate) struct Secured<'a> {
     /// Where others find them.
     found: Vec<SocketAddr>,
     founding: Option<PathBuf>,
+    /// True if it was begun without one.
+    is_plain: bool,
     nodes: Vec<(String, Child)>,
 }
 
@@ -43,7 +45,22 @@ impl<'a> Secured<'a> {
         let links: Vec<_> = ports.iter().map(|port| local(*port)).collect();
         let apis = ports.iter().map(|port| local(port + 1)).collect();
         let found = links.iter().map(|address| found(*address)).collect();
-        Self { place, links, apis, found, founding: founding.map(Path::to_owned), nodes: Vec::new() }
+        Self {
+            place,
+            links,
+            apis,
+            found,
+            founding: founding.map(Path::to_owned),
+            is_plain: founding.is_none(),
+            nodes: Vec::new(),
+        }
+    }
+
+    /// A farm that is told of no founding file.
+    pub(crate) fn untold(place: &'a Place) -> Self {
+        let mut farm = Self::new(place, None, |address| address);
+        farm.is_plain = false;
+        farm
     }
 
     pub(crate) fn start_all(&mut self) {
@@ -77,7 +94,11 @@ impl<'a> Secured<'a> {
         let parent = std::process::id().to_string();
         let mut command = self.place.command(words);
         command.args(["--parent", &parent]).stdin(Stdio::null()).stdout(Stdio::null());
-        self.founding.iter().for_each(|file| _ = command.arg("--founding").arg(file));
+        match &self.founding {
+            Some(file) => command.arg("--founding").arg(file),
+            None if self.is_plain => command.arg("--insecure"),
+            None => &mut command,
+        };
         let log = OpenOptions::new().append(true).create(true).open(self.place.dir.join(format!("{name}.log")));
         command.stderr(log.expect("a file can be made"));
         self.nodes.push((name.to_owned(), command.spawn().expect("primus starts")));
