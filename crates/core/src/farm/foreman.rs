@@ -396,6 +396,7 @@ impl Foreman {
     fn dismiss(&mut self, id: WorkerId, kept: &BTreeSet<Held>, out: &mut Outbox<Self>) {
         let Some(leadership) = &mut self.leadership else { return };
         let Some(worker) = leadership.workers.remove(&id) else { return };
+        leadership.past.note_gone(worker.name, &worker.held);
         out.cancel(Timer::Silence(id));
         out.cancel(Timer::Grace(id));
         let mut entries = Vec::new();

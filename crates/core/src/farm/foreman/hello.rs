@@ -36,6 +36,9 @@ impl Foreman {
             propose(alloc::vec![Entry::Leave { worker: hello.name.clone() }], out);
         }
         self.adopt(from, kept, out);
+        if let Some(leadership) = &mut self.leadership {
+            leadership.past.note_heard(&hello.name);
+        }
         self.on_ended(from, hello.ended, out);
         // Last, because a worker that is welcome begins at once with what it has, and not all of it may be wanted.
         out.send(from, Message::Welcome(self.leadership.as_ref().map_or(Term(0), |leadership| leadership.term)));
@@ -81,17 +84,16 @@ impl Foreman {
         }
     }
 
-    /// Can this worker have this attempt? What it had on an older link has been taken from there by now, so whatever somebody
-    /// has is somebody else's. What must not start twice is with the worker that the ledger names.
+    /// Is this attempt this worker's? What it had on an older link has been taken from there by now, so whatever somebody has
+    /// is somebody else's.
     fn is_free(&self, from: WorkerId, held: Held) -> bool {
         let Some((leadership, worker)) =
             self.leadership.as_ref().and_then(|leadership| Some((leadership, leadership.workers.get(&from)?)))
         else {
             return false;
         };
-        let is_start_elsewhere = self.ledger.start_of(held.task).is_some_and(|start| start.worker != worker.name);
         let has_it =
             leadership.assigned.get(&held.task).is_none_or(|hand| hand.worker == from && leadership.has(held));
-        has_it && leadership.has_given(held.attempt) && !is_start_elsewhere && self.ledger.is_wanted(held)
+        has_it && leadership.may_have(&worker.name, held, &self.ledger) && self.ledger.is_wanted(held)
     }
 }
