@@ -88,21 +88,23 @@ pub fn server(id: ServerId, store: StoreId, list: &BTreeSet<ServerId>, remembers
 }
 
 impl Stage for Foundings {
-    fn perform(&mut self, words: &[&str], printed: &mut Vec<String>) -> Result<(), String> {
+    fn perform(&mut self, words: &[&str]) -> Result<(), String> {
         match words {
             ["list", node, ids] => self.edit(node, ids),
             ["old", nodes @ ..] if !nodes.is_empty() => nodes.iter().try_for_each(|node| self.age(node)),
-            ["start", nodes @ ..] if !nodes.is_empty() => {
-                nodes.iter().try_for_each(|node| self.start(node, printed))
-            }
-            ["crash", node] => self.crash(node, printed),
+            ["start", nodes @ ..] if !nodes.is_empty() => nodes.iter().try_for_each(|node| self.start(node)),
+            ["crash", node] => self.crash(node),
             ["wipe", node] => self.wipe(node),
-            ["alone", node] => self.command(node, Command::Alone, printed),
-            ["absent", node, peer, how] => self.miss(node, peer, how, printed),
-            ["settle"] => self.scenery.repeat(printed, Scenery::deliver_next),
-            ["table"] => self.print_table(printed),
-            words => self.scenery.perform(words, printed),
+            ["alone", node] => self.command(node, Command::Alone),
+            ["absent", node, peer, how] => self.miss(node, peer, how),
+            ["settle"] => self.scenery.repeat(Scenery::deliver_next),
+            ["table"] => self.print_table(),
+            words => self.scenery.perform(words),
         }
+    }
+
+    fn lines(&mut self) -> &mut Vec<String> {
+        &mut self.scenery.lines
     }
 }
 
@@ -155,14 +157,14 @@ impl Foundings {
         Ok(())
     }
 
-    fn start(&mut self, node: &str, printed: &mut Vec<String>) -> Result<(), String> {
+    fn start(&mut self, node: &str) -> Result<(), String> {
         let id = self.scenery.dead(node)?;
         let machine = self.make(id);
         self.scenery.world.restart(id, machine);
-        self.command(node, Command::Start, printed)?;
+        self.command(node, Command::Start)?;
         for peer in self.find_linked(id) {
-            self.scenery.act(id, printed, |world| world.link_up(id, peer))?;
-            self.scenery.act(peer, printed, |world| world.link_up(peer, id))?;
+            self.scenery.act(id, |world| world.link_up(id, peer))?;
+            self.scenery.act(peer, |world| world.link_up(peer, id))?;
         }
         Ok(())
     }
@@ -172,11 +174,11 @@ impl Foundings {
         alive.filter(|peer| self.hosts[&id].list.contains(peer) || self.hosts[peer].list.contains(&id)).collect()
     }
 
-    fn crash(&mut self, node: &str, printed: &mut Vec<String>) -> Result<(), String> {
+    fn crash(&mut self, node: &str) -> Result<(), String> {
         let id = self.scenery.alive(node)?;
         let linked = self.find_linked(id);
-        self.scenery.perform(&["crash", node], printed)?;
-        linked.into_iter().try_for_each(|peer| self.scenery.act(peer, printed, |world| world.link_down(peer, id)))
+        self.scenery.perform(&["crash", node])?;
+        linked.into_iter().try_for_each(|peer| self.scenery.act(peer, |world| world.link_down(peer, id)))
     }
 
     fn wipe(&mut self, node: &str) -> Result<(), String> {
@@ -188,27 +190,29 @@ impl Foundings {
         Ok(())
     }
 
-    fn miss(&mut self, node: &str, peer: &str, how: &str, printed: &mut Vec<String>) -> Result<(), String> {
+    fn miss(&mut self, node: &str, peer: &str, how: &str) -> Result<(), String> {
         let absence = match how {
             "refuses" => Absence::Refuses,
             "silent" => Absence::Silent,
             _ => return Err(NO_SUCH_COMMAND.to_owned()),
         };
         let peer = self.scenery.node(peer)?;
-        self.command(node, Command::Absent(peer, absence), printed)
+        self.command(node, Command::Absent(peer, absence))
     }
 
-    fn command(&mut self, node: &str, command: Command, printed: &mut Vec<String>) -> Result<(), String> {
+    fn command(&mut self, node: &str, command: Command) -> Result<(), String> {
         let node = self.scenery.alive(node)?;
-        self.scenery.act(node, printed, |world| world.command(node, command))
+        self.scenery.act(node, |world| world.command(node, command))
     }
 
-    fn print_table(&self, printed: &mut Vec<String>) -> Result<(), String> {
-        printed.extend(self.hosts.keys().map(|id| {
+    fn print_table(&mut self) -> Result<(), String> {
+        let lines = self.hosts.keys().map(|id| {
             let phase = self.scenery.world.disk(*id).last();
             let state = if self.scenery.world.machine(*id).is_some() { "" } else { ", crashed" };
             format!("{id} {}{state}", phase.unwrap_or(&Phase::Empty))
-        }));
+        });
+        let lines: Vec<String> = lines.collect();
+        self.scenery.lines.extend(lines);
         Ok(())
     }
 }
