@@ -124,15 +124,21 @@ pub(crate) async fn create(
     let Done::TokenCreated { token, until_ms } = change(&context, Change::CreateToken(new)).await? else {
         return Err(Unable::Unknown.into());
     };
-    let text = JoinToken {
-        role: role.word().parse().map_err(|_| Unable::Unknown)?,
-        authority: AuthorityHash::from_bytes(authority.0).short(),
-        id: token.0,
-        secret,
-        places: places(&context),
-    };
     let (id, role, until) = (token.0, role.word(), time_text(until_ms));
-    Ok(Json(NewTokenAnswer { id, role, until, token: text.reveal() }))
+    Ok(Json(NewTokenAnswer { id, role, until, token: text_of(role, authority, id, secret, places(&context))? }))
+}
+
+/// The token as a joiner needs it.
+fn text_of(
+    role: &str,
+    authority: Fingerprint,
+    id: u64,
+    secret: Secret,
+    places: Vec<Place>,
+) -> Result<String, Problem> {
+    let (role, authority) = (role.parse(), AuthorityHash::from_bytes(authority.0).short());
+    let role = role.map_err(|_| Problem::from(Unable::Unknown))?;
+    Ok(JoinToken { role, authority, id, secret, places }.reveal())
 }
 
 /// What is asked for, as yet without a secret.
@@ -257,6 +263,18 @@ mod tests {
         assert_eq!((state(&used, 0), facts(*id, &used, 0).left), ("used_up", 0));
         let shown = serde_json::to_string(&facts(*id, token, 0)).unwrap();
         assert!(!shown.contains("ee") && !shown.contains("238"), "{shown}");
+    }
+
+    #[test]
+    fn every_role_makes_a_token_that_a_joiner_can_read() {
+        for role in Role::ALL {
+            let secret = Secret::from_bytes([7; 16]);
+            let place: Place = "10.0.0.1:7460".parse().unwrap();
+            let text = text_of(role.word(), Fingerprint([9; 32]), 3, secret, vec![place]).unwrap();
+            let read = JoinToken::parse(&text).unwrap();
+            assert_eq!((read.role.word(), read.id, read.places.len()), (role.word(), 3, 1));
+            assert!(read.authority.matches(&AuthorityHash::from_bytes([9; 32])));
+        }
     }
 
     #[test]
