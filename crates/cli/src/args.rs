@@ -19,7 +19,7 @@ use primus_terminal::failure::Failure;
 use primus_terminal::{Format, Place};
 
 pub(crate) use cluster::{Chaos, ChaosArgs, ElectArgs, EventsArgs, Kv, KvArgs, StatusArgs, TransferArgs, UpArgs};
-pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, LogFormat, ServerArgs, WorkerArgs};
+pub(crate) use configuration::{Choices, ConfigArgs, ConfigWhat, InitArgs, LogFormat, ServerArgs, WorkerArgs};
 pub(crate) use guide::guide;
 pub(crate) use lead::{CompanionArgs, LeadArgs, LeadRank, Restart};
 pub(crate) use loans::{LendArgs, RecallArgs};
@@ -155,6 +155,9 @@ pub(crate) enum Command {
     /// Kill, freeze, cut off and overload what primus up runs
     #[command(after_help = guide::CHAOS)]
     Chaos(ChaosArgs),
+    /// Make the file with which a farm begins
+    #[command(after_help = guide::INIT)]
+    Init(InitArgs),
     /// Run one server of a cluster
     #[command(after_help = guide::SERVER)]
     Server(ServerArgs),

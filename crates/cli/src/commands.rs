@@ -9,6 +9,7 @@ mod diagnostics;
 mod events;
 mod explain;
 mod groups;
+mod init;
 mod kv;
 mod lead;
 mod leader;
@@ -33,6 +34,7 @@ mod workers;
 
 use std::ffi::OsString;
 
+use primus_node::credentials::CredentialsError;
 use primus_node::private::Exposed;
 use primus_terminal::failure::Failure;
 use primus_terminal::format::nothing_to_draw;
@@ -77,6 +79,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Resign(place)) => leadership::resign(place, cli.output),
         Some(Command::Transfer(args)) => leadership::transfer(args, cli.output),
         Some(Command::Chaos(args)) => chaos::run(args, cli.output),
+        Some(Command::Init(args)) => init::run(args, cli.output),
         Some(Command::Server(args)) => server::run(args),
         Some(Command::Worker(args)) => worker::run(args),
         Some(Command::Companion(args)) => companion(&args.words),
@@ -92,6 +95,19 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
 /// A folder that other users could change is no place for data.
 fn exposed(exposed: &Exposed, key: &str) -> Failure {
     Failure::usage(exposed.to_string(), format!("{key} says which folder is used"))
+}
+
+/// A node that cannot prove who it is.
+fn not_believed(error: &CredentialsError) -> Failure {
+    match error {
+        CredentialsError::Folder { .. } => {
+            Failure::server(error.to_string(), "give it to the user of this process")
+        }
+        error if error.is_refusal() => {
+            Failure::not_allowed(error.to_string(), "cluster.founding names the founding file")
+        }
+        error => Failure::server(error.to_string(), "start it again"),
+    }
 }
 
 /// What workers and `primus lead` start: nobody types this.

@@ -46,6 +46,9 @@ pub enum StartError {
     /// The directory's fault: another process uses it, other users can write there, or its content is damaged.
     #[error("{0}")]
     Directory(String),
+    /// The server cannot prove who it is: its founding file or its certificate is another node's or another farm's.
+    #[error("{0}")]
+    Credentials(String),
     /// The network's fault: the address belongs to another process, or to another host.
     #[error("cannot listen on {0}: {1}")]
     Address(SocketAddr, #[source] std::io::Error),
@@ -197,6 +200,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Encrypts all links, with certificates on both sides: this file is what the farm began with, from `primus init`. All servers
+    /// and workers of the farm need it when they start for the first time.
+    pub fn founding(mut self, file: impl Into<PathBuf>) -> Self {
+        self.settings.founding = Some(file.into());
+        self
+    }
+
     /// Raises this process's limit of open files, for servers with many workers and clients.
     pub const fn many_files(mut self) -> Self {
         self.settings.many_files = true;
@@ -253,6 +263,7 @@ impl StartError {
             server::StartError::NotAmongServers(_) => Self::Settings(error.to_string()),
             server::StartError::Load(_) => Self::Load(error.to_string()),
             server::StartError::Store(error) => Self::Directory(error.to_string()),
+            server::StartError::Credentials(error) => Self::Credentials(error.to_string()),
             server::StartError::Listen(address, error) => Self::Address(address, error),
             server::StartError::Ended(error) => Self::Ended(StopError::of(error)),
         }

@@ -49,6 +49,7 @@ pub struct WorkerBuilder {
     dir: PathBuf,
     slots: u16,
     beside: Option<ServerId>,
+    founding: Option<PathBuf>,
     load: Option<LoadSource>,
     allow: Vec<String>,
     pass: Vec<String>,
@@ -68,6 +69,9 @@ pub enum WorkerError {
     /// The host's fault: its load cannot be measured.
     #[error("{0}")]
     Load(String),
+    /// The worker cannot prove who it is, or all servers refuse it for that.
+    #[error("{0}")]
+    Credentials(String),
     /// The host's fault, or your program's: the companion, which owns commands, does not start or does not live.
     #[error("{0}")]
     Companion(String),
@@ -135,6 +139,7 @@ impl WorkerBuilder {
             dir: dir.into(),
             slots: u16::try_from(processors).unwrap_or(u16::MAX),
             beside: None,
+            founding: None,
             load: None,
             allow: Vec::new(),
             pass: Vec::new(),
@@ -152,6 +157,13 @@ impl WorkerBuilder {
     /// Names the server on the same host, in whose load it counts what runs here.
     pub const fn beside(mut self, server: u64) -> Self {
         self.beside = Some(ServerId(server));
+        self
+    }
+
+    /// Encrypts all links, with certificates on both sides: this file is what the farm began with, from `primus init`. The worker
+    /// needs it when it starts for the first time.
+    pub fn founding(mut self, file: impl Into<PathBuf>) -> Self {
+        self.founding = Some(file.into());
         self
     }
 
@@ -262,6 +274,7 @@ impl WorkerBuilder {
             load: load.map_err(|error| WorkerError::Load(error.to_string()))?,
             weights: Weights::DEFAULT,
             beside: self.beside,
+            founding: self.founding,
         })
     }
 }
@@ -288,6 +301,7 @@ impl WorkerError {
             worker::WorkerError::Open(_)
             | worker::WorkerError::Write(_)
             | worker::WorkerError::Directory { .. } => Self::Directory(words),
+            worker::WorkerError::Credentials(_) | worker::WorkerError::Barred(_) => Self::Credentials(words),
             worker::WorkerError::Executor(_) | worker::WorkerError::NoCompanion => Self::Companion(words),
         }
     }

@@ -127,6 +127,15 @@ pub enum Refusal {
     /// The caller speaks something else than links of primus.
     #[error("the caller does not speak primus over TLS: for the API, use the API's address")]
     Protocol,
+    /// This node has a certificate, and the one that was dialled speaks without TLS.
+    #[error("the other side speaks without TLS: start all nodes of a farm with the same founding file")]
+    Plain,
+    /// This node has no certificate, and the one that was dialled asks for one.
+    #[error(
+        "links of this farm are encrypted, and this node has no certificate: name the farm's founding file in \
+         cluster.founding"
+    )]
+    Secured,
     /// The ledger knows no such token, or another secret.
     #[error("the token is unknown here: copy it whole, or make a new one with primus token create")]
     TokenUnknown,
@@ -179,6 +188,8 @@ impl Refusal {
             Self::OtherCluster { .. } => "other_cluster",
             Self::Twin(_) => "twin",
             Self::Protocol => "protocol",
+            Self::Plain => "plain",
+            Self::Secured => "secured",
             Self::TokenUnknown => "token_unknown",
             Self::TokenUsedUp => "token_used_up",
             Self::TokenExpired => "token_expired",
@@ -201,10 +212,11 @@ impl Refusal {
         }
     }
 
-    /// What rustls says through a stream, if it is rustls that has something to say.
+    /// What rustls says through a stream, or these rules; nothing if the stream has failed for another reason.
     #[must_use]
     pub fn of_io(error: &io::Error) -> Option<Self> {
-        error.get_ref()?.downcast_ref().map(Self::of)
+        let inner = error.get_ref()?;
+        inner.downcast_ref().map(Self::of).or_else(|| inner.downcast_ref().cloned())
     }
 
     fn of_certificate(error: &CertificateError) -> Self {
@@ -309,6 +321,8 @@ mod tests {
             Refusal::OtherCluster { here: text(), there: text() },
             Refusal::Twin(name()),
             Refusal::Protocol,
+            Refusal::Plain,
+            Refusal::Secured,
             Refusal::TokenUnknown,
             Refusal::TokenUsedUp,
             Refusal::TokenExpired,
@@ -322,7 +336,8 @@ mod tests {
         for refusal in all() {
             let error = Error::from(refusal.clone());
             assert_eq!(Refusal::of(&error), refusal);
-            assert_eq!(Refusal::of_io(&io::Error::other(error)), Some(refusal));
+            assert_eq!(Refusal::of_io(&io::Error::other(error)), Some(refusal.clone()));
+            assert_eq!(Refusal::of_io(&io::Error::other(refusal.clone())), Some(refusal));
         }
         assert_eq!(Refusal::of_io(&io::ErrorKind::ConnectionReset.into()), None);
     }

@@ -16,6 +16,7 @@ use primus_shapes::token::{self, Token};
 use primus_terminal::failure::{FINAL, Failure};
 use rustix::process::{Signal, kill_process};
 
+use crate::founding::Founding;
 use crate::home::Home;
 use crate::{ports, quoted};
 
@@ -41,6 +42,8 @@ pub struct Settings {
     pub servers: String,
     /// The environment variables that must not reach the nodes.
     pub hidden: Vec<String>,
+    /// True if links are not to be encrypted.
+    pub is_insecure: bool,
 }
 
 /// All nodes, and what others know of them. It stops them when it goes.
@@ -50,6 +53,7 @@ pub struct Fleet<'a> {
     pub farm: Farm,
     home: &'a Home,
     settings: Settings,
+    founding: Founding,
     /// What the servers' files say about other farms.
     neighbours: String,
     /// In the order of the farm's servers, then of its workers; none for a dead one.
@@ -75,6 +79,7 @@ impl<'a> Fleet<'a> {
     /// # Errors
     /// If the system gives no random bytes, or another farm of this name runs here.
     pub fn new(home: &'a Home, settings: Settings) -> Result<Self, Failure> {
+        let founding = Founding::of(home, settings.is_insecure)?;
         let pid = std::process::id();
         let server = |id| Started { id, pid: None, address: String::new(), api: String::new() };
         let token = Token::fresh().map_err(|error| {
@@ -94,7 +99,7 @@ impl<'a> Fleet<'a> {
         };
         farm.announce()?;
         let children = (0..farm.servers.len() + farm.workers.len()).map(|_| None).collect();
-        Ok(Self { farm, home, settings, neighbours: String::new(), children, logs_seen: Instant::now() })
+        Ok(Self { farm, home, settings, founding, neighbours: String::new(), children, logs_seen: Instant::now() })
     }
 
     /// How many ports its servers need.
@@ -316,7 +321,10 @@ impl<'a> Fleet<'a> {
 
     /// What the files of other farms say of this one.
     pub(crate) fn as_neighbour(&self) -> String {
-        format!("\n[[neighbours]]\nname = {}\n{}", quoted(&self.farm.name), self.servers_list())
+        let authority = self.founding.authority.as_ref();
+        let authority = authority.map(|path| format!("authority = {}\n", quoted(&path.to_string_lossy())));
+        let (name, authority) = (quoted(&self.farm.name), authority.unwrap_or_default());
+        format!("\n[[neighbours]]\nname = {name}\n{authority}{}", self.servers_list())
     }
 
     fn workers_config(&self) -> String {
@@ -329,7 +337,8 @@ impl<'a> Fleet<'a> {
     }
 
     fn cluster_config(&self) -> String {
-        format!("[cluster]\n{}", self.servers_list())
+        let founding = quoted(&self.founding.file.to_string_lossy());
+        format!("[cluster]\nfounding = {founding}\n{}", self.servers_list())
     }
 
     fn servers_list(&self) -> String {

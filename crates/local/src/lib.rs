@@ -7,6 +7,7 @@
 pub mod answers;
 pub mod chaos;
 pub mod fleet;
+mod founding;
 pub mod home;
 mod ports;
 pub mod running;

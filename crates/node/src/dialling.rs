@@ -1,4 +1,5 @@
-//! How a link to a server is opened, by another server, a worker or the leader of another farm: dial, say hello, hear the answer.
+//! How a link to a server is opened, by another server, a worker or the leader of another farm: dial, shake hands, say hello, hear
+//! the answer.
 //!
 //! Every stage has a time limit. Only a *refusal* of the system says that a process is dead: a time-out or a lack of files says
 //! nothing. What becomes of an open link, its owner decides; when it is lost, the same dialler dials again.
@@ -8,6 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use primus_identity::refusal::Refusal;
 use primus_wire::native::{self, Answer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,6 +18,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::credentials::Callee;
+use crate::line::Line;
 use crate::sockets::tend;
 
 /// How long one dial may take.
@@ -34,6 +38,9 @@ const PATIENCE_MIN: Duration = Duration::from_millis(2);
 const PATIENCE_MAX: Duration = Duration::from_millis(500);
 /// The same before the first dial has been taken.
 const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How an alert of TLS begins.
+const ALERT: [u8; 2] = [21, 3];
 
 /// How hard a dialler tries.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +66,8 @@ impl Pace {
 #[derive(Debug)]
 pub(crate) struct Dialler {
     address: SocketAddr,
+    /// Who is to answer; nothing if links are plain.
+    callee: Option<Callee>,
     pace: Pace,
     /// How long to wait before the next dial.
     pause: Duration,
@@ -67,15 +76,21 @@ pub(crate) struct Dialler {
 }
 
 impl Dialler {
-    pub(crate) const fn new(address: SocketAddr, pace: Pace) -> Self {
-        Self { address, pace, pause: pace.pause_min, patience: PATIENCE }
+    pub(crate) const fn new(address: SocketAddr, callee: Option<Callee>, pace: Pace) -> Self {
+        Self { address, callee, pace, pause: pace.pause_min, patience: PATIENCE }
     }
 
     /// Opens a link, and says who calls. Gives back what came after the answer, too.
-    pub(crate) async fn dial(&mut self, hello: &impl Serialize) -> io::Result<(TcpStream, BytesMut, Answer)> {
-        let mut stream = self.connect().await?;
-        let (answer, arrived) = self.greet(&mut stream, hello).await?;
-        Ok((stream, arrived, answer))
+    pub(crate) async fn dial(&mut self, hello: &impl Serialize) -> io::Result<(Line, BytesMut, Answer)> {
+        let tcp = self.connect().await?;
+        let mut line = shake_hands(tcp, self.callee()).await?;
+        let (answer, arrived) = self.greet(&mut line, hello).await?;
+        Ok((line, arrived, answer))
+    }
+
+    /// Who is to answer; nothing if links are plain.
+    pub(crate) fn callee(&self) -> Option<Callee> {
+        self.callee.clone()
     }
 
     /// A connection; [`io::ErrorKind::ConnectionRefused`] if no process listens there.
@@ -109,15 +124,18 @@ impl Dialler {
     /// Says hello, and hears the answer.
     pub(crate) async fn greet(
         &mut self,
-        stream: &mut TcpStream,
+        line: &mut Line,
         hello: &impl Serialize,
     ) -> io::Result<(Answer, BytesMut)> {
         let mut arrived = BytesMut::new();
         let greeting = async {
-            say(stream, hello).await?;
-            hear(&mut stream.take(HELLO_LEN_MAX), &mut arrived).await
+            say(line, hello).await?;
+            hear(&mut line.take(HELLO_LEN_MAX), &mut arrived).await
         };
-        let (answer, _) = timeout(HELLO_TIME, greeting).await??;
+        let heard = timeout(HELLO_TIME, greeting).await?;
+        let is_alert = arrived.starts_with(&ALERT) && self.callee.is_none();
+        let (answer, _) =
+            heard.map_err(|error| if is_alert { io::Error::other(Refusal::Secured) } else { error })?;
         if !matches!(answer, Answer::Refused(_)) {
             self.pause = self.pace.pause_min;
         }
@@ -132,11 +150,23 @@ impl Dialler {
     }
 }
 
+/// Makes sure that the right one answers, unless links are plain.
+pub(crate) async fn shake_hands(tcp: TcpStream, callee: Option<Callee>) -> io::Result<Line> {
+    let Some(callee) = callee else { return Ok(Line::plain(tcp)) };
+    let shaken = timeout(HELLO_TIME, Line::dial(tcp, &callee)).await?;
+    shaken.map_err(|error| match Refusal::of_io(&error) {
+        Some(Refusal::Protocol) => io::Error::other(Refusal::Plain),
+        Some(refusal) => io::Error::other(refusal),
+        None => error,
+    })
+}
+
 /// Writes one message.
-pub(crate) async fn say(stream: &mut TcpStream, message: &impl Serialize) -> io::Result<()> {
+pub(crate) async fn say(line: &mut Line, message: &impl Serialize) -> io::Result<()> {
     let mut buffer = BytesMut::new();
     native::put(&mut buffer, message).map_err(io::Error::other)?;
-    stream.write_all(&buffer).await
+    line.write_all(&buffer).await?;
+    line.flush().await
 }
 
 /// The next message, and how many bytes it took.

@@ -1,11 +1,17 @@
-//! Who a server says it is, and whom it takes a caller for. Everything that depends on which server is at the other end of a
-//! link, whatever the link is for, asks [`Introductions::identify`] and nothing else.
+//! Who a server says it is, and whom it takes a caller for. Everything that depends on who is at the other end of a link,
+//! whatever the link is for, asks [`Introductions`] and nothing else.
+//!
+//! On a link that is encrypted a certificate has proved who is there, and the hello must say the same. On a plain one there is only
+//! the hello.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::RwLock;
 
 use primus_core::ServerId;
-use primus_wire::native::{Hello, Purpose};
+use primus_core::ledger::loans::home_of;
+use primus_identity::name::{Name, NameError};
+use primus_identity::trust::Identified;
+use primus_wire::native::{FarmHello, Hello, Purpose, WorkerHello};
 
 use crate::links::Identity;
 
@@ -38,15 +44,16 @@ impl Introductions {
         Hello::new(cluster, server, to, store, incarnation).with_purpose(purpose)
     }
 
-    /// The peer that says this.
+    /// The peer that says this, and proves it on a link that is encrypted.
     ///
     /// # Errors
     /// Why it is not a peer of this server, in a sentence.
-    pub(crate) fn identify(&self, hello: &Hello) -> Result<ServerId, String> {
+    pub(crate) fn identify(&self, hello: &Hello, who: Option<&Identified>) -> Result<ServerId, String> {
         let me = self.identity.server;
         if let Some(objection) = hello.objection(&self.identity.cluster, me) {
             return Err(objection);
         }
+        check(who, || Name::server(&hello.cluster, hello.server))?;
         let Some(peer) = self.peers.get(&hello.server) else {
             return Err(format!("server {} is not among the peers of server {me}", hello.server));
         };
@@ -55,6 +62,26 @@ impl Introductions {
             _ => self.recognise(*peer, hello.store)?,
         }
         Ok(*peer)
+    }
+
+    /// A worker, of this farm or a borrowed one, that says this.
+    ///
+    /// # Errors
+    /// Why it is not heard, in a sentence.
+    pub(crate) fn check_worker(&self, hello: &WorkerHello, who: Option<&Identified>) -> Result<(), String> {
+        let Identity { cluster, server, .. } = &self.identity;
+        hello.objection(cluster, *server).map_or(Ok(()), Err)?;
+        let (name, home) = home_of(&hello.name).unwrap_or((&hello.name, cluster));
+        check(who, || Name::worker(home, name))
+    }
+
+    /// A server of another farm that says this. Whether that farm is a neighbour is for others to say.
+    ///
+    /// # Errors
+    /// Why it is not heard, in a sentence.
+    pub(crate) fn check_farm(&self, hello: &FarmHello, who: Option<&Identified>) -> Result<(), String> {
+        hello.objection(&self.identity.cluster).map_or(Ok(()), Err)?;
+        check(who, || Name::server(&hello.farm, hello.server))
     }
 
     /// A peer that control has never met may have any disk.
@@ -72,6 +99,13 @@ impl Introductions {
             None => Err(format!("server {peer} asks before control has met it")),
         }
     }
+}
+
+/// A hello must say what the certificate says.
+fn check(who: Option<&Identified>, said: impl FnOnce() -> Result<Name, NameError>) -> Result<(), String> {
+    let Some(who) = who else { return Ok(()) };
+    let said = said().map_err(|error| error.to_string())?;
+    who.must_say(&said).map_err(|refusal| refusal.to_string())
 }
 
 fn other_disk(server: ServerId) -> String {
@@ -97,13 +131,13 @@ mod tests {
             let peers = std::iter::once(ServerId(1));
             Introductions::new(caller, peers, BTreeMap::new()).hello(ServerId(1), purpose)
         };
-        let refused = |hello: Hello| me.identify(&hello).expect_err("it is not let in");
+        let refused = |hello: Hello| me.identify(&hello, None).expect_err("it is not let in");
         for purpose in [Purpose::Questions, Purpose::Requests] {
             assert!(refused(hello(2, 2, purpose)).contains("before control has met it"));
         }
-        assert_eq!(me.identify(&hello(2, 2, Purpose::Control)), Ok(ServerId(2)));
+        assert_eq!(me.identify(&hello(2, 2, Purpose::Control), None), Ok(ServerId(2)));
         for purpose in [Purpose::Control, Purpose::Questions, Purpose::Requests] {
-            assert_eq!(me.identify(&hello(2, 2, purpose)), Ok(ServerId(2)));
+            assert_eq!(me.identify(&hello(2, 2, purpose), None), Ok(ServerId(2)));
             assert!(refused(hello(2, 7, purpose)).contains("another disk"));
             assert!(refused(hello(4, 4, purpose)).contains("not among the peers"));
             assert!(refused(hello(1, 1, purpose)).contains("two servers"));

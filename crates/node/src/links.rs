@@ -6,6 +6,8 @@
 //!
 //! Of each peer one accepted link is read: a newer one closes the older, which may be half-open. So what the links of all
 //! peers can take of memory is known.
+//!
+//! Who calls is found out on another thread (`door.rs`), and hands are shaken there, too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -15,6 +17,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use primus_core::ServerId;
+use primus_identity::refusal::Refusal;
 use primus_wire::native::{
     self, Answer, CARGO_LEN_MAX, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, Purpose, WorkerHello,
 };
@@ -22,16 +25,20 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::budget::{Budget, Weight};
+use crate::credentials::Security;
 use crate::dialling::{Dialler, HELLO_LEN_MAX, HELLO_TIME, Pace, REFUSED_TIME, UNHEARD_TIME, hear, say};
+use crate::door::Door;
 use crate::events::History;
 use crate::farm::CallingWorker;
 use crate::introductions::Introductions;
 use crate::late::Late;
+use crate::line::Line;
 use crate::link_faults::{LinkFaults, LinkGate, PeerGate};
 use crate::neighbours::Envoy;
 use crate::request_links::RequestLinks;
@@ -50,6 +57,9 @@ const EVENTS_MAX: usize = 512;
 /// How many bytes of what one peer said may wait to be heard. Beyond that its link is not read, and it has to wait.
 const UNHEARD_LEN_MAX: u32 = 8 << 20;
 const WRITE_LEN_MAX: usize = 1 << 20;
+/// How a caller begins that speaks TLS, and what it hears if this server does not.
+const HANDSHAKE: [u8; 2] = [22, 3];
+const SECURED: &str = "the caller speaks TLS, and links of this server are plain: start all nodes of a farm with the same founding file";
 
 /// Who this server is, as it says in its hello.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +98,8 @@ pub struct Known {
     pub peers: BTreeMap<ServerId, SocketAddr>,
     /// Their disks, as far as they are known.
     pub stores: BTreeMap<ServerId, [u8; 16]>,
+    /// How it knows that they are who they say.
+    pub security: Security,
 }
 
 /// What a peer said of itself.
@@ -127,6 +139,10 @@ struct Shared<T> {
     /// A peer that dials us is there: time to dial it.
     wake: BTreeMap<ServerId, Notify>,
     strangers: Unidentified,
+    door: Door,
+    security: Security,
+    /// Where links of peers are read.
+    control: Handle,
     doors: Doors,
     /// The task that reads the link of each peer.
     accepted: Mutex<BTreeMap<ServerId, AbortHandle>>,
@@ -148,14 +164,15 @@ impl<T: Words> Links<T> {
     pub fn start(
         identity: Identity,
         listener: TcpListener,
-        Known { peers, stores }: Known,
+        Known { peers, stores, security }: Known,
         doors: Doors,
         cuts: watch::Sender<LinkFaults>,
         history: Arc<History>,
     ) -> (Self, mpsc::Receiver<LinkEvent<T>>) {
         let (events, received) = mpsc::channel(EVENTS_MAX);
         let introductions = Arc::new(Introductions::new(identity, peers.keys().copied(), stores));
-        let requests = Arc::new(RequestLinks::new(Arc::clone(&introductions), &peers, cuts.subscribe()));
+        let requests =
+            Arc::new(RequestLinks::new(Arc::clone(&introductions), &peers, cuts.subscribe(), security.clone()));
         let shared = Arc::new(Shared {
             introductions,
             requests: Arc::clone(&requests),
@@ -163,14 +180,18 @@ impl<T: Words> Links<T> {
             cuts: cuts.subscribe(),
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
             strangers: Unidentified::new(STRANGERS_MAX),
+            door: Door::open(),
+            security,
+            control: Handle::current(),
             doors,
             accepted: Mutex::default(),
             history,
         });
-        tokio::spawn(accept(listener, Arc::clone(&shared)));
+        shared.door.spawn(accept(listener.into_std(), Arc::clone(&shared)));
         let dial = |(peer, address): (&ServerId, &SocketAddr)| {
             let (sender, queue) = mpsc::channel(QUEUE_LEN_MAX);
-            let dialler = Dialler::new(*address, Pace::PEERS);
+            let callee = shared.security.towards(&shared.introductions.own().cluster, *peer);
+            let dialler = Dialler::new(*address, callee, Pace::PEERS);
             let (shared, cargo) = (Arc::clone(&shared), VecDeque::new());
             tokio::spawn(PeerLink { peer: *peer, dialler, queue, shared, known: None, cargo }.run());
             (*peer, sender)
@@ -262,8 +283,8 @@ impl<T: Words> PeerLink<T> {
     async fn run(mut self) {
         loop {
             match self.dial().await {
-                Ok(stream) => {
-                    if self.write(stream).await.is_none() {
+                Ok(line) => {
+                    if self.write(line).await.is_none() {
                         return;
                     }
                     self.shared.travel(self.peer, 1).await;
@@ -283,37 +304,40 @@ impl<T: Words> PeerLink<T> {
             self.known = Some(Err(Dead));
             self.shared.tell(LinkEvent::Gone(self.peer)).await;
         }
+        // A process that dies says nothing of certificates.
+        if let Some(refusal) = Refusal::of_io(error) {
+            self.give_up(format!("no link to server {}: {refusal}", self.peer)).await;
+        }
     }
 
-    async fn dial(&mut self) -> io::Result<TcpStream> {
+    async fn dial(&mut self) -> io::Result<Line> {
         let connected = self.dialler.connect().await;
         self.shared.travel(self.peer, 2).await;
-        let mut stream = connected?;
+        let mut line = self.shared.door.shake_hands(connected?, self.dialler.callee()).await?;
         let hello = self.shared.introductions.hello(self.peer, Purpose::Control);
-        let (answer, _) = self.dialler.greet(&mut stream, &hello).await?;
+        let (answer, _) = self.dialler.greet(&mut line, &hello).await?;
         self.shared.travel(self.peer, 2).await;
-        match answer {
-            Answer::Welcome(hello) => match self.shared.introductions.identify(&hello) {
-                Ok(peer) if peer == self.peer => self.on_welcome(&hello).await,
-                Ok(other) => return self.give_up(format!("server {other} answers for server {}", self.peer)).await,
-                Err(objection) => return self.give_up(objection).await,
+        let objection = match answer {
+            Answer::Welcome(hello) => match self.shared.introductions.identify(&hello, line.who()) {
+                Ok(peer) if peer == self.peer => {
+                    self.on_welcome(&hello).await;
+                    return Ok(line);
+                }
+                Ok(other) => format!("server {other} answers for server {}", self.peer),
+                Err(objection) => objection,
             },
-            Answer::Refused(reason) => {
-                return self.give_up(format!("server {} refuses: {reason}", self.peer)).await;
-            }
-            Answer::Admitted => {
-                return self.give_up(format!("server {} takes this one for something else", self.peer)).await;
-            }
-        }
-        Ok(stream)
+            Answer::Refused(reason) => format!("server {} refuses: {reason}", self.peer),
+            Answer::Admitted => format!("server {} takes this one for something else", self.peer),
+        };
+        self.give_up(objection.clone()).await;
+        Err(io::Error::other(objection))
     }
 
     /// Trying again soon would only fill the history.
-    async fn give_up(&self, reason: String) -> io::Result<TcpStream> {
+    async fn give_up(&self, reason: String) {
         self.shared.tell(LinkEvent::Barred(self.peer, reason.clone())).await;
         self.shared.history.refused(&reason);
         sleep(REFUSED_TIME).await;
-        Err(io::Error::other(reason))
     }
 
     async fn on_welcome(&mut self, hello: &Hello) {
@@ -328,8 +352,8 @@ impl<T: Words> PeerLink<T> {
     }
 
     /// Writes until the link is lost; nothing if the server ends.
-    async fn write(&mut self, mut stream: TcpStream) -> Option<()> {
-        let (mut reader, mut writer) = stream.split();
+    async fn write(&mut self, line: Line) -> Option<()> {
+        let (mut reader, mut writer) = tokio::io::split(line);
         let mut buffer = BytesMut::new();
         let mut ignored = [0; 64];
         // What had begun to travel on a link that was lost cannot be taken up again; Raft sends it anew.
@@ -343,7 +367,11 @@ impl<T: Words> PeerLink<T> {
                 () = std::future::ready(()), if !self.cargo.is_empty() => {}
             }
             self.add_piece(&mut buffer);
-            if !matches!(timeout(WRITE_TIME, writer.write_all(&buffer)).await, Ok(Ok(()))) {
+            let written = async {
+                writer.write_all(&buffer).await?;
+                writer.flush().await
+            };
+            if !matches!(timeout(WRITE_TIME, written).await, Ok(Ok(()))) {
                 return Some(());
             }
             buffer.clear();
@@ -380,7 +408,8 @@ impl<T: Words> PeerLink<T> {
     }
 }
 
-async fn accept<T: Words>(listener: TcpListener, shared: Arc<Shared<T>>) {
+async fn accept<T: Words>(listener: io::Result<std::net::TcpListener>, shared: Arc<Shared<T>>) {
+    let listener = listener.and_then(TcpListener::from_std).expect("a listener stays one");
     loop {
         match listener.accept().await {
             Ok((stream, _)) => _ = tokio::spawn(serve(stream, Arc::clone(&shared))),
@@ -391,28 +420,34 @@ async fn accept<T: Words>(listener: TcpListener, shared: Arc<Shared<T>>) {
 }
 
 /// Finds out who calls, and passes the link on to whom it concerns.
-async fn serve<T: Words>(mut stream: TcpStream, shared: Arc<Shared<T>>) {
+async fn serve<T: Words>(stream: TcpStream, shared: Arc<Shared<T>>) {
     if tend(&stream, UNHEARD_TIME).is_err() {
         return;
     }
     let mut arrived = BytesMut::new();
-    let Some(greeting) = greeted(&mut stream, &mut arrived, &shared).await else { return };
+    let Some((mut line, greeting)) = greeted(stream, &mut arrived, &shared).await else { return };
     let hello = match greeting {
         Greeting::Server(hello) => hello,
-        Greeting::Worker(hello) => return pass_on(stream, arrived, hello, &shared).await,
-        Greeting::Farm(hello) => return pass_envoy_on(stream, arrived, hello, &shared).await,
+        Greeting::Worker(hello) => return pass_on(line, arrived, hello, &shared).await,
+        Greeting::Farm(hello) => return pass_envoy_on(line, arrived, hello, &shared).await,
     };
     if matches!(hello.purpose(), Some(Purpose::Questions | Purpose::Requests)) {
-        return admit(stream, &arrived, &hello, &shared).await;
+        return admit(line, &arrived, &hello, &shared).await;
     }
-    if let Some(peer) = welcome(&mut stream, &hello, &shared).await {
-        let reading = tokio::spawn(read(stream, arrived, peer, Arc::clone(&shared)));
+    let Some(peer) = welcome(&mut line, &hello, &shared).await else { return };
+    if let Ok(line) = line.part() {
+        let (control, shared_by_all) = (shared.control.clone(), Arc::clone(&shared));
+        let reading = control.spawn(async move {
+            if let Ok(line) = line.join() {
+                read(line, arrived, peer, shared_by_all).await;
+            }
+        });
         shared.accept(peer, reading.abort_handle());
     }
 }
 
 /// Reads the link of a peer until its end.
-async fn read<T: Words>(mut stream: TcpStream, mut arrived: BytesMut, peer: ServerId, shared: Arc<Shared<T>>) {
+async fn read<T: Words>(mut line: Line, mut arrived: BytesMut, peer: ServerId, shared: Arc<Shared<T>>) {
     let (mut hold, mut late, unheard) = (BytesMut::new(), Late::default(), Budget::new(UNHEARD_LEN_MAX));
     loop {
         let heard = tokio::select! {
@@ -422,7 +457,7 @@ async fn read<T: Words>(mut stream: TcpStream, mut arrived: BytesMut, peer: Serv
                 continue;
             }
             () = unheard.freed(), if unheard.is_spent() => continue,
-            heard = hear(&mut stream, &mut arrived), if late.has_room() && !unheard.is_spent() => heard,
+            heard = hear(&mut line, &mut arrived), if late.has_room() && !unheard.is_spent() => heard,
         };
         let held = hold.len();
         match heard.and_then(|(parcel, len)| Ok((unpack(parcel, &mut hold)?, len))) {
@@ -461,15 +496,28 @@ fn unpack<T: Words>(parcel: Parcel<T>, hold: &mut BytesMut) -> io::Result<Option
 }
 
 /// Finds out who is there; nothing if nobody says it in time.
-async fn greeted<T>(stream: &mut TcpStream, arrived: &mut BytesMut, shared: &Shared<T>) -> Option<Greeting> {
+async fn greeted<T>(stream: TcpStream, arrived: &mut BytesMut, shared: &Shared<T>) -> Option<(Line, Greeting)> {
     let mut place = shared.strangers.enter();
-    let mut stream = stream.take(HELLO_LEN_MAX);
     let greeting = async {
-        loop {
-            if let Some(greeting) = Greeting::take(arrived).ok()? {
-                return Some(greeting);
+        let line = match shared.door.receive(stream, &shared.security).await {
+            Ok(line) => line?,
+            Err(refusal) => {
+                shared.history.refused(format!("refused a link: {refusal}"));
+                return None;
             }
-            if stream.read_buf(arrived).await.ok()? == 0 {
+        };
+        let mut line = line.take(HELLO_LEN_MAX);
+        loop {
+            match Greeting::take(arrived) {
+                Ok(Some(greeting)) => return Some((line.into_inner(), greeting)),
+                Ok(None) => {}
+                Err(_) if is_handshake(arrived, &shared.security) => {
+                    refuse(line.get_mut(), SECURED.to_owned(), shared).await;
+                    return None;
+                }
+                Err(_) => return None,
+            }
+            if line.read_buf(arrived).await.ok()? == 0 {
                 return None;
             }
         }
@@ -480,72 +528,77 @@ async fn greeted<T>(stream: &mut TcpStream, arrived: &mut BytesMut, shared: &Sha
     }
 }
 
+/// Does a caller speak TLS to a server that does not?
+fn is_handshake(arrived: &[u8], security: &Security) -> bool {
+    matches!(security, Security::None) && arrived.starts_with(&HANDSHAKE)
+}
+
 /// Answers a server; nothing if it is nobody to talk to.
-async fn welcome<T>(stream: &mut TcpStream, hello: &Hello, shared: &Shared<T>) -> Option<ServerId> {
-    let peer = match shared.introductions.identify(hello) {
+async fn welcome<T>(line: &mut Line, hello: &Hello, shared: &Shared<T>) -> Option<ServerId> {
+    let peer = match shared.introductions.identify(hello, line.who()) {
         Ok(peer) => peer,
         Err(reason) => {
-            refuse(stream, reason, shared).await;
+            refuse(line, reason, shared).await;
             return None;
         }
     };
     shared.tell(LinkEvent::Met(peer, Peer { store: hello.store, incarnation: hello.incarnation })).await;
     let answer = Answer::Welcome(shared.introductions.hello(peer, Purpose::Control));
-    timeout(HELLO_TIME, say(stream, &answer)).await.ok()?.ok()?;
+    timeout(HELLO_TIME, say(line, &answer)).await.ok()?.ok()?;
     shared.wake.get(&peer)?.notify_one();
     Some(peer)
 }
 
 /// The requests of a peer belong to those who serve them.
-async fn admit<T>(mut stream: TcpStream, arrived: &BytesMut, hello: &Hello, shared: &Shared<T>) {
-    match shared.requests.admit(hello, arrived) {
+async fn admit<T>(mut line: Line, arrived: &BytesMut, hello: &Hello, shared: &Shared<T>) {
+    match shared.requests.admit(hello, line.who(), arrived) {
         Ok(admitted) => {
             let purpose = hello.purpose().unwrap_or(Purpose::Requests);
             let answer = Answer::Welcome(shared.introductions.hello(admitted.from, purpose));
-            if matches!(timeout(HELLO_TIME, say(&mut stream, &answer)).await, Ok(Ok(()))) {
-                admitted.pass_on(stream);
+            if matches!(timeout(HELLO_TIME, say(&mut line, &answer)).await, Ok(Ok(()))) {
+                admitted.pass_on(line);
             }
         }
-        Err(reason) => refuse(&mut stream, reason, shared).await,
+        Err(reason) => refuse(&mut line, reason, shared).await,
     }
 }
 
-async fn refuse<T>(stream: &mut TcpStream, reason: String, shared: &Shared<T>) {
+async fn refuse<T>(line: &mut Line, reason: String, shared: &Shared<T>) {
     shared.history.refused(format!("refused a link: {reason}"));
-    _ = timeout(HELLO_TIME, say(stream, &Answer::Refused(reason))).await;
+    _ = timeout(HELLO_TIME, say(line, &Answer::Refused(reason))).await;
 }
 
 /// A worker's link belongs to the farm.
-async fn pass_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: WorkerHello, shared: &Shared<T>) {
-    let own = shared.introductions.own();
-    if let Some(reason) = hello.objection(&own.cluster, own.server) {
-        return refuse(&mut stream, reason, shared).await;
+async fn pass_on<T>(mut line: Line, arrived: BytesMut, hello: WorkerHello, shared: &Shared<T>) {
+    if let Err(reason) = shared.introductions.check_worker(&hello, line.who()) {
+        return refuse(&mut line, reason, shared).await;
     }
-    let mut line = LinkGate::new(hello.name.clone(), shared.cuts.clone());
-    let flows = timeout(HELLO_TIME, line.flows()).await.is_ok();
-    if !flows || line.must_close() {
+    let mut gate = LinkGate::new(hello.name.clone(), shared.cuts.clone());
+    let flows = timeout(HELLO_TIME, gate.flows()).await.is_ok();
+    if !flows || gate.must_close() {
         return;
     }
-    if let Ok(stream) = stream.into_std() {
+    if let Ok(line) = line.part() {
         // If too many call at once, this one will call again.
-        _ = shared.doors.workers.try_send(CallingWorker { stream, arrived, hello, line });
+        _ = shared.doors.workers.try_send(CallingWorker { line, arrived, hello, gate });
     }
 }
 
 /// So does one of another farm.
-async fn pass_envoy_on<T>(mut stream: TcpStream, arrived: BytesMut, hello: FarmHello, shared: &Shared<T>) {
+async fn pass_envoy_on<T>(mut line: Line, arrived: BytesMut, hello: FarmHello, shared: &Shared<T>) {
     let farm = &shared.introductions.own().cluster;
     let strange = || match shared.doors.neighbours.get(&hello.farm) {
         None => Some(format!("farm '{}' is not a neighbour of farm '{farm}'", hello.farm)),
         Some(servers) if servers.contains(&hello.server) => None,
         Some(_) => Some(format!("farm '{}' has no server {} as far as '{farm}' knows", hello.farm, hello.server)),
     };
-    if let Some(reason) = hello.objection(farm).or_else(strange) {
-        return refuse(&mut stream, reason, shared).await;
+    let objection = shared.introductions.check_farm(&hello, line.who()).err();
+    if let Some(reason) = objection.or_else(strange) {
+        return refuse(&mut line, reason, shared).await;
     }
-    if let Ok(stream) = stream.into_std() {
+    if let Ok(line) = line.part() {
         // If too many call at once, this one will call again.
-        _ = shared.doors.envoys.try_send(Envoy { stream, arrived, hello });
+        _ = shared.doors.envoys.try_send(Envoy { line, arrived, hello });
     }
 }
 

@@ -4,21 +4,24 @@
 //! What is said while there is no link is not kept: lending sides say everything that matters again and again.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use primus_core::loan::{Content, Message};
 use primus_core::{FarmId, ServerId};
+use primus_identity::refusal::Refusal;
 use primus_server::plan::Neighbour;
 use primus_wire::native::{Answer, FarmHello};
 use primus_wire::work::{self, FARM_WORD_LEN_MAX, Reader};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::credentials::Security;
 use crate::dialling::{Dialler, Pace, REFUSED_TIME, say};
+use crate::line::{Line, Parted};
 use crate::link_faults::LinkFaults;
 use crate::links::Identity;
 use crate::outgoing::{self, All, Outgoing, WRITE_TIME};
@@ -29,7 +32,7 @@ const WORDS_MAX: usize = 64;
 /// A server of another farm that has introduced itself, is known, and waits for an answer.
 #[derive(Debug)]
 pub(crate) struct Envoy {
-    pub(crate) stream: std::net::TcpStream,
+    pub(crate) line: Parted,
     /// What it said already.
     pub(crate) arrived: BytesMut,
     pub(crate) hello: FarmHello,
@@ -65,6 +68,7 @@ pub(crate) struct Neighbours {
     accepted: BTreeMap<Place, ([u8; 16], Task)>,
     events: mpsc::Sender<NeighbourEvent>,
     cuts: watch::Receiver<LinkFaults>,
+    security: Security,
 }
 
 /// Ends with whoever has it.
@@ -82,10 +86,11 @@ impl Neighbours {
         identity: Identity,
         known: Vec<Neighbour>,
         cuts: watch::Receiver<LinkFaults>,
+        security: Security,
     ) -> (Self, mpsc::Receiver<NeighbourEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
         let (dialled, up, beats, accepted) = <_>::default();
-        (Self { identity, known, dialled, up, beats, accepted, events, cuts }, received)
+        (Self { identity, known, dialled, up, beats, accepted, events, cuts, security }, received)
     }
 
     /// Who they are, with their numbers.
@@ -97,6 +102,11 @@ impl Neighbours {
     pub(crate) fn servers_of(&self, name: &str) -> BTreeMap<ServerId, SocketAddr> {
         let found = self.known.iter().find(|neighbour| neighbour.name == name);
         found.map(|neighbour| neighbour.servers.clone()).unwrap_or_default()
+    }
+
+    /// Who names the nodes of this farm, if links are encrypted.
+    pub(crate) fn authority_of(&self, name: &str) -> Option<Bytes> {
+        self.security.authority_of(name).map(|authority| Bytes::copy_from_slice(authority.der()))
     }
 
     /// Starts dialling. Must be called inside a runtime.
@@ -112,7 +122,8 @@ impl Neighbours {
         neighbour.servers.iter().map(move |(server, address)| {
             let Identity { cluster, server: own, store, .. } = self.identity.clone();
             let hello = FarmHello::new(cluster, neighbour.name.clone(), own, store);
-            let dialler = Dialler::new(*address, Pace::CALLERS);
+            let callee = self.security.towards(&neighbour.name, *server);
+            let dialler = Dialler::new(*address, callee, Pace::CALLERS);
             NeighbourLink { place: (number, *server), dialler, hello, events: self.events.clone() }
         })
     }
@@ -163,19 +174,19 @@ impl Neighbours {
     /// # Errors
     /// Why it is refused.
     pub(crate) fn meet(&mut self, envoy: Envoy) -> Result<(), String> {
-        let Envoy { stream, arrived, hello } = envoy;
+        let Envoy { line, arrived, hello } = envoy;
         let FarmHello { farm, server, store, .. } = hello;
         let number = self.known().find(|(_, neighbour)| neighbour.name == farm).map(|(number, _)| number);
         let number = number.ok_or_else(|| format!("farm '{farm}' is not a neighbour"))?;
-        let stream = TcpStream::from_std(stream).map_err(|error| format!("a link of farm '{farm}': {error}"))?;
+        let line = line.join().map_err(|error| format!("a link of farm '{farm}': {error}"))?;
         let place = (number, server);
         let twin = self.accepted.get(&place).filter(|(known, task)| *known != store && !task.0.is_finished());
         if twin.is_some() {
             let reason = format!("farm '{farm}' has two servers {server}: give each farm a name of its own");
-            tokio::spawn(answer(stream, Answer::Refused(reason.clone())));
+            tokio::spawn(answer(line, Answer::Refused(reason.clone())));
             return Err(reason);
         }
-        let listening = listen(stream, arrived, (number, farm), self.events.clone());
+        let listening = listen(line, arrived, (number, farm), self.events.clone());
         // An older link of the same server ends with this.
         self.accepted.insert(place, (store, Task(tokio::spawn(listening).abort_handle())));
         Ok(())
@@ -195,15 +206,24 @@ impl NeighbourLink {
         let mut told = String::new();
         loop {
             match self.dialler.dial(&self.hello).await {
-                Ok((stream, _, Answer::Admitted)) => self.talk(stream).await,
+                Ok((line, _, Answer::Admitted)) => self.talk(line).await,
                 Ok((.., Answer::Refused(reason))) => {
                     self.tell_refusal(reason, &mut told).await;
                     sleep(REFUSED_TIME).await;
                 }
                 // Servers of one cluster are welcome, those of another farm are admitted.
-                Ok((.., Answer::Welcome(_))) | Err(_) => {}
+                Ok((.., Answer::Welcome(_))) => {}
+                Err(error) => self.on_failure(&error, &mut told).await,
             }
             sleep(self.dialler.next_pause()).await;
+        }
+    }
+
+    /// Most failures pass by themselves.
+    async fn on_failure(&self, error: &io::Error, told: &mut String) {
+        if let Some(refusal) = Refusal::of_io(error) {
+            self.tell_refusal(refusal.to_string(), told).await;
+            sleep(REFUSED_TIME).await;
         }
     }
 
@@ -217,10 +237,10 @@ impl NeighbourLink {
     }
 
     /// Writes until the link is lost.
-    async fn talk(&self, mut stream: TcpStream) {
+    async fn talk(&self, line: Line) {
         let (outgoing, leaving) = outgoing::queue(&All::default());
         _ = self.events.send(NeighbourEvent::Up(self.place, outgoing)).await;
-        let (mut reading, writing) = stream.split();
+        let (mut reading, writing) = tokio::io::split(line);
         let mut ignored = [0; 64];
         tokio::select! {
             // Nothing comes on this link but its end.
@@ -231,20 +251,20 @@ impl NeighbourLink {
     }
 }
 
-async fn answer(mut stream: TcpStream, answer: Answer) -> Option<TcpStream> {
-    timeout(WRITE_TIME, say(&mut stream, &answer)).await.ok()?.ok()?;
-    Some(stream)
+async fn answer(mut line: Line, answer: Answer) -> Option<Line> {
+    timeout(WRITE_TIME, say(&mut line, &answer)).await.ok()?.ok()?;
+    Some(line)
 }
 
 /// Hears what a neighbour says until the link is lost. Whoever says what nobody understands is not listened to any longer, nor
 /// whoever changes its term: a leader that is elected again calls again.
 async fn listen(
-    stream: TcpStream,
+    line: Line,
     mut arrived: BytesMut,
     (number, farm): (FarmId, String),
     events: mpsc::Sender<NeighbourEvent>,
 ) {
-    let Some(mut stream) = answer(stream, Answer::Admitted).await else { return };
+    let Some(mut line) = answer(line, Answer::Admitted).await else { return };
     let mut reader = Reader::up_to(FARM_WORD_LEN_MAX);
     let mut term = None;
     loop {
@@ -255,7 +275,7 @@ async fn listen(
                 return;
             }
             Ok(Some(message)) => _ = events.send(NeighbourEvent::WorkerMessage(number, message)).await,
-            Ok(None) => match stream.read_buf(&mut arrived).await {
+            Ok(None) => match line.read_buf(&mut arrived).await {
                 Ok(1..) => {}
                 Ok(0) | Err(_) => return,
             },
@@ -277,7 +297,7 @@ mod tests {
     use primus_core::ledger::LoanId;
     use primus_core::loan::Beat;
     use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
@@ -299,10 +319,10 @@ mod tests {
             Identity { cluster: "north".to_owned(), server: ServerId(1), store: [1; 16], incarnation: 1 };
         let east = Neighbour { name: "east".to_owned(), servers: [(ServerId(1), address)].into() };
         let (mut neighbours, events) =
-            Neighbours::new(identity, vec![east], watch::channel(LinkFaults::default()).1);
+            Neighbours::new(identity, vec![east], watch::channel(LinkFaults::default()).1, Security::None);
         let hello = FarmHello::new("east".to_owned(), "north".to_owned(), ServerId(1), [7; 16]);
-        let stream = here.into_std().expect("a socket");
-        neighbours.meet(Envoy { stream, arrived: BytesMut::new(), hello }).expect("it is a neighbour");
+        let line = Line::plain(here).part().expect("a socket");
+        neighbours.meet(Envoy { line, arrived: BytesMut::new(), hello }).expect("it is a neighbour");
         (neighbours, events, there)
     }
 

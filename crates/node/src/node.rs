@@ -45,6 +45,7 @@ use self::start::serve;
 use self::turn::{Turn, Turns};
 use self::writes::Writes;
 use self::writing::Writing;
+use crate::credentials::Security;
 use crate::farm::ToControl;
 use crate::handle::{Handle, Request};
 use crate::links::{LinkEvent, Links, Peer};
@@ -69,6 +70,8 @@ pub struct Config {
     pub cluster: String,
     /// Who this server is, who the others are, and how they elect.
     pub plan: Plan,
+    /// How its links are secured.
+    pub security: Security,
 }
 
 /// Runs a server until its process ends. `listener` is bound to its address already; `ready` gets a handle.

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::AsyncWriteExt;
-use tokio::net::tcp::WriteHalf;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -85,14 +84,17 @@ impl Outgoing {
 }
 
 impl Leaving {
-    /// Writes until the link is lost or nobody says anything any more, as long as the line lets it pass, where there is one
-    /// that may be cut.
-    pub(crate) async fn write_to(mut self, mut writing: WriteHalf<'_>, mut line: Option<LinkGate>) {
+    /// Writes until the link is lost or nobody says anything any more, as long as the gate lets it pass, where there is one.
+    pub(crate) async fn write_to(mut self, mut writing: impl AsyncWrite + Unpin, mut gate: Option<LinkGate>) {
         while let Some(bytes) = self.queue.recv().await {
-            if let Some(line) = &mut line {
-                line.flows().await;
+            if let Some(gate) = &mut gate {
+                gate.flows().await;
             }
-            if !matches!(timeout(WRITE_TIME, writing.write_all(&bytes)).await, Ok(Ok(()))) {
+            let written = async {
+                writing.write_all(&bytes).await?;
+                writing.flush().await
+            };
+            if !matches!(timeout(WRITE_TIME, written).await, Ok(Ok(()))) {
                 return;
             }
             self.waiting.remove(bytes.len());

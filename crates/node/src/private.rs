@@ -121,6 +121,14 @@ pub fn make(path: &Path) -> io::Result<File> {
     options().read(true).write(true).create_new(true).open(path)
 }
 
+/// Makes a new file to write; there must not be anything of this name.
+///
+/// # Errors
+/// What the system says; also if there is a file already.
+pub fn make_new(path: &Path) -> io::Result<File> {
+    options().write(true).create_new(true).open(path)
+}
+
 /// Opens a file to be written from its beginning, without reading it; what it held is gone.
 ///
 /// # Errors

@@ -16,15 +16,17 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use primus_core::ServerId;
+use primus_identity::trust::Identified;
 pub use primus_wire::native::Purpose;
 use primus_wire::native::{Answer, Hello};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
-use crate::dialling::{Dialler, Pace};
+use crate::credentials::Security;
+use crate::dialling::{Dialler, Pace, shake_hands};
 use crate::introductions::Introductions;
+use crate::line::{Line, Parted};
 use crate::link_faults::{LinkFaults, PeerGate};
 use crate::sockets::tend;
 
@@ -47,6 +49,7 @@ pub struct RequestLinks {
     introductions: Arc<Introductions>,
     peers: BTreeMap<ServerId, Peer>,
     cuts: watch::Receiver<LinkFaults>,
+    security: Security,
     questions: OnceLock<mpsc::Sender<CallingServer>>,
     requests: OnceLock<mpsc::Sender<CallingServer>>,
 }
@@ -65,6 +68,7 @@ impl RequestLinks {
         introductions: Arc<Introductions>,
         peers: &BTreeMap<ServerId, SocketAddr>,
         cuts: watch::Receiver<LinkFaults>,
+        security: Security,
     ) -> Self {
         let links = || Arc::new(Semaphore::new(LINKS_MAX));
         let peer = |(id, address): (&ServerId, &SocketAddr)| {
@@ -72,7 +76,7 @@ impl RequestLinks {
             (*id, Peer { address: *address, dials, dialled: links(), accepted: links() })
         };
         let (questions, requests) = <_>::default();
-        Self { introductions, peers: peers.iter().map(peer).collect(), cuts, questions, requests }
+        Self { introductions, peers: peers.iter().map(peer).collect(), cuts, security, questions, requests }
     }
 
     /// The links of peers that are for this purpose, from now on; nothing comes if somebody serves it already. Until then such
@@ -103,23 +107,26 @@ impl RequestLinks {
         let peer = self.peers.get(&to).ok_or(io::ErrorKind::NotFound)?;
         let place = Arc::clone(&peer.dialled).acquire_owned().await.map_err(io::Error::other)?;
         let _dial = peer.dials.acquire().await.map_err(io::Error::other)?;
-        let stream = timeout(OPEN_TIME, self.open(to, peer.address, purpose)).await??;
-        Ok(PeerStream::new(stream, self.gate(to), place))
+        let line = timeout(OPEN_TIME, self.open(to, peer.address, purpose)).await??;
+        Ok(PeerStream::new(line, self.gate(to), place))
     }
 
-    async fn open(&self, to: ServerId, address: SocketAddr, purpose: Purpose) -> io::Result<TcpStream> {
-        let (mut dialler, mut gate) = (Dialler::new(address, Pace::PEERS), self.gate(to));
+    async fn open(&self, to: ServerId, address: SocketAddr, purpose: Purpose) -> io::Result<Line> {
+        let callee = self.security.towards(&self.introductions.own().cluster, to);
+        let (mut dialler, mut gate) = (Dialler::new(address, callee, Pace::PEERS), self.gate(to));
         gate.flows().await;
         let connected = dialler.connect().await;
         gate.travel(2).await;
-        let mut stream = connected?;
-        let (answer, arrived) = dialler.greet(&mut stream, &self.introductions.hello(to, purpose)).await?;
+        let mut line = shake_hands(connected?, dialler.callee()).await?;
+        let (answer, arrived) = dialler.greet(&mut line, &self.introductions.hello(to, purpose)).await?;
         gate.travel(2).await;
         match answer {
-            Answer::Welcome(hello) if arrived.is_empty() && self.introductions.identify(&hello) == Ok(to) => {
+            Answer::Welcome(hello)
+                if arrived.is_empty() && self.introductions.identify(&hello, line.who()) == Ok(to) =>
+            {
                 let is_short = purpose == Purpose::Questions;
-                tend(&stream, if is_short { QUESTION_UNHEARD_TIME } else { REQUEST_UNHEARD_TIME })?;
-                Ok(stream)
+                tend(line.tcp(), if is_short { QUESTION_UNHEARD_TIME } else { REQUEST_UNHEARD_TIME })?;
+                Ok(line)
             }
             Answer::Refused(reason) => Err(io::Error::other(format!("server {to} refuses: {reason}"))),
             Answer::Welcome(_) | Answer::Admitted => {
@@ -135,8 +142,13 @@ impl RequestLinks {
     }
 
     /// A place for a caller, who has said nothing but this.
-    pub(crate) fn admit(&self, hello: &Hello, arrived: &BytesMut) -> Result<Admitted, String> {
-        let from = self.introductions.identify(hello)?;
+    pub(crate) fn admit(
+        &self,
+        hello: &Hello,
+        who: Option<&Identified>,
+        arrived: &BytesMut,
+    ) -> Result<Admitted, String> {
+        let from = self.introductions.identify(hello, who)?;
         let me = self.introductions.own().server;
         let served = hello.purpose().and_then(|purpose| self.served(purpose)?.get());
         let serving = served.ok_or_else(|| format!("server {me} serves no such requests"))?;
@@ -163,10 +175,10 @@ pub(crate) struct Admitted {
 
 impl Admitted {
     /// Gives its link to those who serve it.
-    pub(crate) fn pass_on(self, stream: TcpStream) {
+    pub(crate) fn pass_on(self, line: Line) {
         let Self { from, gate, place, turn } = self;
-        if let Ok(stream) = stream.into_std() {
-            turn.send(CallingServer { from, stream, gate, place });
+        if let Ok(line) = line.part() {
+            turn.send(CallingServer { from, line, gate, place });
         }
     }
 }
@@ -176,7 +188,7 @@ impl Admitted {
 pub struct CallingServer {
     /// Which one it is.
     pub from: ServerId,
-    stream: std::net::TcpStream,
+    line: Parted,
     gate: PeerGate,
     place: OwnedSemaphorePermit,
 }
@@ -187,15 +199,15 @@ impl CallingServer {
     /// # Errors
     /// If it is lost already.
     pub fn open(self, unheard: Duration) -> io::Result<PeerStream> {
-        let stream = TcpStream::from_std(self.stream)?;
-        tend(&stream, unheard)?;
-        Ok(PeerStream::new(stream, self.gate, self.place))
+        let line = self.line.join()?;
+        tend(line.tcp(), unheard)?;
+        Ok(PeerStream::new(line, self.gate, self.place))
     }
 }
 
 /// A link for requests. While the link to the peer is cut, nothing moves on it.
 pub struct PeerStream {
-    stream: TcpStream,
+    line: Line,
     gate: PeerGate,
     /// Until the link is mended.
     cut: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
@@ -204,13 +216,13 @@ pub struct PeerStream {
 
 impl std::fmt::Debug for PeerStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PeerStream").field("stream", &self.stream).field("gate", &self.gate).finish_non_exhaustive()
+        f.debug_struct("PeerStream").field("line", &self.line).field("gate", &self.gate).finish_non_exhaustive()
     }
 }
 
 impl PeerStream {
-    fn new(stream: TcpStream, gate: PeerGate, place: OwnedSemaphorePermit) -> Self {
-        Self { stream, gate, cut: None, _place: place }
+    fn new(line: Line, gate: PeerGate, place: OwnedSemaphorePermit) -> Self {
+        Self { line, gate, cut: None, _place: place }
     }
 
     /// The other end.
@@ -218,7 +230,7 @@ impl PeerStream {
     /// # Errors
     /// If the link is lost.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.stream.peer_addr()
+        self.line.tcp().peer_addr()
     }
 
     fn poll_flows(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -241,14 +253,14 @@ impl AsyncRead for PeerStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         ready!(self.poll_flows(context));
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        Pin::new(&mut self.line).poll_read(context, buffer)
     }
 }
 
 impl AsyncWrite for PeerStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_flows(context));
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        Pin::new(&mut self.line).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -257,19 +269,19 @@ impl AsyncWrite for PeerStream {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_flows(context));
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+        Pin::new(&mut self.line).poll_write_vectored(context, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.line.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        Pin::new(&mut self.line).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Pin::new(&mut self.line).poll_shutdown(context)
     }
 }
 

@@ -16,12 +16,14 @@ use bytes::Bytes;
 use primus_core::ServerId;
 use primus_core::ledger::{JobId, Spec};
 pub use primus_core::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
+use primus_identity::name::Node;
 use primus_server::Plan;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
+use crate::credentials::{CredentialsError, Security};
 use crate::files;
 use crate::handle::{Handle, Leadership, Request, Unable, View};
 use crate::hooks::{self, Hook};
@@ -51,6 +53,10 @@ pub struct Settings {
     pub hook: Option<Hook>,
     /// True if the process may raise its limit of open files and make room for them: it then takes more connections.
     pub many_files: bool,
+    /// The file that the farm began with; a server that has a certificate needs none.
+    pub founding: Option<PathBuf>,
+    /// The certificates of the authorities of neighbours, as files.
+    pub authorities: BTreeMap<String, PathBuf>,
     /// Who it is, who the others are, how they elect, and everything else that can be chosen.
     pub plan: Plan,
 }
@@ -66,8 +72,17 @@ impl Settings {
         let servers: BTreeMap<ServerId, SocketAddr> =
             servers.into_iter().map(|(id, at)| (ServerId(id), at)).collect();
         let plan = Plan::new(ServerId(id), servers);
-        let (farm, dir, load) = (farm.into(), dir.into(), Source::System);
-        Self { farm, dir, address: None, load, hook: None, many_files: false, plan }
+        Self {
+            farm: farm.into(),
+            dir: dir.into(),
+            address: None,
+            load: Source::System,
+            hook: None,
+            many_files: false,
+            founding: None,
+            authorities: BTreeMap::new(),
+            plan,
+        }
     }
 }
 
@@ -83,6 +98,9 @@ pub enum StartError {
     /// Its directory cannot be used.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// It cannot prove who it is.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
     /// Its address cannot be used.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
@@ -112,6 +130,7 @@ pub struct Prepared {
     listener: std::net::TcpListener,
     opened: Opened,
     meter: Meter,
+    security: Security,
 }
 
 /// A server that runs in this process. Everything that its [`Handle`] can do, it can.
@@ -157,8 +176,9 @@ impl Server {
         }
         let identity = Identity { cluster: settings.farm.clone(), server: *id };
         let opened = Store::open(&settings.dir, &identity)?;
+        let security = secure(&settings)?;
         let listener = listen(address).map_err(|error| StartError::Listen(address, error))?;
-        Ok(Prepared { settings, listener, opened, meter })
+        Ok(Prepared { settings, listener, opened, meter, security })
     }
 
     /// A way to talk to it that can be cloned and taken elsewhere.
@@ -246,11 +266,11 @@ impl Prepared {
     }
 
     async fn serve(self, ready: oneshot::Sender<Handle>, stop: oneshot::Receiver<()>) -> Result<(), EndError> {
-        let Self { settings: Settings { farm, hook, plan, .. }, listener, opened, meter } = self;
+        let Self { settings: Settings { farm, hook, plan, .. }, listener, opened, meter, security } = self;
         let id = plan.id;
         let listener = TcpListener::from_std(listener).expect("a listener stays one");
         let (tell, handle) = oneshot::channel();
-        let config = Config { cluster: farm.clone(), plan };
+        let config = Config { cluster: farm.clone(), plan, security };
         // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
         let serving = tokio::spawn(node::run(config, listener, opened, tell));
         if let Ok(handle) = handle.await {
@@ -267,6 +287,12 @@ impl Prepared {
             _ = stop => Ok(()),
         }
     }
+}
+
+/// Proves who the server is, if its farm wants that.
+fn secure(settings: &Settings) -> Result<Security, CredentialsError> {
+    let Settings { farm, dir, founding, authorities, plan, .. } = settings;
+    Security::open(dir, farm, &Node::Server(plan.id), founding.as_deref())?.with_neighbours(authorities)
 }
 
 /// Starts the server's own thread.

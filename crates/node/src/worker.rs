@@ -15,11 +15,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use primus_core::ServerId;
 use primus_core::load::{Usage, Weights};
 use primus_core::planted::Planted;
+use primus_identity::name::Node;
+use primus_identity::refusal::Refusal;
 use primus_server::worker::{FarmAddress, Rules, Worker};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::yield_now;
@@ -31,6 +33,7 @@ use self::driver::{Driver, Prepared};
 use self::handle::Order;
 pub use self::handle::WorkerHandle;
 use self::session::Setting;
+use crate::credentials::{CredentialsError, Security};
 use crate::executor::{self, Kinds};
 use crate::load::Meter;
 use crate::results::{OpenError, Results, WriteError};
@@ -58,6 +61,8 @@ pub struct Config {
     pub weights: Weights,
     /// The server on the same host, in whose load it counts what runs here.
     pub beside: Option<ServerId>,
+    /// The file that the farm began with; a worker that has a certificate needs none.
+    pub founding: Option<PathBuf>,
 }
 
 /// Why a worker ended.
@@ -77,6 +82,12 @@ pub enum WorkerError {
         /// What the system says.
         source: io::Error,
     },
+    /// It cannot prove who it is.
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    /// No server lets it in, and trying again changes nothing.
+    #[error("all servers and this worker refuse each other: {0}")]
+    Barred(Refusal),
     /// It cannot start the companion, which owns commands.
     #[error("the companion cannot be started ({0}): look whether this program can start itself")]
     Executor(io::Error),
@@ -145,6 +156,7 @@ fn begin(
     let (results, records) = Results::open(&directory)?;
     let unusable = |source| WorkerError::Directory { dir: directory.clone(), source };
     let store = identity::of(&directory).map_err(unusable)?;
+    let security = secure(&config, &directory)?;
     let epoch = away_files::epoch(&directory).map_err(unusable)?;
     let visited = away_files::visited(&directory).map_err(unusable)?;
     let (loads, measured) = watch::channel(Usage::Unknown);
@@ -162,12 +174,17 @@ fn begin(
         weights: config.weights,
         planted,
     };
-    let setting = Setting { executor, kinds, store };
+    let setting = Setting { executor, kinds, store, security };
     let home = setting.at_home(&own, &config.name, results)?;
     let (prepare, prepared) = mpsc::unbounded_channel();
     let mut driver = Driver::new(Worker::new(rules, epoch, records), setting, home, (prepare, happenings));
     driver.start(visited)?;
     Ok((driver, Inputs { prepared, measured }))
+}
+
+/// Proves who the worker is, if its farm wants that.
+fn secure(config: &Config, directory: &Path) -> Result<Security, CredentialsError> {
+    Security::open(directory, &config.cluster, &Node::Worker(config.name.clone()), config.founding.as_deref())
 }
 
 /// One for each slot, but no more than there are cores to run them; a few are always enough.
@@ -211,6 +228,9 @@ async fn drive(
         driver.take_more()?;
         driver.fire_timers();
         driver.end_turn();
+        if let Some(refusal) = driver.barred.take() {
+            return Err(WorkerError::Barred(refusal));
+        }
         if driver.is_over() {
             driver.close().await;
             return Ok(());

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use common::{PATIENCE, eventually_async};
 use primus_core::ServerId;
 use primus_core::rank::RankBy;
+use primus_node::credentials::Security;
 use primus_node::handle::{Handle, Unable};
 use primus_node::node::{self, Config};
 use primus_node::store::{Identity, Store};
@@ -44,7 +45,7 @@ async fn configured(count: u64) -> Vec<(Config, TcpListener)> {
     let configured = |(id, listener)| {
         let mut plan = Plan::new(id, servers.clone());
         plan.election.rank = RankBy::Id;
-        (Config { cluster: "test".to_owned(), plan }, listener)
+        (Config { cluster: "test".to_owned(), plan, security: Security::None }, listener)
     };
     listeners.into_iter().map(configured).collect()
 }

@@ -40,6 +40,8 @@ pub enum ToWorker {
     Output(u64, Part),
     /// What its lending says, and where the servers of the farm are that it speaks of.
     Loan(WorkerMessage, BTreeMap<ServerId, SocketAddr>),
+    /// The servers of this farm are named by the authority with this certificate, in DER.
+    Authority(String, Bytes),
 }
 
 /// What a worker says.

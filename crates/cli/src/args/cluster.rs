@@ -41,6 +41,9 @@ pub(crate) struct UpArgs {
     /// The name of the farm, or of the first [default: local, north if there are several, or as --dir says]
     #[arg(long, value_name = "NAME")]
     pub(crate) farm: Option<String>,
+    /// Do not encrypt links: every user of this host who reaches them can run commands. For laboratories
+    #[arg(long)]
+    pub(crate) insecure: bool,
     /// End after this long [default: when interrupted]
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) for_time: Option<String>,

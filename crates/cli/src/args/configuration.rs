@@ -22,6 +22,22 @@ pub(crate) struct ServerArgs {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct InitArgs {
+    /// The name of the farm
+    #[arg(long, value_name = "NAME", default_value = "primus")]
+    pub(crate) farm: String,
+    /// Its first servers, for the record: ID=HOST:PORT,…
+    #[arg(long, value_name = "SERVERS", default_value = "", hide_default_value = true)]
+    pub(crate) servers: String,
+    /// Where to write the file, which must not be there yet [default: FARM.founding]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Found a farm whose links are not encrypted: every process that reaches them can run commands. For laboratories
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct WorkerArgs {
     /// The configuration, a TOML file: a server's will do [default: $PRIMUS_CONFIG, if set]
     #[arg(long, value_name = "FILE")]

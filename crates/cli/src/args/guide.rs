@@ -30,6 +30,7 @@ use:
   kv          keep small values that all servers agree on
 
 run:
+  init        make the file with which a farm begins
   server      run one server of a cluster
   worker      run one worker of a farm
   ring        run a ring through RabbitMQ or over sockets
@@ -515,6 +516,16 @@ Examples:
   primus chaos load 2 85
   primus chaos load leader 95
   primus chaos load 2 none";
+
+pub(super) const INIT: &str = "\
+The file holds the authority that names servers and workers of the farm, with its key. Whoever has the file can make servers, so
+it is for its owner alone. Copy it to all hosts of the farm over a safe way, and name it in cluster.founding. Each node makes
+a key and a certificate of its own from it, in tls in its directory, and needs the file no more.
+
+Examples:
+  primus init --farm north
+  primus init --farm north --servers 1=10.0.0.1:7460,2=10.0.0.2:7460,3=10.0.0.3:7460 --out north.founding
+  primus server --config north-1.toml --founding north.founding";
 
 pub(super) const SERVER: &str = "\
 A file looks like this; the servers of a cluster differ only in id:

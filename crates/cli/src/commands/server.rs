@@ -52,8 +52,8 @@ pub(super) async fn start(settings: ServerSettings, log_format: LogFormat) -> Re
 }
 
 fn of_library(settings: &ServerSettings) -> Settings {
-    let ServerSettings { farm, dir, address, load, hook, plan, .. } = settings.clone();
-    Settings { farm, dir, address: Some(address), load, hook, many_files: true, plan }
+    let ServerSettings { farm, dir, founding, authorities, address, load, hook, plan, .. } = settings.clone();
+    Settings { farm, dir, address: Some(address), load, hook, many_files: true, founding, authorities, plan }
 }
 
 fn single_threaded() -> Runtime {
@@ -162,6 +162,7 @@ fn not_started(error: StartError, settings: &ServerSettings) -> Failure {
             Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
         }
         StartError::Store(error) => not_opened(&error, &settings.dir),
+        StartError::Credentials(error) => super::not_believed(&error),
         StartError::Listen(address, error) => cannot_listen(address, "address", &error),
         StartError::Ended(error) => failed(Err(error)),
     }

@@ -98,7 +98,7 @@ fn settings(args: &UpArgs, servers: u64) -> Result<Settings, Failure> {
         ["election.", "guard.", "lending.", "load."].iter().any(|section| key.name.starts_with(section))
     };
     let hidden = KEYS.iter().filter(|key| !is_common(key)).map(|key| key.variable()).collect();
-    Ok(Settings { servers: Preset::new(args)?.toml() + &groups, hidden })
+    Ok(Settings { servers: Preset::new(args)?.toml() + &groups, hidden, is_insecure: args.insecure })
 }
 
 fn announce(fleets: &[Fleet<'_>], leaders: &[u64], format: Format) -> Result<(), Failure> {

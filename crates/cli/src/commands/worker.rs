@@ -67,7 +67,14 @@ pub(super) async fn work(settings: WorkerSettings, diary: Log) -> Result<(), Fai
     warn_of_tasks(&settings, diary);
     let config = config(settings)?;
     let (tell, happenings) = worker::happenings();
-    let failed = |error: WorkerError| Failure::server(error.to_string(), format!("look at {dir}"));
+    let failed = |error: WorkerError| match &error {
+        WorkerError::Credentials(error) => super::not_believed(error),
+        WorkerError::Barred(_) => Failure::not_allowed(
+            error.to_string(),
+            "start it with the founding file of this farm in cluster.founding",
+        ),
+        _ => Failure::server(error.to_string(), format!("look at {dir}")),
+    };
     let mut worker = worker::start(config, Kinds::default(), tell).await.map_err(failed)?;
     tokio::spawn(write_down(name, happenings, diary));
     worker.ended().await.map_err(failed)
@@ -89,7 +96,7 @@ fn warn_of_tasks(settings: &WorkerSettings, diary: Log) {
 }
 
 fn config(settings: WorkerSettings) -> Result<Config, Failure> {
-    let WorkerSettings { farm, name, slots, beside, dir, servers, load, weights, .. } = settings.clone();
+    let WorkerSettings { farm, name, slots, beside, dir, servers, founding, load, weights, .. } = settings.clone();
     let unusable = |error: io::Error| {
         Failure::server(format!("{} cannot be used: {error}", dir.display()), "choose another worker.dir")
     };
@@ -107,7 +114,7 @@ fn config(settings: WorkerSettings) -> Result<Config, Failure> {
     })?;
     let companion = (program, vec!["companion".into()]);
     let executor = Settings { user, home: dir.join(HOME), ..executor(settings, dir, companion) };
-    Ok(Config { cluster: farm, name, slots, servers, executor, load: Some(load), weights, beside })
+    Ok(Config { cluster: farm, name, slots, servers, executor, load: Some(load), weights, beside, founding })
 }
 
 /// How tasks run.

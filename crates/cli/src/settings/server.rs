@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use keys::Values;
 use layers::{Layers, Sources};
 use mistakes::Origin;
+use neighbours::NeighbourEntry;
 use primus_api::Places;
 use primus_core::ServerId;
 use primus_core::loan::lending;
@@ -47,6 +48,10 @@ pub(crate) struct ServerSettings {
     pub(crate) names: Vec<String>,
     pub(crate) servers: BTreeMap<ServerId, Places>,
     pub(crate) dir: PathBuf,
+    /// The file that the farm began with.
+    pub(crate) founding: Option<PathBuf>,
+    /// The certificates of the authorities of neighbours, as files.
+    pub(crate) authorities: BTreeMap<String, PathBuf>,
     /// How it elects.
     pub(crate) plan: Plan,
     pub(crate) load: Source,
@@ -145,6 +150,14 @@ impl Configuration {
             names: api.names,
             servers,
             dir: server.dir,
+            founding: gathered.cluster.founding.settled()?,
+            authorities: gathered
+                .neighbourhood
+                .neighbours
+                .settled()?
+                .iter()
+                .filter_map(NeighbourEntry::authority)
+                .collect(),
             plan: rules::plan(gathered, Plan::new(server.id, addresses.clone()))?,
             load: load.source,
             chaos: server.chaos,

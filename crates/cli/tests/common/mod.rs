@@ -12,6 +12,7 @@ pub(crate) mod namespace;
 pub(crate) mod neighbourhood;
 pub(crate) mod network;
 pub(crate) mod place;
+pub(crate) mod secured;
 pub(crate) mod stranger;
 pub(crate) mod submitters;
 #[path = "../../../api/tests/validator/mod.rs"]

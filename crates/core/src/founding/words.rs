@@ -14,18 +14,15 @@ use crate::planted::Planted;
 pub const SERVERS_MAX: usize = 64;
 
 /// A disk: drawn at random when its store was made. A wiped disk gets another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct StoreId(pub [u8; 16]);
 
 /// A cluster: it follows from the farm, its authority and the disks, so that no server chooses it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ClusterId(pub [u8; 16]);
 
 /// A cluster as it is founded.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Record {
     /// Its name for ever.
     pub cluster: ClusterId,
@@ -34,8 +31,7 @@ pub struct Record {
 }
 
 /// How far a disk has come.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub enum Phase {
     /// It belongs to no cluster.
     #[default]
@@ -47,8 +43,7 @@ pub enum Phase {
 }
 
 /// What a server says of itself in every hello, and again whenever its phase changes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Claim {
     /// What is on its disk.
     pub phase: Phase,

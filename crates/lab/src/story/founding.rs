@@ -211,7 +211,6 @@ impl Foundings {
             let state = if self.scenery.world.machine(*id).is_some() { "" } else { ", crashed" };
             format!("{id} {}{state}", phase.unwrap_or(&Phase::Empty))
         });
-        let lines: Vec<String> = lines.collect();
         self.scenery.lines.extend(lines);
         Ok(())
     }

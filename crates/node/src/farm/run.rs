@@ -137,9 +137,14 @@ impl Driver {
             self.on_link_down(lazy);
         }
         for (worker, word) in std::mem::take(&mut self.placements) {
-            // One that is sent to another farm is told where that is.
+            // One that is sent to another farm is told where that is, and how to be sure of it.
             let servers = match &word {
-                WorkerMessage::Redirect { farm, .. } => self.neighbours.servers_of(farm),
+                WorkerMessage::Redirect { farm, .. } => {
+                    let authority = self.neighbours.authority_of(farm);
+                    let authority = authority.map(|authority| ToWorker::Authority(farm.clone(), authority));
+                    authority.iter().for_each(|word| self.callers.say(worker, word));
+                    self.neighbours.servers_of(farm)
+                }
                 _ => BTreeMap::new(),
             };
             self.callers.say(worker, &ToWorker::Loan(word, servers));

@@ -24,6 +24,7 @@ use super::worker_links::WorkerLinks;
 use super::{FarmHandle, ToControl, ToFarm, UNASKED_LEN_MAX};
 use crate::budget::Budget;
 use crate::clock::now;
+use crate::credentials::Security;
 use crate::events::History;
 use crate::leases::Teller;
 use crate::link_faults::LinkFaults;
@@ -54,7 +55,7 @@ pub(crate) struct Ends {
 /// # Panics
 /// If the system gives no thread.
 pub(crate) fn start(
-    identity: Identity,
+    (identity, security): (Identity, Security),
     plan: &Plan,
     (index, state): (u64, State),
     (cuts, failures): (watch::Receiver<LinkFaults>, mpsc::UnboundedSender<Broken>),
@@ -63,7 +64,8 @@ pub(crate) fn start(
 ) -> Ends {
     let mut farm = Farm::new(identity.server, identity.incarnation, rules(plan));
     farm.restore(now(), index, state);
-    let (neighbours, of_neighbours) = Neighbours::new(identity.clone(), plan.lending.neighbours.clone(), cuts);
+    let (neighbours, of_neighbours) =
+        Neighbours::new(identity.clone(), plan.lending.neighbours.clone(), cuts, security);
     let (told_sender, told) = mpsc::unbounded_channel();
     let (asks_sender, asks) = mpsc::unbounded_channel();
     let (workers, calls) = mpsc::channel(CALLERS_MAX);

@@ -17,15 +17,14 @@ use primus_core::WorkerId;
 use primus_core::farm::Message;
 use primus_wire::native::{self, Answer, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::ReadHalf;
+use tokio::io::{AsyncReadExt, ReadHalf};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
 use super::shares::{Share, taken_by};
 use crate::dialling::say;
+use crate::line::{Line, Parted};
 use crate::link_faults::LinkGate;
 use crate::outgoing::{self, All, Leaving, Outgoing, WRITE_TIME};
 
@@ -47,11 +46,11 @@ const NAMES_MAX: usize = 2 * LINKS_MAX;
 /// A worker that has introduced itself and waits for an answer.
 #[derive(Debug)]
 pub struct CallingWorker {
-    pub(crate) stream: std::net::TcpStream,
+    pub(crate) line: Parted,
     /// What it said already.
     pub(crate) arrived: BytesMut,
     pub(crate) hello: WorkerHello,
-    pub(crate) line: LinkGate,
+    pub(crate) gate: LinkGate,
 }
 
 /// What happens on the links.
@@ -110,16 +109,16 @@ impl WorkerLinks {
 
     /// Answers a worker that calls. Must be called inside the farm's runtime.
     pub(super) fn meet(&mut self, caller: CallingWorker) -> Met {
-        let CallingWorker { stream, arrived, hello, line } = caller;
+        let CallingWorker { line, arrived, hello, gate } = caller;
         // A link that cannot be used will be dialled again.
-        let Ok(stream) = TcpStream::from_std(stream) else { return Met::Refused("it is gone again".to_owned()) };
+        let Ok(line) = line.join() else { return Met::Refused("it is gone again".to_owned()) };
         let before = self.named(&hello.name);
         if let Some(reason) = self.objection(&hello, before, Instant::now()) {
-            tokio::spawn(refuse(stream, reason.clone()));
+            tokio::spawn(refuse(line, reason.clone()));
             return Met::Refused(format!("refused worker '{}': {reason}", hello.name));
         }
         before.into_iter().for_each(|before| self.drop_link(before));
-        Met::New(self.open(stream, arrived, hello, line), before)
+        Met::New(self.open((line, gate), arrived, hello), before)
     }
 
     /// Why a worker is refused, if the one of its name has this link.
@@ -140,14 +139,14 @@ impl WorkerLinks {
         }
     }
 
-    fn open(&mut self, stream: TcpStream, arrived: BytesMut, hello: WorkerHello, line: LinkGate) -> WorkerId {
+    fn open(&mut self, connection: (Line, LinkGate), arrived: BytesMut, hello: WorkerHello) -> WorkerId {
         self.last += 1;
         let id = WorkerId(self.last);
         let (outgoing, leaving) = outgoing::queue(&self.leaving);
         let is_known = Arc::<AtomicBool>::default();
         let ear =
             Ear { id, events: self.events.clone(), is_known: Arc::clone(&is_known), unread: self.unread.another() };
-        let task = tokio::spawn(talk((stream, line), arrived, ear, leaving)).abort_handle();
+        let task = tokio::spawn(talk(connection, arrived, ear, leaving)).abort_handle();
         let mut answer = BytesMut::new();
         native::put(&mut answer, &Answer::Admitted).expect("it is short");
         outgoing.send(answer.freeze());
@@ -219,8 +218,8 @@ impl WorkerLinks {
     }
 }
 
-async fn refuse(mut stream: TcpStream, reason: String) {
-    _ = timeout(WRITE_TIME, say(&mut stream, &Answer::Refused(reason))).await;
+async fn refuse(mut line: Line, reason: String) {
+    _ = timeout(WRITE_TIME, say(&mut line, &Answer::Refused(reason))).await;
 }
 
 /// What it takes to hear a worker.
@@ -232,14 +231,14 @@ struct Ear {
 }
 
 /// Reads and writes until the link is lost.
-async fn talk((mut stream, mut line): (TcpStream, LinkGate), arrived: BytesMut, ear: Ear, leaving: Leaving) {
-    let (reading, writing) = stream.split();
+async fn talk((line, mut gate): (Line, LinkGate), arrived: BytesMut, ear: Ear, leaving: Leaving) {
+    let (reading, writing) = tokio::io::split(line);
     let (id, events) = (ear.id, ear.events.clone());
     tokio::select! {
         // However it was lost, the worker will call again.
-        _ = ear.listen((reading, line.clone()), arrived) => {}
-        () = leaving.write_to(writing, Some(line.clone())) => {}
-        () = line.is_closed() => {}
+        _ = ear.listen((reading, gate.clone()), arrived) => {}
+        () = leaving.write_to(writing, Some(gate.clone())) => {}
+        () = gate.is_closed() => {}
     }
     _ = events.send(WorkerEvent::Down(id)).await;
 }
@@ -247,7 +246,7 @@ async fn talk((mut stream, mut line): (TcpStream, LinkGate), arrived: BytesMut, 
 impl Ear {
     async fn listen(
         mut self,
-        (mut reading, mut line): (ReadHalf<'_>, LinkGate),
+        (mut reading, mut gate): (ReadHalf<Line>, LinkGate),
         mut arrived: BytesMut,
     ) -> io::Result<()> {
         let mut reader = Reader::up_to(FIRST_WORD_LEN_MAX);
@@ -276,7 +275,7 @@ impl Ear {
                 false => timeout(WORD_TIME, reading.read_buf(&mut arrived)).await?,
             };
             // Through a network that lets nothing pass, not even the end of a link is seen.
-            line.flows().await;
+            gate.flows().await;
             if read? == 0 {
                 return Ok(());
             }

@@ -108,8 +108,15 @@ impl Running {
             Err(end) => (0, State::default(), Some(end)),
         };
         let ends = (cuts, failed.clone());
-        let farm = farm::start(identity.clone(), &config.plan, (applied, state), ends, requests, witnesses);
-        let known = known(&config.plan, &opened.store);
+        let farm = farm::start(
+            (identity.clone(), config.security.clone()),
+            &config.plan,
+            (applied, state),
+            ends,
+            requests,
+            witnesses,
+        );
+        let known = known(&config, &opened.store);
         let (links, link_events) = Links::start(identity, listener, known, farm.doors, cut, Arc::clone(&history));
         let links = Arc::new(links);
         let told = (Arc::clone(&history), Arc::clone(&steps), Arc::clone(&meters));
@@ -154,10 +161,10 @@ impl Running {
 }
 
 /// What a server knows of its peers when it starts.
-fn known(plan: &Plan, store: &Store) -> links::Known {
+fn known(Config { plan, security, .. }: &Config, store: &Store) -> links::Known {
     let peers = plan.servers.iter().filter(|(id, _)| **id != plan.id).map(|(id, at)| (*id, *at));
     let stores = store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store));
-    links::Known { peers: peers.collect(), stores: stores.collect() }
+    links::Known { peers: peers.collect(), stores: stores.collect(), security: security.clone() }
 }
 
 /// What a server looks like that has just started.

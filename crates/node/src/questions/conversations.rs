@@ -167,7 +167,11 @@ async fn write_answers(mut writer: impl AsyncWrite + Unpin, mut answers: mpsc::R
 
 async fn write(writer: &mut (impl AsyncWrite + Unpin), buffer: &mut BytesMut) -> io::Result<()> {
     if !buffer.is_empty() {
-        timeout(ANSWER_TIME, writer.write_all(buffer)).await??;
+        let written = async {
+            writer.write_all(buffer).await?;
+            writer.flush().await
+        };
+        timeout(ANSWER_TIME, written).await??;
         buffer.clear();
     }
     Ok(())
@@ -178,6 +182,7 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
+    use crate::credentials::Security;
     use crate::introductions::Introductions;
     use crate::link_faults::LinkFaults;
     use crate::links::Identity;
@@ -187,7 +192,7 @@ mod tests {
         let identity = Identity { cluster: "test".to_owned(), server: ServerId(1), store: [1; 16], incarnation: 1 };
         let introductions = Introductions::new(identity, std::iter::empty(), BTreeMap::new());
         let cuts = watch::channel(LinkFaults::default()).1;
-        let links = RequestLinks::new(Arc::new(introductions), &BTreeMap::new(), cuts);
+        let links = RequestLinks::new(Arc::new(introductions), &BTreeMap::new(), cuts, Security::None);
         Conversation::new(ServerId(2), Arc::new(links))
     }
 

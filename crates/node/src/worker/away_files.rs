@@ -22,6 +22,8 @@ const EPOCH: &str = "epoch";
 const AWAY: &str = "away";
 /// A farm's name, and a line for each of its servers.
 const FARM: &str = "farm";
+/// The certificate of its authority.
+const AUTHORITY: &str = "authority";
 /// How long to wait for room on a full disk before trying again.
 const FULL_PAUSE: Duration = Duration::from_millis(50);
 /// Whoever worked for the same farm a moment ago may still be about to close its results.
@@ -58,10 +60,11 @@ pub(super) fn folder(directory: &Path, farm: &str) -> PathBuf {
 }
 
 /// Opens the results for a farm, and keeps in mind where its servers are: after a restart they get what is here.
-pub(super) fn open(directory: &Path, farm: &FarmAddress) -> Result<Opened, OpenError> {
+pub(super) fn open(directory: &Path, farm: &FarmAddress, authority: Option<&[u8]>) -> Result<Opened, OpenError> {
     let folder = folder(directory, &farm.name);
     let io = |source| OpenError::Io { dir: folder.clone(), source };
     private::folder(&folder).map_err(io)?;
+    authority.map_or(Ok(()), |der| replace(&folder, AUTHORITY, der)).map_err(io)?;
     replace(&folder, FARM, text_of(farm).as_bytes()).map_err(io)?;
     for _ in 1..IN_USE_TRIES {
         match Results::open(&folder) {
@@ -70,6 +73,11 @@ pub(super) fn open(directory: &Path, farm: &FarmAddress) -> Result<Opened, OpenE
         }
     }
     Results::open(&folder)
+}
+
+/// Who names the nodes of the farm of this folder, if that was told.
+pub(super) fn authority(folder: &Path) -> Option<Vec<u8>> {
+    fs::read(folder.join(AUTHORITY)).ok()
 }
 
 /// The farms that a worker has been with. Some may not have got all results yet.

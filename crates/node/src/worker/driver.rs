@@ -6,11 +6,12 @@ use std::io;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use primus_core::FarmId;
 use primus_core::ledger::LoanId;
 use primus_core::load::Usage;
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
+use primus_identity::refusal::Refusal;
 use primus_server::worker::{Command, FarmAddress, Happening, Message, Notice, Peer, Record, Timer, Worker, Write};
 use primus_wire::work::{self, FromWorker, ToWorker};
 use tokio::sync::{broadcast, mpsc};
@@ -29,6 +30,8 @@ use crate::timers::{Timers, drawn};
 
 /// How many inputs of a farm are taken before timers are looked at, at most.
 const INPUTS_MAX: usize = 1024;
+/// Of how many other farms it knows who names their nodes.
+const AUTHORITIES_MAX: usize = 64;
 /// How long it sleeps when no timer runs.
 const SLEEP: Duration = Duration::from_millis(100);
 /// How long a worker that is to stop waits until its results are recorded, and until everything is closed.
@@ -61,6 +64,10 @@ pub(super) struct Driver {
     said: BTreeMap<Peer, BytesMut>,
     prepare: mpsc::UnboundedSender<Prepared>,
     happenings: broadcast::Sender<Happening>,
+    /// Who names the nodes of other farms, as its own farm says.
+    authorities: BTreeMap<String, Bytes>,
+    /// Why no server of its own farm lets it in, nor can.
+    pub(super) barred: Option<Refusal>,
     /// When a worker that is to stop ends, whatever it still has to tell.
     stop_by: Option<Instant>,
 }
@@ -85,6 +92,8 @@ impl Driver {
             said: BTreeMap::new(),
             prepare,
             happenings,
+            authorities: BTreeMap::new(),
+            barred: None,
             stop_by: None,
         }
     }
@@ -154,12 +163,25 @@ impl Driver {
             LinkEvent::WorkerMessage(server, ToWorker::Output(number, part)) => {
                 session.read_output(server, number, part);
             }
+            LinkEvent::WorkerMessage(_, ToWorker::Authority(name, der)) => {
+                if farm == FarmId::OWN
+                    && (self.authorities.len() < AUTHORITIES_MAX || self.authorities.contains_key(&name))
+                {
+                    self.authorities.insert(name, der);
+                }
+            }
             LinkEvent::WorkerMessage(server, word) => self.on_word(Peer { farm, server }, word),
             LinkEvent::Down(server) => {
                 session.links.closed(server);
                 self.step(Input::LinkDown(Peer { farm, server }));
             }
             LinkEvent::Refused(server, reason) => self.command(Command::Refused(Peer { farm, server }, reason)),
+            LinkEvent::Barred(server, refusal) => {
+                if farm == FarmId::OWN && session.links.is_barred_everywhere(server) {
+                    self.barred = Some(refusal.clone());
+                }
+                self.command(Command::Refused(Peer { farm, server }, refusal.to_string()));
+            }
         }
     }
 
@@ -169,8 +191,8 @@ impl Driver {
             ToWorker::Leads(term) => Message::Leads(term),
             ToWorker::Follows => Message::Follows,
             ToWorker::Loan(word, servers) => Message::Call(word, servers),
-            // It is not for the machine.
-            ToWorker::Output(..) => return,
+            // They are not for the machine.
+            ToWorker::Output(..) | ToWorker::Authority(..) => return,
         };
         self.step(Input::Message { from, message });
     }
@@ -319,9 +341,10 @@ impl Driver {
     }
 
     fn open(&self, farm: FarmAddress) {
+        let authority = self.authorities.get(&farm.name).cloned();
         let (directory, prepare) = (self.setting.executor.directory.clone(), self.prepare.clone());
         tokio::task::spawn_blocking(move || {
-            let opened = away_files::open(&directory, &farm);
+            let opened = away_files::open(&directory, &farm, authority.as_deref());
             _ = prepare.send(Prepared::Opened(farm.name, opened));
         });
     }

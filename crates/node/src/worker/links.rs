@@ -1,20 +1,21 @@
 //! A worker's links: one to every server, dialled again whenever it is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 
 use bytes::BytesMut;
 use primus_core::ServerId;
+use primus_identity::refusal::Refusal;
 use primus_wire::native::{Answer, WorkerHello};
 use primus_wire::work::{Reader, ToWorker};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
-use tokio::net::tcp::ReadHalf;
+use tokio::io::{AsyncReadExt, ReadHalf};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
+use crate::credentials::Security;
 use crate::dialling::{Dialler, Pace, REFUSED_TIME};
+use crate::line::Line;
 use crate::outgoing::{self, All, Outgoing};
 
 /// How many words of all servers may wait for the worker.
@@ -31,12 +32,17 @@ pub(super) enum LinkEvent {
     Down(ServerId),
     /// A server does not want this worker.
     Refused(ServerId, String),
+    /// The two cannot prove to each other who they are.
+    Barred(ServerId, Refusal),
 }
 
 /// The links that are up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Links {
     up: BTreeMap<ServerId, Outgoing>,
+    /// Which servers have barred the worker, until one has let it in: nothing after that.
+    barred: Option<BTreeSet<ServerId>>,
+    servers: usize,
 }
 
 impl Links {
@@ -46,18 +52,28 @@ impl Links {
         name: &str,
         servers: &BTreeMap<ServerId, SocketAddr>,
         store: [u8; 16],
+        security: &Security,
     ) -> (Self, mpsc::Receiver<LinkEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
         for (server, address) in servers {
             let hello = WorkerHello::new(cluster.clone(), name.to_owned(), *server, store);
-            let dialler = Dialler::new(*address, Pace::CALLERS);
+            let dialler = Dialler::new(*address, security.towards(&cluster, *server), Pace::CALLERS);
             tokio::spawn(ServerLink { server: *server, dialler, hello, events: events.clone() }.run());
         }
-        (Self::default(), received)
+        (Self { up: BTreeMap::new(), barred: Some(BTreeSet::new()), servers: servers.len() }, received)
     }
 
     pub(super) fn opened(&mut self, server: ServerId, outgoing: Outgoing) {
         self.up.insert(server, outgoing);
+        self.barred = None;
+    }
+
+    /// A server and this worker cannot prove to each other who they are. True if it is so with all servers, and has been since the
+    /// worker began: then trying again changes nothing.
+    pub(super) fn is_barred_everywhere(&mut self, server: ServerId) -> bool {
+        let Some(barred) = &mut self.barred else { return false };
+        barred.insert(server);
+        barred.len() == self.servers
     }
 
     pub(super) fn closed(&mut self, server: ServerId) {
@@ -88,23 +104,32 @@ impl ServerLink {
     async fn run(mut self) {
         while !self.events.is_closed() {
             match self.dialler.dial(&self.hello).await {
-                Ok((stream, arrived, Answer::Admitted)) => self.talk(stream, arrived).await,
+                Ok((line, arrived, Answer::Admitted)) => self.talk(line, arrived).await,
                 Ok((.., Answer::Refused(reason))) => {
                     _ = self.events.send(LinkEvent::Refused(self.server, reason)).await;
                     sleep(REFUSED_TIME).await;
                 }
                 // Servers of one cluster are welcome, workers are admitted.
-                Ok((.., Answer::Welcome(_))) | Err(_) => {}
+                Ok((.., Answer::Welcome(_))) => {}
+                Err(error) => self.on_failure(&error).await,
             }
             sleep(self.dialler.next_pause()).await;
         }
     }
 
+    /// Most failures pass by themselves.
+    async fn on_failure(&self, error: &io::Error) {
+        if let Some(refusal) = Refusal::of_io(error) {
+            _ = self.events.send(LinkEvent::Barred(self.server, refusal)).await;
+            sleep(REFUSED_TIME).await;
+        }
+    }
+
     /// Reads and writes until the link is lost.
-    async fn talk(&self, mut stream: TcpStream, arrived: BytesMut) {
+    async fn talk(&self, line: Line, arrived: BytesMut) {
         let (outgoing, leaving) = outgoing::queue(&All::default());
         _ = self.events.send(LinkEvent::Up(self.server, outgoing)).await;
-        let (reading, writing) = stream.split();
+        let (reading, writing) = tokio::io::split(line);
         tokio::select! {
             // However it was lost, it will be dialled again.
             _ = self.listen(reading, arrived) => {}
@@ -113,7 +138,7 @@ impl ServerLink {
         _ = self.events.send(LinkEvent::Down(self.server)).await;
     }
 
-    async fn listen(&self, mut reading: ReadHalf<'_>, mut arrived: BytesMut) -> io::Result<()> {
+    async fn listen(&self, mut reading: ReadHalf<Line>, mut arrived: BytesMut) -> io::Result<()> {
         let mut reader = Reader::default();
         loop {
             while let Some(word) = reader.take(&mut arrived).map_err(io::Error::other)? {

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::links::{LinkEvent, Links};
 use super::{WorkerError, away_files};
+use crate::credentials::Security;
 use crate::disk::{self, Disk};
 use crate::executor::{self, Ended, Executor, Kinds};
 use crate::meters::Meters;
@@ -26,6 +27,7 @@ pub(super) struct Setting {
     pub(super) executor: executor::Settings,
     pub(super) kinds: Kinds,
     pub(super) store: [u8; 16],
+    pub(super) security: Security,
 }
 
 /// What belongs to one farm.
@@ -50,7 +52,7 @@ pub(super) enum Arrival {
 impl Setting {
     /// What belongs to the worker's own farm.
     pub(super) fn at_home(&self, farm: &FarmAddress, name: &str, results: Results) -> Result<Session, WorkerError> {
-        Session::start(self, self.executor.clone(), (farm, name), results)
+        Session::start(self, self.executor.clone(), (farm, name, &self.security), results)
     }
 
     /// Another farm knows the worker under another name, and what is done for it has a folder of its own.
@@ -58,7 +60,8 @@ impl Setting {
         let mut executor = self.executor.clone();
         executor.worker = name.to_owned();
         executor.directory = away_files::folder(&self.executor.directory, &farm.name);
-        Session::start(self, executor, (farm, name), results)
+        let security = self.security.abroad(&farm.name, away_files::authority(&executor.directory).as_deref());
+        Session::start(self, executor, (farm, name, &security), results)
     }
 }
 
@@ -67,12 +70,12 @@ impl Session {
     fn start(
         setting: &Setting,
         executor: executor::Settings,
-        (farm, name): (&FarmAddress, &str),
+        (farm, name, security): (&FarmAddress, &str, &Security),
         results: Results,
     ) -> Result<Self, WorkerError> {
         let outputs = executor.directory.join(executor::Settings::OUTPUTS);
         let (executor, ended) = Executor::start(executor, setting.kinds.clone()).map_err(WorkerError::Executor)?;
-        let (links, link_events) = Links::start(farm.name.clone(), name, &farm.servers, setting.store);
+        let (links, link_events) = Links::start(farm.name.clone(), name, &farm.servers, setting.store, security);
         let meters = Arc::<Meters>::default();
         let disk = disk::start(results, Arc::clone(&meters));
         Ok(Self { executor, ended, disk, meters, outputs, links, link_events })

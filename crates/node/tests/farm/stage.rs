@@ -15,6 +15,7 @@ use primus_core::load::Weights;
 use primus_core::loan::lending;
 use primus_core::planted::Planted;
 use primus_core::rank::RankBy;
+use primus_node::credentials::Security;
 use primus_node::executor::{Kinds, Settings};
 use primus_node::farm::{Awaited, FarmHandle};
 use primus_node::handle::Handle;
@@ -157,7 +158,7 @@ impl Farm {
         plan.planted = self.planted;
         plan.lending.neighbours.clone_from(&self.neighbours);
         plan.lending.rules = self.lending;
-        let config = Config { cluster: self.name.clone(), plan };
+        let config = Config { cluster: self.name.clone(), plan, security: Security::None };
         let identity = Identity { cluster: config.cluster.clone(), server: ServerId(id) };
         let opened = open_store(&self.dir.join(id.to_string()), &identity).await;
         let address = self.addresses[&ServerId(id)];
@@ -194,6 +195,7 @@ impl Farm {
             load: None,
             weights: Weights::DEFAULT,
             beside: None,
+            founding: None,
         };
         let ((tell, happenings), planted) = (worker::happenings(), self.planted);
         let process = Process::start(move || async move {

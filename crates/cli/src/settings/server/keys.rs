@@ -108,6 +108,8 @@ sections! {
     cluster: Cluster in "cluster." {
         /// all servers, this one included: the same list everywhere
         servers: Servers = Is(""), flag "cluster";
+        /// the file that the farm began with, from primus init: links are encrypted then, and this one proves who it is
+        founding: File = Is(""), flag "founding";
     }
     peers: Peers in "peers." {
         /// the other servers, unless cluster.servers lists them
@@ -258,7 +260,7 @@ pub(crate) static KEYS: LazyLock<Vec<&'static Key>> =
     LazyLock::new(|| Values::default().slots().into_iter().map(AnySlot::key).collect());
 
 /// The keys that `primus worker` has flags for, and those flags: a worker needs less than a server, and says it shorter.
-pub(crate) fn worker_flags() -> [(&'static Key, &'static str); 8] {
+pub(crate) fn worker_flags() -> [(&'static Key, &'static str); 9] {
     let Values { worker, cluster, server, load, .. } = Values::default();
     [
         (worker.name.key, "name"),
@@ -268,6 +270,7 @@ pub(crate) fn worker_flags() -> [(&'static Key, &'static str); 8] {
         (worker.dir.key, "dir"),
         (cluster.servers.key, "servers"),
         (server.farm.key, "farm"),
+        (cluster.founding.key, "founding"),
         (load.source.key, "load"),
     ]
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use primus_api::Places;
 use primus_core::ServerId;
@@ -24,8 +25,8 @@ const NEIGHBOURS_MAX: usize = 64;
 /// Neighbours as a file lists them.
 const TABLES: Tables = Tables {
     what: "a farm",
-    fields: &["name", "servers"],
-    otherwise: "a neighbour has name and servers",
+    fields: &["name", "servers", "authority"],
+    otherwise: "a neighbour has name, servers and authority",
     hint: "write [[neighbours]] above each of them",
 };
 
@@ -34,6 +35,8 @@ const TABLES: Tables = Tables {
 pub(crate) struct NeighbourEntry {
     name: String,
     servers: BTreeMap<ServerId, SocketAddr>,
+    /// The file with the certificate of its authority.
+    authority: Option<PathBuf>,
 }
 
 kinds! {
@@ -62,7 +65,15 @@ fn of_table(table: &DeTable<'_>) -> Result<NeighbourEntry, Complaint> {
     let listed = field("servers").map_or(Ok(Vec::new()), servers);
     let listed =
         listed.map_err(|(what, hint)| (format!("holds {}, whose list of servers {what}", quoted(name)), hint))?;
-    NeighbourEntry::new(name, &listed)
+    let authority = match field("authority") {
+        None => None,
+        Some(DeValue::String(path)) if !path.is_empty() => Some(PathBuf::from(&**path)),
+        Some(_) => {
+            let what = format!("holds {}, whose authority is not a path", quoted(name));
+            return Err((what, "name the file with the certificate of its authority".to_owned()));
+        }
+    };
+    Ok(NeighbourEntry { authority, ..NeighbourEntry::new(name, &listed)? })
 }
 
 fn wrong_name(found: &str, hint: &str) -> Complaint {
@@ -70,6 +81,11 @@ fn wrong_name(found: &str, hint: &str) -> Complaint {
 }
 
 impl NeighbourEntry {
+    /// Its name, and the file with the certificate of its authority, if one was named.
+    pub(super) fn authority(&self) -> Option<(String, PathBuf)> {
+        Some((self.name.clone(), self.authority.clone()?))
+    }
+
     /// The neighbour, as a server needs to know it.
     pub(super) fn plan(self) -> Neighbour {
         Neighbour { name: self.name, servers: self.servers }
@@ -88,7 +104,7 @@ impl NeighbourEntry {
         if servers.is_empty() {
             return Err(named("which has no servers".to_owned(), "list all of them, as that farm itself does"));
         }
-        Ok(Self { name: name.to_owned(), servers })
+        Ok(Self { name: name.to_owned(), servers, authority: None })
     }
 
     /// As scripts see it.

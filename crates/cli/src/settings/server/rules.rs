@@ -153,7 +153,7 @@ fn parts(LoadWeights { cpu, tasks, memory, tasks_full }: LoadWeights<Settled>) -
 /// Checks values against each other.
 pub(super) fn check(layers: &mut Layers, insecure: bool) {
     let (values, mistakes) = (&layers.values, &mut layers.mistakes);
-    let Values { server, election, guard, farm, .. } = values;
+    let Values { election, guard, farm, .. } = values;
     check_order(&election.heartbeat, &election.silence_min, true, mistakes);
     check_order(&election.silence_min, &election.silence_max, false, mistakes);
     check_order(&election.answers, &election.victory, true, mistakes);
@@ -176,12 +176,21 @@ pub(super) fn check(layers: &mut Layers, insecure: bool) {
         let message = format!("farm.state_max is {size} bytes, and a server that is behind could not be sent that");
         mistakes.about(&farm.state_max, message, "make it 1536MiB at most");
     }
-    for slot in [&server.address, &server.api] {
-        if let Some(address) = slot.get().filter(|address| is_open(*address) && !insecure) {
-            let name = slot.key.name;
-            let message =
-                format!("{name} is {address}, which other hosts can reach, and links are not encrypted yet");
-            let hint = "listen on 127.0.0.1, or add --insecure if you trust the network";
+    check_reach(values, mistakes, insecure);
+}
+
+/// Beyond loopback links are encrypted; the API cannot be yet.
+fn check_reach(values: &Values<Gathered>, mistakes: &mut Mistakes, insecure: bool) {
+    let Values { server, cluster, .. } = values;
+    let is_founded = cluster.founding.get().flatten().is_some();
+    let (links, api) = ("links are not encrypted", "the API is not encrypted yet");
+    let init = "make a founding file with primus init and name it in cluster.founding, listen on 127.0.0.1, or add \
+                --insecure if you trust the network";
+    let trust = "listen on 127.0.0.1, or add --insecure if you trust the network";
+    let places = [(&server.address, links, init, is_founded), (&server.api, api, trust, false)];
+    for (slot, what, hint, is_safe) in places {
+        if let Some(address) = slot.get().filter(|address| is_open(*address) && !insecure && !is_safe) {
+            let message = format!("{} is {address}, which other hosts can reach, and {what}", slot.key.name);
             mistakes.about(slot, message, hint);
         }
     }

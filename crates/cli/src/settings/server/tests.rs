@@ -495,7 +495,7 @@ fn every_mistake_says_what_to_do() {
         ),
         (
             "[server]\nid = 1\naddress = \"0.0.0.0:7460\"\napi = \"127.0.0.1:7461\"".to_owned(),
-            "3: server.address is 0.0.0.0:7460, which other hosts can reach, and links are not encrypted yet; listen on",
+            "3: server.address is 0.0.0.0:7460, which other hosts can reach, and links are not encrypted; make a founding",
         ),
         ("[server]\nid = 1\naddress = \"127.0.0.1:65535\"".to_owned(), "no port above 127.0.0.1:65535 is free"),
         (

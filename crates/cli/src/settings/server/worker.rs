@@ -32,6 +32,8 @@ pub(crate) struct WorkerSettings {
     pub(crate) dir: PathBuf,
     /// Where the servers listen for it; nothing if a server has to be asked.
     pub(crate) servers: BTreeMap<ServerId, SocketAddr>,
+    /// The file that the farm began with.
+    pub(crate) founding: Option<PathBuf>,
     pub(crate) allow: Vec<String>,
     pub(crate) allow_env: Vec<String>,
     pub(crate) pass: Vec<String>,
@@ -78,6 +80,7 @@ impl WorkerSettings {
             beside: worker.beside,
             dir: worker.dir,
             servers,
+            founding: values.cluster.founding.settled()?,
             allow: worker.allow,
             allow_env: worker.allow_env,
             pass: worker.pass,
