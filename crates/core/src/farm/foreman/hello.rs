@@ -4,11 +4,12 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{Foreman, Notice, Timer, join, propose};
-use crate::farm::leadership::{KnownWorker, Phase};
+use crate::farm::leadership::{Assigned, KnownWorker, Phase};
 use crate::farm::{Hello, Message, SLOTS_MAX};
 use crate::ledger::loans::home_of;
 use crate::ledger::{Entry, Held, Report};
 use crate::machine::Outbox;
+use crate::planted::Bug;
 use crate::{Term, WorkerId};
 
 impl Foreman {
@@ -92,8 +93,9 @@ impl Foreman {
         else {
             return false;
         };
-        let has_it =
-            leadership.assigned.get(&held.task).is_none_or(|hand| hand.worker == from && leadership.has(held));
+        let is_credulous = self.rules.planted.is(Bug::BelievedAboutAnother);
+        let is_its = |hand: &Assigned| hand.worker == from || is_credulous;
+        let has_it = leadership.assigned.get(&held.task).is_none_or(|hand| is_its(hand) && leadership.has(held));
         has_it && leadership.may_have(&worker.name, held, &self.ledger) && self.ledger.is_wanted(held)
     }
 }
