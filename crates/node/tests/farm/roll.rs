@@ -4,8 +4,10 @@ use primus_core::ledger::roll::{
     Authority, Change, Consume, Denial, Done, Fingerprint, NewToken, Node, Role, SecretKey, TokenId, Unwelcome,
 };
 
+use tokio::time::timeout;
+
 use super::stage::Farm;
-use crate::common::eventually_async;
+use crate::common::{PATIENCE, eventually_async};
 
 const KEY: Fingerprint = Fingerprint([3; 32]);
 
@@ -47,10 +49,9 @@ async fn a_joiner_is_known_to_all_servers_until_it_is_forgotten() {
         assert_eq!((other, here.roll().authorities().len()), (Err(Unwelcome::OtherKey), 1));
     }
     let mut watched: Vec<_> = (1..=3).map(|id| farm.farm_of(id).watch_roll()).collect();
-    watched.iter_mut().for_each(|watched| _ = watched.borrow_and_update());
     leader.change_roll(Change::ForgetWorker("w9".to_owned())).await.expect("it is taken").expect("it is known");
     for watched in &mut watched {
-        watched.changed().await.expect("the server lives");
-        assert_eq!(watched.borrow().object_to(&node, &KEY, 1), Err(Unwelcome::Revoked));
+        let hears = watched.wait_for(|roll| roll.object_to(&node, &KEY, 1) == Err(Unwelcome::Revoked));
+        timeout(PATIENCE, hears).await.expect("every server hears of it").expect("the server lives");
     }
 }
