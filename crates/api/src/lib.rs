@@ -7,6 +7,7 @@
 //! The crate knows nothing of command lines and configuration files: a server's [`Settings`] are plain values.
 
 mod bodies;
+mod certs;
 mod chaos;
 mod context;
 mod document;
@@ -37,6 +38,8 @@ mod sessions;
 mod status;
 mod table;
 mod tasks;
+mod tokens;
+mod trusted;
 mod values;
 mod words;
 mod workers;

@@ -40,7 +40,7 @@ const fn code(name: &'static str, status: u16, about: &'static str) -> Code {
 }
 
 /// All of them, as the document lists them.
-pub(crate) const CODES: [Code; 25] = [
+pub(crate) const CODES: [Code; 29] = [
     common("usage", 400, "a parameter, a field or the body makes no sense"),
     common("no_token", 401, "the secret is missing or wrong"),
     common(
@@ -54,6 +54,10 @@ pub(crate) const CODES: [Code; 25] = [
     code("not_heard", 409, "the neighbour has not been heard lately"),
     code("all_lent", 409, "as many workers are lent as may be"),
     code("none_idle", 409, "no worker is idle"),
+    code("no_authority", 409, "the farm was founded without TLS"),
+    code("rotating", 409, "an authority is being rotated already"),
+    code("no_rotation", 409, "no authority is being rotated"),
+    code("roll_full", 409, "as many are known as may be"),
     common("too_long", 413, "the body or one of its lines is too long"),
     common("content_type", 415, "the Content-Type of the body cannot be used"),
     common("wrong_host", 421, "the Host field does not name this server"),

@@ -3,8 +3,8 @@
 use crate::doors::LIVEZ;
 use crate::table::Table;
 use crate::{
-    chaos, elections, events, farms, groups, health, jobs, kv, leader, loans, metrics, sessions, status, tasks,
-    workers,
+    certs, chaos, elections, events, farms, groups, health, jobs, kv, leader, loans, metrics, sessions, status,
+    tasks, tokens, trusted, workers,
 };
 
 /// What every server answers.
@@ -62,6 +62,17 @@ pub(crate) fn task_routes() -> Table {
         .post("/v1/sessions/{id}", "ask for leases, as primus lead does", sessions::ask)
         .get("/v1/workers", "the workers; ?limit=N&after=NAME", workers::list)
         .post("/v1/workers/{name}/drain", "give a worker nothing new: {\"draining\":true}", workers::drain)
+        .post("/v1/workers/{name}/forget", "free a worker's name, and trust it no more", workers::forget)
+        .get("/v1/tokens", "join tokens; ?limit=N&after=NEXT", tokens::list)
+        .post("/v1/tokens", "make a join token: {\"role\":\"worker\",\"uses\":1}", tokens::create)
+        .post("/v1/tokens/{id}/revoke", "make a join token void", tokens::revoke)
+        .get("/v1/certs", "the farm's authorities, and what is trusted no more", certs::show)
+        .post("/v1/certs/rotate", "sign with another authority from now on", certs::rotate)
+        .post("/v1/certs/finish", "trust the newest authority only", certs::finish)
+        .post("/v1/certs/revoke", "trust a certificate no more: {\"worker\":\"w1\"}", certs::revoke)
+        .get("/v1/neighbours", "other farms that are trusted; ?limit=N&after=NEXT", trusted::list)
+        .post("/v1/neighbours", "trust another farm: {\"name\":\"south\"}", trusted::trust)
+        .post("/v1/neighbours/{name}/forget", "trust another farm no more", trusted::forget)
         .get("/v1/farms", "this farm and its neighbours; ?limit=N&after=NAME", farms::list)
         .get("/v1/loans", "workers away from home; ?limit=N&after=NEXT", loans::list)
         .post("/v1/loans", "lend workers: {\"to\":\"south\",\"count\":2}", loans::lend)

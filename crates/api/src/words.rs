@@ -47,6 +47,10 @@ words! {
         "done", "failed", "lost", "cancelled", "running", "assigned", "starting", "ending", "no_leader", "settling",
         "no_worker", "draining", "disk_full", "too_large", "no_slot",
     ];
+    /// What a join token is good for.
+    pub(crate) TokenRole: ["server", "worker", "viewer", "client", "operator", "admin"];
+    /// Whether a join token is still good.
+    pub(crate) TokenState: ["good", "used_up", "expired"];
     /// The method of a request.
     pub(crate) Method: ["GET", "POST", "PUT", "DELETE"];
 }

@@ -9,6 +9,7 @@ use axum::http::Request;
 use axum::response::Response;
 use primus_core::farm::foreman::Foreman;
 use primus_core::ledger::loans::home_of;
+use primus_core::ledger::roll::Change;
 use primus_core::ledger::{Effect, Entry, Loans};
 use primus_shapes::described;
 use primus_shapes::schema::Percent;
@@ -18,6 +19,7 @@ use crate::context::Context;
 use crate::orders::{Asked, Order};
 use crate::pages::{self, Page};
 use crate::problem::Problem;
+use crate::tokens::change;
 use crate::values::score;
 
 described! {
@@ -48,6 +50,8 @@ described! {
         memory: Option<f64> as Option<Percent>,
         /// How many tasks it runs, as it counts them itself.
         tasks: Option<u32>,
+        /// SHA-256 of the key to which its name belongs; null if it has none.
+        key: Option<String>,
     }
 }
 
@@ -94,6 +98,26 @@ pub(crate) async fn drain(
     }
 }
 
+described! {
+    /// A worker that is forgotten.
+    #[derive(Serialize)]
+    pub(crate) struct ForgetAnswer {
+        /// The worker's name: another one may have it from now on.
+        worker: String,
+    }
+}
+
+/// Frees the name of a worker. What it runs is run elsewhere, and what it says is not believed.
+pub(crate) async fn forget(
+    State(context): State<Context>,
+    Path(worker): Path<String>,
+    request: Request<Body>,
+) -> Result<Json<ForgetAnswer>, Problem> {
+    Order::nothing(request).await?;
+    change(&context, Change::ForgetWorker(worker.clone())).await?;
+    Ok(Json(ForgetAnswer { worker }))
+}
+
 /// All workers that are here or registered, in the order of their names.
 pub(crate) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
     let running: BTreeMap<&str, u64> = foreman.running_per_worker().collect();
@@ -118,6 +142,11 @@ pub(crate) fn workers(foreman: &Foreman, farm: &str) -> Vec<WorkerFacts> {
         entry.running = running.get(name).copied();
         (entry.score, entry.tasks) = (Some(score(load.score)), Some(load.tasks));
         (entry.cpu, entry.memory) = (load.cpu.map(score), load.memory.map(score));
+    }
+    for (name, binding) in foreman.ledger().roll().workers() {
+        if let Some(known) = all.get_mut(name) {
+            known.key = Some(binding.key.to_string());
+        }
     }
     all.into_values().collect()
 }

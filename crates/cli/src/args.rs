@@ -8,6 +8,7 @@ mod lead;
 mod loans;
 mod manual;
 mod mistakes;
+mod roll;
 mod tasks;
 
 use std::ffi::OsString;
@@ -26,6 +27,9 @@ pub(crate) use manual::{CompletionsArgs, ManArgs, Shell, program};
 pub(crate) use primus_local::Algorithm as WhichAlgorithm;
 pub(crate) use primus_ring::args::RealRingArgs;
 pub(crate) use primus_simulate::args::SimulateArgs;
+pub(crate) use roll::{
+    CertArgs, CertWhat, CreateArgs, NeighboursArgs, NeighboursWhat, TokenArgs, TokenWhat, TrustArgs, WorkersWhat,
+};
 pub(crate) use tasks::{
     CountArgs, DrainArgs, ExplainArgs, IdsArgs, JobsArgs, ListArgs, LogsArgs, RetryArgs, RunArgs, SubmitArgs,
     TasksArgs, WaitArgs, WorkArgs, WorkersArgs,
@@ -124,6 +128,15 @@ pub(crate) enum Command {
     /// Call workers home that are lent
     #[command(after_help = guide::RECALL)]
     Recall(RecallArgs),
+    /// Make, list and revoke tokens with which others may join
+    #[command(after_help = guide::TOKEN)]
+    Token(TokenArgs),
+    /// Show and rotate the farm's authority, and revoke certificates
+    #[command(after_help = guide::CERT)]
+    Cert(CertArgs),
+    /// Trust other farms
+    #[command(after_help = guide::NEIGHBOURS)]
+    Neighbours(NeighboursArgs),
     /// Keep small values that all servers agree on
     #[command(after_help = guide::KV)]
     Kv(KvArgs),

@@ -19,6 +19,7 @@ mod loans;
 mod logs;
 mod manual;
 mod ring;
+mod roll;
 mod run;
 mod select;
 pub(crate) mod server;
@@ -69,6 +70,9 @@ pub(crate) fn run(cli: &Cli) -> Result<Verdict, Failure> {
         Some(Command::Loans(args)) => loans::loans(args, cli.output),
         Some(Command::Lend(args)) => loans::lend(args, cli.output),
         Some(Command::Recall(args)) => loans::recall(args, cli.output),
+        Some(Command::Token(args)) => roll::token(args, cli.output),
+        Some(Command::Cert(args)) => roll::cert(args, cli.output),
+        Some(Command::Neighbours(args)) => roll::neighbours(args, cli.output),
         Some(Command::Kv(args)) => kv::run(args, cli.output),
         Some(Command::Events(args)) => events::run(args, cli.output),
         Some(Command::Elect(args)) => leadership::elect(args, cli.output),

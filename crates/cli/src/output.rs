@@ -3,5 +3,6 @@
 pub(crate) mod groups;
 pub(crate) mod loans;
 mod page;
+pub(crate) mod roll;
 pub(crate) mod tasks;
 pub(crate) mod workers;

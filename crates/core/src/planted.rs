@@ -59,11 +59,13 @@ pub enum Bug {
     AgreesAgainUnheard,
     /// Founding: a server says what is not on its disk yet, and acts on it.
     FoundingSaidBeforeDurable,
+    /// Farm: a leader takes what a worker says that it holds for its own, whoever was given it.
+    BelievedAboutAnother,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::AddressesAsText,
         Self::TieElectsNobody,
         Self::LoserWithoutTimer,
@@ -91,6 +93,7 @@ impl Bug {
         Self::OnePhaseFounding,
         Self::AgreesAgainUnheard,
         Self::FoundingSaidBeforeDurable,
+        Self::BelievedAboutAnother,
     ];
 }
 

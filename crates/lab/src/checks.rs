@@ -8,6 +8,7 @@
 mod agreement;
 mod allegiance;
 mod attempts;
+mod authors;
 mod commits_stay;
 mod conservation;
 mod counts;
@@ -103,6 +104,7 @@ struct FarmChecks {
     wanted: BTreeMap<TaskId, u64>,
     endings: endings::Watch,
     attempts: attempts::Watch,
+    authors: authors::Watch,
     once: once::Watch,
 }
 
@@ -153,7 +155,7 @@ impl Checks {
         self.seen.get(what).copied().unwrap_or(0)
     }
 
-    fn saw_times(&mut self, what: &'static str, times: u64) {
+    pub(crate) fn saw_times(&mut self, what: &'static str, times: u64) {
         *self.seen.entry(what).or_default() += times;
     }
 
@@ -342,8 +344,16 @@ impl Checks {
             tasks.iter().for_each(|task| *host.wanted.entry(task).or_default() += 1);
         }
         let endings = host.endings.on_effect(effect, &host.wanted);
+        let authors = match effect {
+            Effect::Finished(held) => host.authors.on_finished(*held, &host.truth),
+            _ => Ok(()),
+        };
         let conservation = self.conservation.on_effect(farm, names, effect, &host.truth);
-        self.note_all([(Property::Endings, endings), (Property::Conservation, conservation)]);
+        self.note_all([
+            (Property::Endings, endings),
+            (Property::Conservation, conservation),
+            (Property::Authors, authors),
+        ]);
         self.see_effect(farm, effect, now_us);
     }
 
@@ -373,15 +383,22 @@ impl Checks {
         }
     }
 
+    /// What a worker of this name could claim that a leader of this term has given to others.
+    pub(crate) fn claims(&self, farm: FarmPlace, worker: &str, term: Term) -> Vec<Held> {
+        let host = &self.farms[farm];
+        host.authors.of_others(worker, term.0, &host.truth).collect()
+    }
+
     /// A worker begins with an attempt. Does it work for this farm, and for which other does it still run something?
     pub(crate) fn on_start_of_task(
         &mut self,
-        member: Member,
+        (member, name): (Member, &str),
         held: Held,
         is_allowed: bool,
         elsewhere: Option<&str>,
     ) {
         let host = &mut self.farms[member.farm];
+        host.authors.on_start(name, held);
         let is_once = host.truth.job(held.task.job).is_some_and(|job| job.spec.is_once);
         let once = host.once.on_start(member.worker, held, is_once, &host.wanted);
         let allegiance = allegiance::check(member, held, is_allowed, elsewhere);

@@ -51,6 +51,8 @@ pub struct Farm {
     pub faults: Kinds,
     /// Do only servers fail, and all workers and their links live?
     pub only_servers: bool,
+    /// Does the last worker claim what others have?
+    pub has_impostor: bool,
     /// A known bug, to see whether it is found.
     pub planted: Planted,
 }
@@ -59,7 +61,7 @@ impl Farm {
     /// A farm with these faults.
     #[must_use]
     pub const fn new(servers: u64, workers: u64, faults: Kinds) -> Self {
-        Self { servers, workers, faults, only_servers: false, planted: Planted::NONE }
+        Self { servers, workers, faults, only_servers: false, has_impostor: false, planted: Planted::NONE }
     }
 }
 
@@ -68,6 +70,7 @@ impl Setup for Farm {
         let mut plan = Plan::new(self.servers, &["farm"]);
         plan.server.planted = self.planted;
         plan.work.planted = self.planted;
+        plan.has_impostor = self.has_impostor;
         plan.server.snapshot_every = chance.pick(&[8, 40, 1_000]);
         // The first has room for everything that is ever submitted.
         plan.farms[0].workers = (0..self.workers)

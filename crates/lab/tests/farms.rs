@@ -89,3 +89,20 @@ fn a_dispatch_before_the_workers_have_reported_is_found() {
 fn a_start_that_is_not_written_down_is_found() {
     must_find(Bug::OnceWithoutCommit, &Farm::new(3, 4, Kinds::All));
 }
+
+/// A worker that lies in each hello, among others that lose their links.
+fn with_an_impostor() -> Farm {
+    Farm { has_impostor: true, ..Farm::new(3, 4, Kinds::All) }
+}
+
+#[test]
+fn a_worker_that_speaks_for_others_is_not_believed() {
+    let reports = check(&with_an_impostor());
+    let forgeries = reports.iter().map(|report| report.seen("forgeries")).sum::<u64>();
+    assert!(forgeries > 0, "or nothing was tested");
+}
+
+#[test]
+fn a_leader_that_believes_a_worker_about_another_is_found() {
+    must_find(Bug::BelievedAboutAnother, &with_an_impostor());
+}

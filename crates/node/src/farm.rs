@@ -23,7 +23,8 @@ use bytes::Bytes;
 use primus_core::SessionId;
 use primus_core::farm::foreman::Foreman;
 use primus_core::lease::{Answer, Lessor, Poll};
-use primus_core::ledger::{Attempt, Effect, Entry, Groups, Held};
+use primus_core::ledger::roll::{Change, Denial, Done};
+use primus_core::ledger::{Attempt, Effect, Entry, Groups, Held, Roll};
 use primus_core::loan::Lending;
 use primus_core::loan::lending::{CannotLend, LendOrder};
 use primus_core::{ServerId, Term};
@@ -35,7 +36,7 @@ use primus_server::leases;
 use primus_server::record::{BATCH_LEN_MAX, Draft};
 use primus_server::register::{Listing, Page};
 use primus_wire::work::Part;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 pub(crate) use self::start::start;
@@ -66,6 +67,7 @@ pub struct FarmHandle {
     leases: Teller,
     unasked: Budget,
     starts: Arc<Starts>,
+    roll: watch::Receiver<Arc<Roll>>,
 }
 
 type Look = Box<dyn FnOnce(Result<&Farm, Unable>) + Send>;
@@ -141,6 +143,31 @@ impl FarmHandle {
         }
         let len = draft.len();
         self.ask_long(len, |reply| FarmRequest::Enter(draft, reply)).await
+    }
+
+    /// Changes who is who. Says what came of it when it is acknowledged and applied, or why it is refused.
+    ///
+    /// # Errors
+    /// As [`FarmHandle::enter`].
+    pub async fn change_roll(&self, change: Change) -> Result<Result<Done, Denial>, Unable> {
+        let effects = self.enter(vec![Entry::Roll(change)]).await?;
+        let mut outcomes = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Roll(outcome) => Some(outcome),
+            _ => None,
+        });
+        outcomes.next().ok_or(Unable::Unknown)
+    }
+
+    /// Who is who, as far as this server has applied the log.
+    #[must_use]
+    pub fn roll(&self) -> Arc<Roll> {
+        Arc::clone(&self.roll.borrow())
+    }
+
+    /// The same, for those who want to hear of every change: links are closed whose peers are not welcome any more.
+    #[must_use]
+    pub fn watch_roll(&self) -> watch::Receiver<Arc<Roll>> {
+        self.roll.clone()
     }
 
     /// Lends idle workers to a neighbour, as an operator wants it. Says what came of it, or why nobody can go.

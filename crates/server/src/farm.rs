@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use primus_core::farm::foreman::{self, Foreman};
 use primus_core::ledger::loans::home_of;
+use primus_core::ledger::roll::{Done, Node, Revocation};
 use primus_core::ledger::{Effect, Entry, Ledger, Limits, Timekeeper};
 use primus_core::loan::{Lending, WorkerMessage, lending};
 use primus_core::machine::{Input, Machine, Moment, Never, Outbox, Output};
@@ -347,6 +348,7 @@ impl Farm {
         }
         self.tell_of_leases(&effects, out);
         self.pass_on_to_office(&effects, out);
+        self.see_to_the_roll(&effects, out);
         let ticket =
             self.applied.batch.take().and_then(|(origin, number)| self.proposals.on_applied(origin, number));
         if let Some(ticket) = ticket {
@@ -359,6 +361,33 @@ impl Farm {
         let effects: Vec<Effect> = effects.iter().filter(is_about_leases).cloned().collect();
         if let Some(term) = self.leads.filter(|_| !effects.is_empty()) {
             out.notify(Notice::Leases(term, effects));
+        }
+    }
+
+    /// Links of workers that are trusted no more are closed, on every server; what they had runs elsewhere.
+    fn see_to_the_roll(&mut self, effects: &[Effect], out: &mut Outbox<Self>) {
+        let mut has_changed = false;
+        for effect in effects {
+            let Effect::Roll(Ok(done)) = effect else { continue };
+            has_changed = true;
+            match done {
+                Done::Forgotten(name) => {
+                    self.close_links_of(name, out);
+                    out.notify(Notice::Forgotten(name.clone()));
+                }
+                Done::Revoked(Revocation::Node(Node::Worker(name))) => self.close_links_of(name, out),
+                _ => {}
+            }
+        }
+        if has_changed {
+            out.notify(Notice::Roll);
+        }
+    }
+
+    fn close_links_of(&mut self, name: &str, out: &mut Outbox<Self>) {
+        for (link, _) in self.links.extract_if(.., |_, other| other == name) {
+            out.notify(Notice::Close(link));
+            self.inner.push_back(Inner::Foreman(Input::LinkDown(link)));
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use primus_core::farm::{self, Hello, foreman};
+use primus_core::ledger::roll::{Change, Done, Fingerprint, Node, Revocation};
 use primus_core::ledger::{
     Effect, Entry, Expansion, Held, JobId, Limits, Outcome, Report, Spec, Tail, Target, Verdict, Work,
 };
@@ -12,7 +13,8 @@ use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::{Bug, Planted};
 use primus_core::{ServerId, Term, WorkerId};
 use primus_server::farm::{Answer, Awaited, Command, Farm, Message, Notice, Peer, Refusal, Rules, Ticket};
-use primus_server::record::Draft;
+use primus_server::gave_way::GaveWay;
+use primus_server::record::{Draft, State};
 
 const ME: ServerId = ServerId(1);
 const OTHER: ServerId = ServerId(2);
@@ -268,6 +270,47 @@ fn a_worker_speaks_for_itself() {
     stage.turn();
     stage.commit_all();
     assert_eq!(stage.said.iter().filter(|(to, _)| *to == Peer::Worker(W1)).count(), 3, "leads, welcome, run");
+}
+
+#[test]
+fn links_of_a_worker_that_is_trusted_no_more_are_closed_on_every_server() {
+    let bind = Change::BindWorker { name: "w1".to_owned(), key: Fingerprint([1; 32]) };
+    let revoke = Change::Revoke(Revocation::Node(Node::Worker("w1".to_owned())));
+    for leads in [true, false] {
+        let mut stage = if leads { Stage::leading() } else { Stage::new() };
+        stage.command(Command::Link(W1, "w1".to_owned()));
+        stage.command(Command::Link(WorkerId(2), "w2".to_owned()));
+        for (number, change, closed) in [
+            (1, bind.clone(), vec![]),
+            (2, revoke.clone(), vec![Notice::Close(W1)]),
+            (3, Change::ForgetWorker("w1".to_owned()), vec![Notice::Forgotten("w1".to_owned())]),
+        ] {
+            stage.notices.clear();
+            for record in Draft::new(&[Entry::Roll(change)]).seal(5, number, WALL_MS) {
+                stage.index += 1;
+                stage.command(Command::Committed(stage.index, record));
+            }
+            let expected: Vec<Notice> = closed.into_iter().chain([Notice::Roll]).collect();
+            assert_eq!(stage.notices, expected, "change {number}, leads: {leads}");
+        }
+        assert!(stage.farm.ledger().roll().workers().is_empty());
+    }
+}
+
+#[test]
+fn who_is_who_survives_a_state_that_came_from_elsewhere() {
+    let mut stage = Stage::leading();
+    let change = Change::BindWorker { name: "w1".to_owned(), key: Fingerprint([1; 32]) };
+    stage.command(Command::Enter(Ticket(1), Draft::new(&[Entry::Roll(change)])));
+    stage.turn();
+    stage.commit_all();
+    let [(1, Ok(Answer::Entered(effects)))] = &stage.answers()[..] else { panic!("it is answered") };
+    assert_eq!(effects[..], [Effect::Roll(Ok(Done::Bound("w1".to_owned())))]);
+    let bytes = stage.farm.state().to_bytes(&GaveWay::default());
+    let mut other = Farm::new(OTHER, 78, rules());
+    other.restore(Moment(1), stage.index, State::from_bytes(&bytes).expect("it can be read"));
+    assert_eq!(other.ledger().roll(), stage.farm.ledger().roll());
+    assert!(!other.ledger().roll().workers().is_empty());
 }
 
 #[test]

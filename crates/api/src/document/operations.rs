@@ -1,6 +1,7 @@
 //! What is said of each route beside its summary, in the order of the table.
 
 mod loans;
+mod roll;
 mod work;
 
 use primus_shapes::schema::{Described, Schemas};
@@ -45,6 +46,7 @@ pub(super) fn all() -> Operations {
         work::tasks(),
         work::workers(),
         loans::all(),
+        roll::all(),
     ];
     parts.into_iter().flatten().collect()
 }

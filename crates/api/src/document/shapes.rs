@@ -1,11 +1,14 @@
 //! Small objects that requests carry. They are read field by field ([`crate::orders`]), so they are described here.
 
 use primus_core::ledger::loans::LOANS_MAX;
+use primus_core::ledger::roll::{SERVERS_MAX, TTL_MS_MAX, USES_MAX};
 use primus_node::link_faults::DELAY_MAX;
-use primus_shapes::schema::Schemas;
+use primus_shapes::schema::{Described, Schemas};
 use serde_json::{Value, json};
 
 use crate::limits::LOAN_TIME_MAX;
+use crate::tokens::TTL_MS;
+use crate::words::TokenRole;
 
 /// Builds an object of these fields; those that are `required` must be there.
 fn object(required: &[&str], properties: Value) -> Value {
@@ -100,6 +103,45 @@ pub(super) fn load(_: &mut Schemas) -> Value {
     object(
         &[],
         json!({ "score": { "type": ["number", "null"], "minimum": 0, "maximum": 100, "description": about } }),
+    )
+}
+
+/// What a join token is good for.
+pub(super) fn token(schemas: &mut Schemas) -> Value {
+    let mut role = TokenRole::schema(schemas);
+    role["description"] = "What it is good for.".into();
+    let ttl = json!({ "type": "integer", "minimum": 1, "maximum": TTL_MS_MAX, "default": TTL_MS,
+        "description": "For how long it is good." });
+    let uses = json!({ "type": "integer", "minimum": 1, "maximum": USES_MAX, "default": 1,
+        "description": "How many may join with it." });
+    let name = json!({ "type": "string", "description": "The only worker that may join with it." });
+    object(&["role"], json!({ "role": role, "ttl_ms": ttl, "uses": uses, "name": name }))
+}
+
+/// What is revoked: one of these fields.
+pub(super) fn revoke(_: &mut Schemas) -> Value {
+    let serial = json!({ "type": "integer", "minimum": 0, "description": "The certificate of this number." });
+    let worker = json!({ "type": "string", "description": "All certificates that this worker has now." });
+    let server =
+        json!({ "type": "integer", "minimum": 1, "description": "All certificates that this server has now." });
+    json!({ "oneOf": [
+        object(&["serial"], json!({ "serial": serial })),
+        object(&["worker"], json!({ "worker": worker })),
+        object(&["server"], json!({ "server": server })),
+    ] })
+}
+
+/// A farm to be trusted.
+pub(super) fn trust(_: &mut Schemas) -> Value {
+    let name = json!({ "type": "string", "description": "The farm's name." });
+    let authority = json!({ "type": "string", "pattern": "^sha256:[0-9a-f]{64}$",
+        "description": "SHA-256 of its authority's certificate." });
+    let servers = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": SERVERS_MAX,
+        "description": "Where its servers are, each HOST:PORT." });
+    let certificate = json!({ "type": "string", "description": "Its authority's certificate, as PEM." });
+    object(
+        &["name", "authority", "servers"],
+        json!({ "name": name, "authority": authority, "servers": servers, "certificate": certificate }),
     )
 }
 

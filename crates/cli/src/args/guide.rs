@@ -52,6 +52,9 @@ operate:
   loans       show which workers are away from home
   lend        lend idle workers to a neighbour
   recall      call workers home that are lent
+  token       make, list and revoke tokens with which others may join
+  cert        show and rotate the farm's authority, and revoke certificates
+  neighbours  trust other farms
   bench       measure how fast primus is here
 
 `primus COMMAND --help` explains a command and ends with examples.";
@@ -148,7 +151,99 @@ Examples:
   primus workers w1
   primus workers --watch
   primus workers --quiet
-  primus workers -o json";
+  primus workers -o json
+  primus workers forget w1";
+
+pub(super) const WORKERS_FORGET: &str = "\
+What it runs is run elsewhere, its certificates are void, and another worker may have its name. In a farm without TLS it may
+come back.
+
+Examples:
+  primus workers forget w1";
+
+pub(super) const TOKEN: &str = "\
+A token names the farm's authority, so that a joiner notices an impostor before it shows the secret.
+
+Examples:
+  primus token create --role worker
+  primus token list
+  primus token revoke 3";
+
+pub(super) const TOKEN_CREATE: &str = "\
+The farm keeps only a hash of the secret: the token is printed this once. In a farm that was founded without TLS there is nothing
+to join with a token, and it ends with exit code 4.
+
+Examples:
+  primus token create --role worker
+  primus token create --role worker --ttl 10m --uses 20
+  primus token create --role worker --name w1 -o json";
+
+pub(super) const TOKEN_LIST: &str = "\
+Examples:
+  primus token list
+  primus token list -o json";
+
+pub(super) const TOKEN_REVOKE: &str = "\
+Who has joined with it stays: primus workers forget and primus cert revoke are for that.
+
+Examples:
+  primus token revoke 3";
+
+pub(super) const CERT: &str = "\
+Examples:
+  primus cert show
+  primus cert rotate
+  primus cert finish
+  primus cert revoke w1";
+
+pub(super) const CERT_SHOW: &str = "\
+Examples:
+  primus cert show
+  primus cert show -o json";
+
+pub(super) const CERT_ROTATE: &str = "\
+Nodes renew their certificates by themselves; the authority before is trusted until primus cert finish.
+
+Examples:
+  primus cert rotate";
+
+pub(super) const CERT_FINISH: &str = "\
+A node that has not renewed its certificate by then must join again.
+
+Examples:
+  primus cert finish";
+
+pub(super) const CERT_REVOKE: &str = "\
+Links that show such a certificate are closed. The node may get a new one; primus workers forget frees its name, too.
+
+Examples:
+  primus cert revoke 7
+  primus cert revoke w1
+  primus cert revoke server/2";
+
+pub(super) const NEIGHBOURS: &str = "\
+A farm that is trusted vouches for its own servers and workers, and for nothing here. Both farms must trust each other.
+
+Examples:
+  primus neighbours trust south --authority sha256:1f3a… --servers 10.0.1.1:7460
+  primus neighbours list
+  primus neighbours forget south";
+
+pub(super) const NEIGHBOURS_TRUST: &str = "\
+On the other farm, primus cert show says the hash of its authority. Whatever certificate comes later must have that hash.
+
+Examples:
+  primus neighbours trust south --authority sha256:1f3a… --servers 10.0.1.1:7460,10.0.1.2:7460
+  primus neighbours trust south --authority sha256:1f3a… --servers 10.0.1.1:7460 --certificate south.pem";
+
+pub(super) const NEIGHBOURS_LIST: &str = "\
+Examples:
+  primus neighbours list
+  primus neighbours list --quiet";
+
+pub(super) const NEIGHBOURS_FORGET: &str = "\
+Examples:
+  primus neighbours forget south";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

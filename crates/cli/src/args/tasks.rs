@@ -4,6 +4,8 @@ use clap::{Args, ValueEnum};
 
 use primus_terminal::Place;
 
+use super::WorkersWhat;
+
 /// What `run` and `submit` share: a command and the conditions under which it runs.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct WorkArgs {
@@ -170,7 +172,10 @@ impl WhichState {
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct WorkersArgs {
+    #[command(subcommand)]
+    pub(crate) what: Option<WorkersWhat>,
     /// Show these workers, each on a page of its own [default: a table of all]
     #[arg(value_name = "WORKER")]
     pub(crate) names: Vec<String>,

@@ -1,4 +1,4 @@
-//! `primus workers`: all in a table, or each on a page of its own.
+//! `primus workers`: all in a table, or each on a page of its own; or one is forgotten.
 
 use primus_client::tasks::TaskClient;
 use primus_client::{pages, strange_answer};
@@ -7,12 +7,15 @@ use primus_terminal::names::advice;
 use primus_terminal::{Format, Verdict};
 use serde_json::{Value, json};
 
-use super::lists;
-use crate::args::WorkersArgs;
+use super::{lists, roll};
+use crate::args::{WorkersArgs, WorkersWhat};
 use crate::output::workers;
 
 /// Lists the workers, as the leader knows them.
 pub(super) fn run(args: &WorkersArgs, format: Format) -> Result<Verdict, Failure> {
+    if let Some(WorkersWhat::Forget { name, place }) = &args.what {
+        return roll::forget_worker(name, place, format);
+    }
     if args.names.is_empty() {
         return lists::all(&args.list, format, "/v1/workers", "name", workers::text);
     }

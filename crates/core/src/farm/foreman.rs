@@ -21,6 +21,7 @@ pub use self::words::{Command, Notice, Timer};
 use super::assign::Rule;
 use super::leadership::{Leadership, Phase};
 use super::{Assignment, Message};
+use crate::ledger::roll::Done;
 use crate::ledger::{
     Attempt, Effect, Entry, Held, Job, Ledger, Outcome, Report, Start, State, Tail, TaskId, Tasks, Verdict,
 };
@@ -183,8 +184,9 @@ impl Foreman {
             // Whoever is back has room.
             Effect::LoanEnded { .. } => leadership.refit(),
             Effect::Lent(_) | Effect::Recalled(_) => {}
-            // Groups are nothing to workers.
-            Effect::Granted { .. } | Effect::Released { .. } => {}
+            Effect::Roll(Ok(Done::Forgotten(name))) => self.on_forgotten(name, out),
+            // Groups are nothing to workers, and links see to the rest of the roll.
+            Effect::Granted { .. } | Effect::Released { .. } | Effect::Roll(_) => {}
         }
     }
 
@@ -234,6 +236,15 @@ impl Foreman {
         let gone = leadership.worker_named(name).filter(|id| leadership.workers[id].is_gone);
         gone.into_iter().for_each(|id| self.dismiss(id, &BTreeSet::new(), out));
         self.on_workers(out);
+    }
+
+    /// Nothing that this worker says counts any more, so what it had runs elsewhere at once.
+    fn on_forgotten(&mut self, name: &str, out: &mut Outbox<Self>) {
+        let Some(leadership) = &mut self.leadership else { return };
+        let forgotten = leadership.worker_named(name);
+        let forgotten = forgotten.and_then(|id| leadership.workers.get_mut(&id));
+        forgotten.into_iter().for_each(|worker| worker.is_gone = true);
+        self.on_left(name, out);
     }
 
     fn on_message(&mut self, from: WorkerId, message: Message, out: &mut Outbox<Self>) {
@@ -382,6 +393,7 @@ impl Foreman {
     fn dismiss(&mut self, id: WorkerId, kept: &BTreeSet<Held>, out: &mut Outbox<Self>) {
         let Some(leadership) = &mut self.leadership else { return };
         let Some(worker) = leadership.workers.remove(&id) else { return };
+        leadership.past.note_gone(worker.name, &worker.held);
         out.cancel(Timer::Silence(id));
         out.cancel(Timer::Grace(id));
         let mut entries = Vec::new();

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::assign::{self, Candidate};
 use super::foreman::{Foreman, Rules};
+use super::past::Past;
 use super::queue::{Queue, Stretch};
 use super::{Hello, Message};
 use crate::ledger::{Attempt, Held, Job, JobId, Ledger, LoanId, Outcome, Report, State, TaskId, Tasks};
@@ -34,6 +35,7 @@ pub(super) struct Leadership {
     pub(super) asked: BTreeSet<WorkerId>,
     pub(super) workers: BTreeMap<WorkerId, KnownWorker>,
     pub(super) assigned: BTreeMap<TaskId, Assigned>,
+    pub(super) past: Past,
     planted: Planted,
 }
 
@@ -110,6 +112,7 @@ impl Leadership {
             asked: BTreeSet::new(),
             workers: BTreeMap::new(),
             assigned: BTreeMap::new(),
+            past: Past::new(ledger),
             planted,
         }
     }
@@ -120,8 +123,23 @@ impl Leadership {
         Attempt { term, sequence: self.sequence }
     }
 
+    /// Can this worker have this attempt, as far as this leader knows? See [`Past`].
+    pub(super) fn may_have(&self, worker: &str, held: Held, ledger: &Ledger) -> bool {
+        let start = ledger.start_of(held.task);
+        match start {
+            // What must not start twice is with the worker that the ledger names.
+            Some(start) => start.worker == worker,
+            None if self.planted.is(Bug::BelievedAboutAnother) => self.has_given(held.attempt),
+            None if self.past.had(worker, held) => true,
+            None => {
+                let is_older = held.attempt.term < self.term && held.task.job <= self.last_older;
+                is_older && self.past.may_have_served_another(worker, ledger)
+            }
+        }
+    }
+
     /// Can this attempt have been given to anybody? Of those of older leaders nobody knows.
-    pub(super) fn has_given(&self, attempt: Attempt) -> bool {
+    fn has_given(&self, attempt: Attempt) -> bool {
         attempt.term < self.term || attempt.term == self.term && attempt.sequence <= self.sequence
     }
 

@@ -8,6 +8,7 @@ pub mod foreman;
 pub mod worker;
 
 mod leadership;
+mod past;
 mod queue;
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,8 @@ use crate::ledger::{
 use crate::load::{Load, Score};
 use crate::{Delay, Input, Machine, Moment, Outbox, Output, ServerId, Term, Token, WorkerId};
 
+mod belief;
+
 const W1: WorkerId = WorkerId(101);
 const W2: WorkerId = WorkerId(102);
 
@@ -508,8 +510,9 @@ fn a_worker_with_many_results_tells_them_in_pieces() {
     let [Message::Hello(hello), Message::Ended(more)] = &said[..] else { panic!("{said:?}") };
     assert_eq!((hello.ended.len(), &hello.held[..]), (worker::REPORTS_MAX, &[last][..]));
     assert_eq!(more[..], [report(last)]);
-    let mut foreman = Bench::leader(2, &["w1"]);
+    let mut foreman = Bench::leader(1, &["w1"]);
     (0..count).for_each(|_| _ = foreman.submit(|_| ()));
+    foreman.lead(2);
     foreman.hears(W1, Message::Hello(hello.clone()));
     assert_eq!(foreman.hears(W1, Message::Ended(more.clone())), ["propose 1"]);
 }
@@ -590,42 +593,6 @@ fn what_is_handed_out_in_advance_waits() {
     foreman.apply(Entry::Finish(report(held(1, 1, 1))));
     assert_eq!(waiting(&foreman), (1, 9));
     assert_eq!(foreman.0.running_of(JobId(1)), 1);
-}
-
-#[test]
-fn what_one_worker_has_no_other_can_take_over() {
-    let mut foreman = Bench::leader(1, &["w1"]);
-    foreman.hears(W1, hello("w1", &[]));
-    foreman.submit(|_| ());
-    let has = |foreman: &Bench<Foreman>| {
-        let place = foreman.0.assignment_of(held(1, 1, 1).task);
-        place.map(|(worker, attempt)| (String::from(worker), attempt.sequence))
-    };
-    assert_eq!(has(&foreman), Some(("w1".into(), 1)));
-    let forged = Report {
-        task: held(1, 1, 1).task,
-        outcome: Outcome { worker: "w9".into(), ..report(held(1, 1, 1)).outcome },
-    };
-    let liar = Hello {
-        name: "liar".into(),
-        term: Term(0),
-        slots: 0,
-        loan: None,
-        held: Vec::new(),
-        ended: alloc::vec![forged],
-    };
-    let said = foreman.hears(W2, Message::Hello(liar));
-    assert!(!said.iter().any(|said| said.starts_with("propose")), "{said:?}");
-    assert_eq!(has(&foreman), Some(("w1".into(), 1)));
-}
-
-#[test]
-fn nobody_has_what_was_never_given() {
-    let mut foreman = Bench::leader(1, &["w1"]);
-    foreman.submit(|_| ());
-    let said = foreman.hears(W2, hello("liar", &[held(1, 1, 9)]));
-    assert!(said.contains(&"send 102 stop 1.1 (1-9)".into()), "{said:?}");
-    assert_eq!(foreman.0.assignment_of(held(1, 1, 1).task), None);
 }
 
 #[test]

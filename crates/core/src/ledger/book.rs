@@ -15,6 +15,7 @@ use super::groups::Groups;
 use super::job::{Job, JobId, Spec};
 use super::loans::{Lend, LoanId, Loans, home_of};
 use super::results::Results;
+use super::roll::{self, Roll};
 use super::task::{Attempt, Counts, Held, Outcome, State, TaskId, Verdict};
 use super::weighed::Weighed;
 
@@ -35,6 +36,9 @@ pub struct Ledger {
     loans: Loans,
     counts: Counts,
     limits: Limits,
+    /// The last part, because it is missing on disks of older releases.
+    #[serde(with = "roll", skip_serializing_if = "Roll::is_untouched")]
+    roll: Roll,
 }
 
 /// What is agreed about a worker.
@@ -105,6 +109,7 @@ impl Ledger {
             Entry::EndLoan(loan, ending) => effects.push(self.loans.end(loan, ending)),
             Entry::Borrow(borrow) => effects.push(self.loans.borrow(borrow, time_ms)),
             Entry::GiveBack { worker, loan } => effects.push(self.give_back(worker, loan)),
+            Entry::Roll(change) => effects.push(Effect::Roll(self.change_roll(change, time_ms))),
             Entry::Drain { worker, is_draining } => {
                 let known = self.workers.get_mut(&worker).map(|worker| worker.is_draining = is_draining);
                 effects.push(changed(known.is_some()));
@@ -219,6 +224,20 @@ impl Ledger {
         Effect::Left(worker)
     }
 
+    /// A worker that is forgotten is none of ours, drained or not; also one that never had a key.
+    fn change_roll(&mut self, change: roll::Change, time_ms: u64) -> Result<roll::Done, roll::Denial> {
+        let roll::Change::ForgetWorker(name) = &change else { return self.roll.apply(change, time_ms) };
+        let is_known = self.workers.contains_key(name) || self.roll.workers().contains_key(name);
+        if !is_known || home_of(name).is_some() {
+            return Err(roll::Denial::NoSuchWorker(name.clone()));
+        }
+        let name = name.clone();
+        let done = self.roll.apply(change, time_ms)?;
+        self.loans.note_missing(&name, true);
+        self.workers.remove(&name);
+        Ok(done)
+    }
+
     fn set_state(&mut self, task: TaskId, state: State) {
         let Some(job) = self.jobs.get_mut(&task.job) else { return };
         let before = job.counts();
@@ -235,7 +254,7 @@ impl Ledger {
         let lent = self.loans.lent().values().map(|lent| lent.since_ms);
         let borrowed = self.loans.borrowed().values().map(|borrowed| borrowed.since_ms);
         let times = job.into_iter().chain(self.results.newest_ms()).chain(since).chain(lent).chain(borrowed);
-        times.max().unwrap_or(0)
+        times.chain([self.roll.newest_ms()]).max().unwrap_or(0)
     }
 
     /// A job, if it is known.
@@ -253,6 +272,12 @@ impl Ledger {
     #[must_use]
     pub const fn loans(&self) -> &Loans {
         &self.loans
+    }
+
+    /// Who is who.
+    #[must_use]
+    pub const fn roll(&self) -> &Roll {
+        &self.roll
     }
 
     /// What is agreed about a task.

@@ -6,6 +6,7 @@ use super::entry::Start;
 use super::groups::Grant;
 use super::job::JobId;
 use super::loans::{Borrowed, Ending, Lent, LoanId};
+use super::roll;
 use super::task::{Held, Tasks};
 use crate::ids::SessionId;
 
@@ -74,6 +75,8 @@ pub enum Effect {
     Borrowed(String),
     /// And does not any more.
     GivenBack(String, Borrowed),
+    /// Who is who has changed, or not for this reason.
+    Roll(Result<roll::Done, roll::Denial>),
     /// The entry came too late, or made no sense.
     Nothing,
 }

@@ -9,6 +9,7 @@ use super::book::Limits;
 use super::groups::{Grant, Release};
 use super::job::{JobId, Spec};
 use super::loans::{Borrow, Ending, Lend, LoanId};
+use super::roll;
 use super::task::{Attempt, Held, Outcome, TaskId};
 
 /// What one record of the log holds: many entries, because a disk writes a hundred as fast as one.
@@ -80,6 +81,8 @@ pub enum Entry {
         /// The lender's number of the loan.
         loan: LoanId,
     },
+    /// Who is who changes.
+    Roll(roll::Change),
 }
 
 /// How an attempt of a task ended.

@@ -21,6 +21,7 @@ properties! {
     Attempts "attempts" "no two attempts had the same name";
     Once "once" "no task that must not start twice did";
     Reruns "reruns" "what a worker had that the leader knew was not run again";
+    Authors "authors" "every result was that of the worker that ran the attempt";
     Counts "counts" "the counts of the ledger added up";
     Allegiance "allegiance" "each worker took tasks of the one farm that it worked for";
     Conservation "conservation" "each worker was counted once, and none was borrowed that was not lent";

@@ -16,6 +16,7 @@ use super::servers::NOTICE;
 use super::{Audience, Event, Run, What};
 use crate::checks::Witness;
 use crate::node::NodeId;
+use crate::tasks::report;
 
 const TRAVEL: Delay = Delay { min_us: 50, max_us: 2_000 };
 const LATE: Delay = Delay { min_us: 2_000, max_us: 700_000 };
@@ -26,6 +27,9 @@ const CALL: Delay = Delay { min_us: 200, max_us: 2_000 };
 const CALL_AGAIN: Delay = Delay { min_us: 1_000, max_us: 250_000 };
 /// How soon it is noticed that nothing comes through any more.
 const STALL: Delay = Delay { min_us: 1_000, max_us: 2_000_000 };
+
+/// With which exit code everything ends that an impostor claims.
+const FORGED: u8 = 66;
 
 /// All ways.
 #[derive(Debug, Default)]
@@ -190,11 +194,28 @@ impl<O: Audience> Run<'_, O> {
             return;
         }
         let message = match message {
+            worker::Message::Work(farm::Message::Hello(hello)) => {
+                Message::Work(farm::Message::Hello(self.forge(server, link, hello)))
+            }
             worker::Message::Work(message) => Message::Work(message),
             worker::Message::Placement(word) => Message::Placement(word),
             _ => return,
         };
         self.ask_farm(server, Input::Message { from: Peer::Worker(link), message });
+    }
+
+    /// An impostor claims what this leader has given to others, and that all of it failed. What older leaders have given it leaves
+    /// alone: nobody could tell.
+    fn forge(&mut self, server: NodeId, link: WorkerId, mut hello: farm::Hello) -> farm::Hello {
+        let Link { member, .. } = self.ways.links[&link];
+        let is_impostor = self.plan.has_impostor && self.workers.keys().next_back() == Some(&member.worker);
+        let term = self.servers[&server].process.as_ref().map(|process| process.leader.1);
+        if let Some(term) = term.filter(|_| is_impostor) {
+            let claims = self.checks.claims(member.farm, &hello.name, term);
+            self.checks.saw_times("forgeries", u64::from(!claims.is_empty()));
+            hello.ended.extend(claims.into_iter().map(|held| report(held, hello.name.clone(), FORGED, 1)));
+        }
+        hello
     }
 
     /// Nothing passes any more; both ends will notice.

@@ -43,6 +43,8 @@ pub struct Plan {
     pub(crate) slow_epochs_ppm: u32,
     /// Workers may be out of reach, so that what they have is run again.
     pub(crate) may_rerun: bool,
+    /// The last worker claims in each hello what others have, with results.
+    pub(crate) has_impostor: bool,
     /// Farms know each other.
     pub(crate) are_neighbours: bool,
     /// Ledgers are compared with the truth again and again, which takes long if they are long.
@@ -161,6 +163,7 @@ impl Plan {
             },
             slow_epochs_ppm: 0,
             may_rerun: false,
+            has_impostor: false,
             are_neighbours: true,
             is_judged: true,
             clients: None,

@@ -190,6 +190,7 @@ impl<O: Audience> Run<'_, O> {
                 self.checks.on_office_happening(farm, &happening);
             }
             Notice::Beside(_) | Notice::Lending(_) | Notice::Loans(_) | Notice::Clock(_) => {}
+            Notice::Roll | Notice::Forgotten(_) => {}
         }
     }
 

@@ -240,7 +240,8 @@ impl<O: Audience> Run<'_, O> {
             Place::Away { farm: there, .. } | Place::Returning { farm: there } => is_guest && there == farm,
         });
         let is_double = self.is_double(member.farm, held);
-        self.checks.on_start_of_task(member, held, is_allowed, elsewhere);
+        let name = host.name_in(member.farm, &self.farms[host.home].name);
+        self.checks.on_start_of_task((member, &name), held, is_allowed, elsewhere);
         if is_double {
             self.tally.double_starts += 1;
             self.checks.on_double_start(member, held, self.plan.may_rerun);

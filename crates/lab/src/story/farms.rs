@@ -4,7 +4,7 @@
 //! | command | does |
 //! |---|---|
 //! | `submit TASKS [FARM] [once] [retries=N] [cpus=N]` | a client asks the leader; FARM is named where there are several |
-//! | `cancel ID [FARM]` `retry ID [FARM]` `drain W` `undrain W` | the same |
+//! | `cancel ID [FARM]` `retry ID [FARM]` `drain W` `undrain W` `forget W` | the same |
 //! | `lend FARM TO [COUNT]` `recall LOAN FARM` | an operator asks the leader of FARM |
 //! | `lead N` `follow N` | N leads its farm in a new term; N hears that it does not lead any more |
 //! | `link W N` | a new link between W and N comes up, if nothing is in its way |
@@ -28,6 +28,7 @@ mod words;
 
 use std::collections::BTreeSet;
 
+use primus_core::ledger::roll::Change;
 use primus_core::ledger::{Entry, Expansion, Held, JobId, LoanId, Target, TaskId, Work};
 use primus_core::loan::lending::LendOrder;
 use primus_core::{FarmId, ServerId};
@@ -96,7 +97,7 @@ impl Farms {
             ["table", farm @ ..] => self.print_table(farm)?,
             ["lend", farm, to] => self.lend(farm, to, 1)?,
             ["lend", farm, to, count] => self.lend(farm, to, parse_number(count)?)?,
-            [command @ ("submit" | "cancel" | "retry" | "recall" | "drain" | "undrain"), words @ ..] => {
+            [command @ ("submit" | "cancel" | "retry" | "recall" | "drain" | "undrain" | "forget"), words @ ..] => {
                 self.enter(command, words)?;
             }
             words => self.scenery.perform(words)?,
@@ -131,6 +132,10 @@ impl Farms {
             ("drain" | "undrain", [worker]) => {
                 farm = Ok(self.scenery.node(worker)?.farm());
                 Entry::Drain { worker: (*worker).to_owned(), is_draining: command == "drain" }
+            }
+            ("forget", [worker]) => {
+                farm = Ok(self.scenery.node(worker)?.farm());
+                Entry::Roll(Change::ForgetWorker((*worker).to_owned()))
             }
             _ => return Err(NO_SUCH_COMMAND.to_owned()),
         };

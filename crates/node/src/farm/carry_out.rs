@@ -1,5 +1,7 @@
 //! What the farm is told, step by step, and how all that it wants is carried out: words, timers, answers, records, events.
 
+use std::sync::Arc;
+
 use primus_core::bounds::ABSURD;
 use primus_core::farm;
 use primus_core::ledger::{Loans, timekeeper};
@@ -78,6 +80,8 @@ impl Driver {
                 self.callers.drop_link(worker);
                 self.outputs.on_link_down(worker);
             }
+            Notice::Roll => self.tell_roll(),
+            Notice::Forgotten(worker) => self.callers.free(&worker),
             Notice::Lending(true) => {
                 self.neighbours.lead();
                 self.news.count(self.farm.ledger().loans());
@@ -99,6 +103,10 @@ impl Driver {
                 self.history.add(Kind::ClockRight { server });
             }
         }
+    }
+
+    pub(super) fn tell_roll(&self) {
+        self.roll.send_replace(Arc::new(self.farm.ledger().roll().clone()));
     }
 
     pub(super) fn wish(&self, wish: ToControl) {

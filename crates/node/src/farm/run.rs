@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use primus_core::ledger::Roll;
 use primus_core::loan::WorkerMessage;
 use primus_core::machine::{Input, Outbox};
 use primus_core::{ServerId, Term, WorkerId};
@@ -16,7 +17,7 @@ use primus_server::farm::{Command, Farm, Message, Peer, Ticket, Timer};
 use primus_server::gave_way::GaveWay;
 use primus_server::record::State;
 use primus_wire::work::{FromWorker, ToWorker};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
@@ -57,6 +58,8 @@ pub(super) struct Driver {
     pub(super) starts: Arc<Starts>,
     pub(super) news: News,
     pub(super) leases: Teller,
+    /// Who is who, for those who see to links.
+    pub(super) roll: watch::Sender<Arc<Roll>>,
     pub(super) wishes: mpsc::UnboundedSender<ToControl>,
     pub(super) history: Arc<History>,
     pub(super) meters: Arc<Meters>,
@@ -181,7 +184,10 @@ impl Driver {
     /// Either all of it can be read, or nobody hears of it: then the server ends.
     fn restore(&mut self, index: u64, bytes: &Bytes) {
         match State::from_bytes(bytes) {
-            Some(state) => self.farm.restore(now(), index, state),
+            Some(state) => {
+                self.farm.restore(now(), index, state);
+                self.tell_roll();
+            }
             None => self.wish(ToControl::Unreadable(index)),
         }
     }

@@ -84,12 +84,14 @@ pub(crate) fn start(
     crate::leases::start(plan, ends, of_leases, leader_of_leases);
     let to_leases = leases.clone();
     let starts = Arc::<Starts>::default();
+    let (roll, roll_for_others) = watch::channel(Arc::new(farm.ledger().roll().clone()));
     let handle = FarmHandle {
         requests,
         leases: leases.clone(),
         asks: asks_sender,
         unasked: Budget::new(UNASKED_LEN_MAX),
         starts: Arc::clone(&starts),
+        roll: roll_for_others,
     };
     let running = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
@@ -110,6 +112,7 @@ pub(crate) fn start(
                 starts,
                 news,
                 leases: to_leases,
+                roll,
                 wishes,
                 history,
                 meters,

@@ -180,6 +180,11 @@ impl WorkerLinks {
         }
     }
 
+    /// Keeps a name for nobody.
+    pub(super) fn free(&mut self, name: &str) {
+        self.kept.remove(name);
+    }
+
     /// Says something at once.
     pub(super) fn say(&self, id: WorkerId, word: &ToWorker) {
         if let Some(link) = self.links.get(&id) {

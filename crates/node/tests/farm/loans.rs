@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use primus_core::ledger::{Effect, Entry, Expansion, JobId, Lend, LoanId, State, TaskId, Why};
+use primus_core::ledger::{Effect, Entry, Expansion, JobId, Lend, LoanId, State, TaskId, Verdict, Why};
 use primus_core::loan::lending;
 use primus_node::events::Kind;
 use primus_node::handle::Request;
@@ -23,7 +23,18 @@ pub(crate) fn rules() -> lending::Rules {
 
 /// Two farms of one server each, which know each other, with these workers.
 pub(crate) async fn farms(in_north: &[&str], in_south: &[&str], rules: lending::Rules) -> (Farm, Farm) {
+    farms_that_allow("*", in_north, in_south, rules).await
+}
+
+/// The same; north's workers run this program only.
+async fn farms_that_allow(
+    program: &str,
+    in_north: &[&str],
+    in_south: &[&str],
+    rules: lending::Rules,
+) -> (Farm, Farm) {
     let (mut north, mut south) = (Farm::of("north", 1), Farm::of("south", 1));
+    north.allow = vec![program.to_owned()];
     (north.neighbours, south.neighbours) = (vec![south.as_neighbour()], vec![north.as_neighbour()]);
     for (farm, workers) in [(&mut north, in_north), (&mut south, in_south)] {
         (farm.lending, farm.planted) = (rules, rules.planted);
@@ -288,4 +299,21 @@ pub(crate) async fn wait_until_heard(farm: &Farm, is_heard: bool) {
             .await
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_a_lender_allows_its_workers_holds_abroad_too() {
+    let (north, south) = farms_that_allow("true", &["w1"], &[], rules()).await;
+    lend(&north, LONG_MS).await;
+    wait_for_loans(&south, 0, 1).await;
+    south.wait_for_workers(1).await;
+    let allowed = south.run(spec(command(&["true"]), Expansion::One)).await;
+    assert_eq!(south.outcome(first(allowed)).await.verdict, Verdict::Exited(0));
+    let other = south.run(spec(command(&["sh", "-c", "echo hello"]), Expansion::One)).await;
+    let outcome = south.outcome(first(other)).await;
+    assert_eq!(outcome.worker, "w1@north");
+    assert!(
+        matches!(&outcome.verdict, Verdict::Refused(reason) if reason.contains("does not allow")),
+        "{outcome:?}"
+    );
 }

@@ -8,6 +8,7 @@ mod common;
 mod envoys;
 mod loans;
 mod planted;
+mod roll;
 mod stage;
 mod work;
 

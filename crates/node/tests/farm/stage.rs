@@ -88,6 +88,8 @@ pub(crate) struct Farm {
     pub(crate) planted: Planted,
     pub(crate) neighbours: Vec<Neighbour>,
     pub(crate) lending: lending::Rules,
+    /// The programs that its workers run.
+    pub(crate) allow: Vec<String>,
 }
 
 impl Drop for Farm {
@@ -130,6 +132,7 @@ impl Farm {
             planted: Planted::NONE,
             neighbours: Vec::new(),
             lending: lending::Rules::default(),
+            allow: vec!["*".to_owned()],
         }
     }
 
@@ -185,7 +188,7 @@ impl Farm {
         let abroad = fs::read_dir(self.dir.join(folder).join("away")).into_iter().flatten().flatten();
         abroad.for_each(|farm| await_closed_results(&farm.path()));
         let mut settings = Settings::new(name, self.dir.join(folder), companion);
-        settings.allow.push("*".to_owned());
+        settings.allow.clone_from(&self.allow);
         let config = worker::Config {
             cluster: self.name.clone(),
             name: name.to_owned(),

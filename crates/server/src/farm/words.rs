@@ -125,6 +125,10 @@ pub enum Notice {
     Beside(u32),
     /// The link of this worker is to be closed: it does not say what its owner says.
     Close(WorkerId),
+    /// Who is who has changed: links are looked at again.
+    Roll,
+    /// This worker is forgotten: its name is free at once.
+    Forgotten(String),
     /// From now on the neighbours are talked to, or not any more.
     Lending(bool),
     /// Loans began or ended.
@@ -241,6 +245,8 @@ impl fmt::Display for Notice {
             Self::Leases(_, effects) => write!(f, "leases {}", effects.len()),
             Self::Beside(tasks) => write!(f, "{tasks} run beside"),
             Self::Close(worker) => write!(f, "close {worker}"),
+            Self::Roll => f.write_str("the roll has changed"),
+            Self::Forgotten(worker) => write!(f, "{worker} is forgotten"),
             Self::Lending(is_on) => f.write_str(if *is_on { "talk to neighbours" } else { "leave neighbours" }),
             Self::Loans(effects) => write!(f, "loans {}", effects.len()),
             Self::Happened(happening) => happening.fmt(f),

@@ -15,7 +15,7 @@ use crate::headers::{ATTEMPT, ELSEWHERE, LAST, OFFSET, TOTAL};
 use crate::jobs::{BulkAnswer, CancelAnswer, JobFacts, RangeFacts, RetryAnswer, SubmittedAnswer};
 use crate::tasks::TaskFacts;
 use crate::tasks::explain::TaskExplanation;
-use crate::workers::{DrainAnswer, WorkerFacts};
+use crate::workers::{DrainAnswer, ForgetAnswer, WorkerFacts};
 
 const JOB_EXAMPLE: &str = r#"{"job":"12","name":"hello","command":["echo","hello"],"kind":null,"tasks":1,"open":0,
     "queued":0,"running":0,"done":1,"failed":0,"lost":0,"cancelled":0,"submitted":"2026-01-02T03:04:05.678Z",
@@ -241,6 +241,20 @@ pub(super) fn workers() -> Part {
                 .gives::<DrainAnswer>(200, "It is so.", r#"{"worker":"w1","draining":true}"#)
                 .refuses(&WRITES)
                 .refuses(&["not_found"]),
+        ),
+        (
+            ("POST", "/v1/workers/{name}/forget"),
+            new()
+                .about(
+                    "What it runs is run elsewhere, its certificates are void, and another worker may have its name. One that \
+                     shows no certificate may come back.",
+                )
+                .asks(&[name])
+                .takes_kind(JSON, shapes::nothing, "{}")
+                .or_nothing()
+                .gives::<ForgetAnswer>(200, "It is forgotten.", r#"{"worker":"w1"}"#)
+                .refuses(&WRITES)
+                .refuses(&["not_found", "roll_full"]),
         ),
     ]
 }

@@ -4,11 +4,12 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{Foreman, Notice, Timer, join, propose};
-use crate::farm::leadership::{KnownWorker, Offer, Phase};
+use crate::farm::leadership::{Assigned, KnownWorker, Offer, Phase};
 use crate::farm::{Hello, Message, SLOTS_MAX};
 use crate::ledger::loans::home_of;
 use crate::ledger::{Entry, Held, Report};
 use crate::machine::Outbox;
+use crate::planted::Bug;
 use crate::{Term, WorkerId};
 
 impl Foreman {
@@ -36,6 +37,9 @@ impl Foreman {
             propose(alloc::vec![Entry::Leave { worker: hello.name.clone() }], out);
         }
         self.adopt(from, kept, out);
+        if let Some(leadership) = &mut self.leadership {
+            leadership.past.note_heard(&hello.name);
+        }
         self.on_ended(from, hello.ended, out);
         // Last, because a worker that is welcome begins at once with what it has, and not all of it may be wanted.
         out.send(from, Message::Welcome(self.leadership.as_ref().map_or(Term(0), |leadership| leadership.term)));
@@ -101,17 +105,17 @@ impl Foreman {
         }
     }
 
-    /// Can this worker have this attempt? What it had on an older link has been taken from there by now, so whatever somebody
-    /// has is somebody else's. What must not start twice is with the worker that the ledger names.
+    /// Is this attempt this worker's? What it had on an older link has been taken from there by now, so whatever somebody has
+    /// is somebody else's.
     fn is_free(&self, from: WorkerId, held: Held) -> bool {
         let Some((leadership, worker)) =
             self.leadership.as_ref().and_then(|leadership| Some((leadership, leadership.workers.get(&from)?)))
         else {
             return false;
         };
-        let is_start_elsewhere = self.ledger.start_of(held.task).is_some_and(|start| start.worker != worker.name);
-        let has_it =
-            leadership.assigned.get(&held.task).is_none_or(|hand| hand.worker == from && leadership.has(held));
-        has_it && leadership.has_given(held.attempt) && !is_start_elsewhere && self.ledger.is_wanted(held)
+        let is_credulous = self.rules.planted.is(Bug::BelievedAboutAnother);
+        let is_its = |hand: &Assigned| hand.worker == from || is_credulous;
+        let has_it = leadership.assigned.get(&held.task).is_none_or(|hand| is_its(hand) && leadership.has(held));
+        has_it && leadership.may_have(&worker.name, held, &self.ledger) && self.ledger.is_wanted(held)
     }
 }

@@ -4,7 +4,7 @@ use super::Ledger;
 
 impl Ledger {
     /// How many bytes the content takes in memory, about: jobs with all that was submitted, two bytes for each of their tasks, keys,
-    /// results with what they printed, attempts, and the names of workers. Groups and loans are few, and are not counted.
+    /// results with what they printed, attempts, and the names of workers. Groups, loans and the roll are few, and are not counted.
     ///
     /// It is the same on all servers that have applied the same entries, and costs nothing to ask for. A process needs more than
     /// this: memory has gaps, and for a snapshot there is a second copy for a while.

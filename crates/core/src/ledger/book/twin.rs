@@ -2,6 +2,7 @@
 
 mod history;
 mod naive;
+mod roll;
 
 use alloc::vec::Vec;
 use core::mem;
@@ -13,9 +14,10 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 use self::history::{WORKERS, histories};
 use self::naive::Twin;
 use super::Ledger;
-use crate::Term;
 use crate::ledger::entry::{Batch, Start};
+use crate::ledger::roll::Node;
 use crate::ledger::{Attempt, Counts, Effect, Held, JobId, Outcome, State, TaskId, Tasks};
+use crate::{ServerId, Term};
 
 type Checked = Result<(), TestCaseError>;
 
@@ -31,6 +33,7 @@ proptest! {
             check_tasks(&ledger, &twin)?;
             check_order(&ledger, &twin)?;
             check_others(&ledger, &twin)?;
+            check_roll(&ledger, &twin)?;
             check_bytes(&ledger)?;
         }
     }
@@ -70,7 +73,7 @@ fn everything_happens_in_some_history() {
             }
         }
     }
-    assert_eq!(kinds.len(), 19, "all effects that there are");
+    assert_eq!(kinds.len(), 20, "all effects that there are");
     assert!(forgotten > 100, "{forgotten} jobs were forgotten");
 }
 
@@ -144,6 +147,23 @@ fn check_others(ledger: &Ledger, twin: &Twin) -> Checked {
     prop_assert_eq!(ledger.loans().borrowed(), &twin.borrowed);
     prop_assert_eq!(WORKERS.map(|name| ledger.loans().loan_of(name)), WORKERS.map(|name| twin.loan_of(name)));
     prop_assert_eq!(ledger.limits(), twin.limits);
+    Ok(())
+}
+
+/// Who is who.
+fn check_roll(ledger: &Ledger, twin: &Twin) -> Checked {
+    let (roll, known) = (ledger.roll(), &twin.roll);
+    prop_assert_eq!(roll.authorities(), &known.authorities);
+    prop_assert_eq!(roll.neighbours().values().collect::<Vec<_>>(), known.neighbours.iter().collect::<Vec<_>>());
+    let keys = roll.workers().iter().map(|(name, binding)| (name.clone(), binding.key));
+    prop_assert_eq!(keys.collect::<Vec<_>>(), known.workers.clone());
+    let uses = roll.tokens().iter().map(|(id, token)| (*id, token.used.len()));
+    prop_assert_eq!(uses.collect::<Vec<_>>(), known.uses());
+    for node in [Node::Worker("a".into()), Node::Worker("b".into()), Node::Server(ServerId(1))] {
+        for serial in 0..9 {
+            prop_assert_eq!(roll.is_revoked(&node, serial), known.is_revoked(&node, serial));
+        }
+    }
     Ok(())
 }
 

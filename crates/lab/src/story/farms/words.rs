@@ -8,6 +8,7 @@ use primus_core::FarmId;
 use primus_core::farm::foreman::Foreman;
 use primus_core::farm::foreman::Timer::{Grace, Settle};
 use primus_core::farm::{self as work, worker::Worker as Work};
+use primus_core::ledger::roll::Change;
 use primus_core::ledger::{Ending, Entry, Held, JobId, LoanId, Loans, Report, State, Target, TaskId, Verdict};
 use primus_core::loan::placement::Place;
 use primus_core::loan::{Content, WorkerMessage};
@@ -152,6 +153,16 @@ fn entry_words(entry: &Entry) -> String {
         Entry::EndLoan(loan, Ending::Dead) => format!("end {loan}: dead"),
         Entry::Borrow(borrow) => format!("borrow {} under {}", borrow.worker, borrow.loan),
         Entry::GiveBack { worker, loan } => format!("give back {worker} under {loan}"),
+        Entry::Roll(change) => roll_words(change),
+    }
+}
+
+fn roll_words(change: &Change) -> String {
+    match change {
+        Change::ForgetWorker(name) => format!("forget {name}"),
+        Change::Revoke(revocation) => format!("revoke {revocation}"),
+        Change::BindWorker { name, .. } => format!("bind {name}"),
+        _ => "change the roll".to_owned(),
     }
 }
 

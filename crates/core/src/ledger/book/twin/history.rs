@@ -7,11 +7,14 @@ use core::fmt;
 use proptest::prelude::*;
 
 use crate::ledger::job::Lines;
+use crate::ledger::roll::{
+    Authority, Change, Consume, Fingerprint, Neighbour, NewToken, Node, Revocation, Role, SecretKey, TokenId,
+};
 use crate::ledger::{
     Attempt, Batch, Borrow, CommandLine, Ending, Entry, Expansion, Grant, GroupRank, GroupRules, JobId, Lend,
     Limits, LoanId, Outcome, Release, Report, Spec, Start, Tail, Target, TaskId, Verdict, Why, Work,
 };
-use crate::{SessionId, Term};
+use crate::{ServerId, SessionId, Term};
 
 /// Two workers of our own, and two of another farm.
 pub(super) const WORKERS: [&str; 4] = ["a", "b", "a@south", "b@south"];
@@ -77,6 +80,7 @@ fn entries(limits: impl Strategy<Value = Limits>) -> impl Strategy<Value = Entry
         4 => of_workers(),
         7 => of_loans(),
         2 => of_groups(),
+        6 => of_the_roll().prop_map(Entry::Roll),
     ]
 }
 
@@ -138,6 +142,54 @@ fn of_groups() -> impl Strategy<Value = Entry> {
             token
         })),
     ]
+}
+
+/// Two secrets, two keys, two stores, and tokens that are good for a moment, or long enough.
+fn of_the_roll() -> impl Strategy<Value = Change> {
+    let mark = || (1..3_u8).prop_map(|mark| Fingerprint([mark; 32]));
+    let name = || prop::sample::select(&["a", "b"][..]).prop_map(String::from);
+    let token = || (1..4_u64).prop_map(TokenId);
+    let role = || prop::sample::select(&[Role::Worker, Role::Worker, Role::Server][..]);
+    let new = (role(), mark(), 1..9_u64, 1..3_u32, prop::option::of(name()));
+    let new = new.prop_map(|(role, secret, ttl_ms, uses, name)| {
+        let name = name.filter(|_| role == Role::Worker);
+        let uses = if name.is_some() { 1 } else { uses };
+        NewToken { role, secret, ttl_ms, uses, name, by: "ann".into() }
+    });
+    let joined = (token(), mark(), role(), 1..3_u8, name(), mark());
+    let joined = joined.prop_map(|(token, secret, role, store, name, key)| {
+        let name = if role == Role::Worker { name } else { String::new() };
+        Consume { token, secret, role, store: [store; 16], name, key }
+    });
+    let node = prop_oneof![name().prop_map(Node::Worker), Just(Node::Server(ServerId(1)))];
+    let revoked = prop_oneof![(1..6_u64).prop_map(Revocation::Serial), node.prop_map(Revocation::Node)];
+    let authority = (1..4_u8).prop_map(|mark| Authority {
+        certificate: alloc::vec![mark; 3],
+        hash: Fingerprint([mark; 32]),
+        key: SecretKey(alloc::vec![mark; 2]),
+    });
+    let neighbour = (name(), mark()).prop_map(|(name, hash)| Neighbour {
+        name,
+        certificate: Vec::new(),
+        hash,
+        servers: alloc::vec!["h:1".into()],
+    });
+    let of_tokens = prop_oneof![
+        3 => new.prop_map(Change::CreateToken),
+        1 => token().prop_map(Change::RevokeToken),
+        9 => joined.prop_map(Change::Consume),
+        1 => Just(Change::DrawSerial),
+    ];
+    let of_nodes = prop_oneof![
+        (name(), mark()).prop_map(|(name, key)| Change::BindWorker { name, key }),
+        name().prop_map(Change::ForgetWorker),
+        revoked.prop_map(Change::Revoke),
+        neighbour.prop_map(Change::TrustNeighbour),
+        name().prop_map(Change::ForgetNeighbour),
+        authority.prop_map(Change::AddAuthority),
+        Just(Change::FinishRotation),
+    ];
+    prop_oneof![2 => of_tokens, 1 => of_nodes]
 }
 
 fn specs() -> impl Strategy<Value = Spec> {

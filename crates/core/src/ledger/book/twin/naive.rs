@@ -1,13 +1,15 @@
 //! The twin: what a ledger does, told as simply as it can be. Tasks are single tasks in one map, and whatever is looked for is looked
 //! for everywhere. There are no ranges, no counts and no lengths that must be kept up to date.
 //!
-//! It knows no limit of groups and loans; unit tests reach those.
+//! It knows no limit of groups, loans and the roll; unit tests reach those.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::roll::Roll;
 use crate::ledger::loans::home_of;
+use crate::ledger::roll::{Change, Denial};
 use crate::ledger::{
     Attempt, Batch, Borrow, Borrowed, Effect, Ending, Entry, Grant, Group, Held, Holding, JobId, Lend, Lent,
     Limits, LoanId, Outcome, Registration, Release, Report, Spec, Start, State, Target, TaskId, Verdict,
@@ -24,6 +26,7 @@ pub(super) struct Twin {
     pub(super) lent: BTreeMap<LoanId, Lent>,
     pub(super) borrowed: BTreeMap<String, Borrowed>,
     pub(super) limits: Limits,
+    pub(super) roll: Roll,
     last_job: u64,
     last_token: u64,
     last_loan: u64,
@@ -85,6 +88,7 @@ impl Twin {
             Entry::EndLoan(loan, ending) => self.end_loan(loan, ending),
             Entry::Borrow(borrow) => self.borrow(borrow, time_ms),
             Entry::GiveBack { worker, loan } => self.give_back(worker, loan),
+            Entry::Roll(change) => self.change_roll(change, time_ms),
         };
         alloc::vec![effect]
     }
@@ -234,6 +238,18 @@ impl Twin {
         let Some(known) = self.workers.get_mut(worker) else { return Effect::Nothing };
         known.is_draining = is_draining;
         Effect::Workers
+    }
+
+    fn change_roll(&mut self, change: Change, time_ms: u64) -> Effect {
+        if let Change::ForgetWorker(name) = &change {
+            let is_ours = home_of(name).is_none();
+            if !is_ours || !self.workers.contains_key(name) && self.roll.key_of(name).is_none() {
+                return Effect::Roll(Err(Denial::NoSuchWorker(name.clone())));
+            }
+            self.note_missing(name, true);
+            self.workers.remove(name);
+        }
+        Effect::Roll(self.roll.apply(change, time_ms))
     }
 
     fn note_missing(&mut self, worker: &str, is_missing: bool) {

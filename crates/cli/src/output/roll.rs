@@ -1,0 +1,145 @@
+//! Who is who as people see it: join tokens, authorities, revocations, neighbours.
+
+use primus_terminal::failure::on_one_line;
+use primus_terminal::table::table;
+use primus_terminal::values::plain;
+use serde_json::Value;
+
+const TOKEN_COLUMNS: [&str; 7] = ["TOKEN", "ROLE", "STATE", "NAME", "LEFT", "UNTIL", "BY"];
+const NEIGHBOUR_COLUMNS: [&str; 4] = ["FARM", "AUTHORITY", "CERTIFIED", "SERVERS"];
+
+/// A token, once.
+pub(crate) fn token_created(answer: &Value) -> String {
+    let [token, until] = ["token", "until"].map(|key| plain(&answer[key]));
+    format!("{token}\n\nit is shown this once, and good until {until}\n")
+}
+
+/// A table of tokens.
+pub(crate) fn tokens(items: &[Value]) -> String {
+    let row = |token: &Value| {
+        let left = format!("{} of {}", plain(&token["left"]), plain(&token["uses"]));
+        let [id, role, state, name, until, by] =
+            ["id", "role", "state", "name", "until", "by"].map(|key| plain(&token[key]));
+        [id, role, state, name, left, until, by]
+    };
+    let rows: Vec<[String; 7]> = items.iter().map(row).collect();
+    match rows.is_empty() {
+        true => "no join tokens; primus token create --role worker makes one\n".to_owned(),
+        false => table(&TOKEN_COLUMNS, &rows),
+    }
+}
+
+pub(crate) fn token_revoked(id: u64) -> String {
+    format!("token {id} is void; who joined with it stays\n")
+}
+
+/// Authorities, then revocations.
+pub(crate) fn certs(answer: &Value) -> String {
+    let list = |key: &str| answer[key].as_array().cloned().unwrap_or_default();
+    let authority = |known: &Value| {
+        let role = if known["signs"] == true { "signs" } else { "trusted until primus cert finish" };
+        format!("authority {} {role}, good until {}\n", plain(&known["authority"]), plain(&known["until"]))
+    };
+    let revoked = |known: &Value| match plain(&known["what"]) {
+        what if what.starts_with("certificate") => format!("revoked {what}\n"),
+        what => format!("revoked {what}, certificates up to {}\n", plain(&known["up_to"])),
+    };
+    let authorities: String = list("authorities").iter().map(authority).collect();
+    let revoked: String = list("revoked").iter().map(revoked).collect();
+    let none = "this farm has no authority: it was founded without TLS\n";
+    if authorities.is_empty() { none.to_owned() + &revoked } else { authorities + &revoked }
+}
+
+pub(crate) fn rotated(answer: &Value) -> String {
+    let authority = plain(&answer["authority"]);
+    format!("authority {authority} signs from now on; when all nodes have renewed: primus cert finish\n")
+}
+
+pub(crate) fn finished(answer: &Value) -> String {
+    format!("the rotation is over: {} authority is trusted no more\n", plain(&answer["dropped"]))
+}
+
+pub(crate) fn revoked(answer: &Value) -> String {
+    format!("{} is trusted no more\n", plain(&answer["revoked"]))
+}
+
+/// A table of farms that are trusted.
+pub(crate) fn neighbours(items: &[Value]) -> String {
+    let rows: Vec<[String; 4]> = items.iter().map(neighbour).collect();
+    match rows.is_empty() {
+        true => "no farm is trusted; primus neighbours trust names one\n".to_owned(),
+        false => table(&NEIGHBOUR_COLUMNS, &rows),
+    }
+}
+
+fn neighbour(known: &Value) -> [String; 4] {
+    let certified = if known["certified"] == true { "yes" } else { "no" };
+    let servers = known["servers"].as_array().into_iter().flatten().map(plain).collect::<Vec<_>>();
+    [plain(&known["name"]), plain(&known["authority"]), certified.to_owned(), servers.join(",")]
+}
+
+pub(crate) fn trusted(answer: &Value) -> String {
+    let name = plain(&answer["name"]);
+    format!("{name} is trusted to name its own servers and workers; {name} must trust this farm, too\n")
+}
+
+pub(crate) fn neighbour_forgotten(name: &str) -> String {
+    format!("{} is trusted no more\n", on_one_line(name))
+}
+
+pub(crate) fn worker_forgotten(name: &str) -> String {
+    format!("{} is forgotten: another worker may have its name\n", on_one_line(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tokens_stand_in_a_table_and_a_new_one_on_a_line_of_its_own() {
+        let token = json!({"id": 3, "role": "worker", "state": "good", "name": null, "uses": 5, "left": 4, "until": "U",
+            "since": "S", "by": "api"});
+        let expected = "\
+TOKEN  ROLE    STATE  NAME  LEFT    UNTIL  BY
+3      worker  good   -     4 of 5  U      api
+";
+        assert_eq!(tokens(&[token]), expected);
+        assert!(tokens(&[]).starts_with("no join tokens"));
+        let made = token_created(&json!({"token": "primus-worker-…", "until": "U"}));
+        assert_eq!(made, "primus-worker-…\n\nit is shown this once, and good until U\n");
+    }
+
+    #[test]
+    fn authorities_and_revocations_are_sentences() {
+        let answer = json!({
+            "authorities": [
+                {"authority": "sha256:22", "signs": true, "until": "U2"},
+                {"authority": "sha256:11", "signs": false, "until": "U1"},
+            ],
+            "revoked": [{"what": "certificate 7", "up_to": 7}, {"what": "worker w1", "up_to": 9}],
+        });
+        let expected = "\
+authority sha256:22 signs, good until U2
+authority sha256:11 trusted until primus cert finish, good until U1
+revoked certificate 7
+revoked worker w1, certificates up to 9
+";
+        assert_eq!(certs(&answer), expected);
+        let none = certs(&json!({"authorities": [], "revoked": []}));
+        assert_eq!(none, "this farm has no authority: it was founded without TLS\n");
+    }
+
+    #[test]
+    fn neighbours_stand_in_a_table() {
+        let south =
+            json!({"name": "south", "authority": "sha256:33", "certified": false, "servers": ["a:1", "b:2"]});
+        let expected = "\
+FARM   AUTHORITY  CERTIFIED  SERVERS
+south  sha256:33  no         a:1,b:2
+";
+        assert_eq!(neighbours(&[south]), expected);
+        assert!(neighbours(&[]).starts_with("no farm is trusted"));
+    }
+}
