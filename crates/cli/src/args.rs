@@ -202,11 +202,27 @@ pub(crate) enum Early {
 
 /// Reads a command line, program name first.
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Early> {
+    if let Some(words) = companion(words) {
+        let command = Some(Command::Companion(CompanionArgs { words: words.to_vec() }));
+        return Ok(Cli { command, output: Format::default() });
+    }
     let parsed = program().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
     parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Early::Text(error.render().ansi().to_string()),
         _ => Early::Mistake(mistakes::explain(&error, words)),
     })
+}
+
+/// What a companion is given, by a program and in one form only. Tasks wait for it, and to read the commands that people type would
+/// take most of its start.
+fn companion(words: &[OsString]) -> Option<&[OsString]> {
+    match words {
+        [_, command, words @ ..] if command == "companion" => {
+            let is_for_people = words.first().is_some_and(|word| word.as_encoded_bytes().starts_with(b"-"));
+            (!is_for_people).then_some(words)
+        }
+        _ => None,
+    }
 }
 
 /// Does this line run somebody else's program, whose exit codes must not be mixed up with ours?
@@ -236,6 +252,17 @@ mod tests {
     #[test]
     fn the_definition_of_the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_companion_understands_what_it_is_given_as_people_would_be_understood() {
+        for line in ["companion", "companion guard", "companion limit -1 sh -c x", "companion exec a --help"] {
+            let words = words(&format!("primus {line}"));
+            let whole = program().try_get_matches_from(&words).and_then(|read| Cli::from_arg_matches(&read));
+            assert_eq!(parse(&words).ok(), whole.ok(), "{line}");
+            assert!(companion(&words).is_some(), "{line}");
+        }
+        assert!(matches!(parse(&words("primus companion --help")), Err(Early::Text(_))));
     }
 
     #[test]

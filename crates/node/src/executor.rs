@@ -171,6 +171,10 @@ impl Executor {
         if !settings.allow.is_empty() && settings.companion.is_none() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "commands need a companion that owns them"));
         }
+        if let Some((program, _)) = settings.companion.as_ref().filter(|(program, _)| program.is_absolute()) {
+            // The companions themselves start later; that there is none is said now.
+            std::fs::metadata(program)?;
+        }
         let outputs = Outputs::open(settings.directory.join(Settings::OUTPUTS), settings.outputs_len_max)?;
         let count = if settings.companion.is_some() { settings.companions.max(1) } else { 0 };
         let (orders, queues): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();

@@ -147,10 +147,8 @@ struct Leadership {
     last_request: u64,
     /// Workers of others that would like to be let in.
     arrivals: BTreeMap<String, Arrival>,
-    /// Since which look a borrowed worker has not been one of ours.
-    missed: BTreeMap<String, u64>,
-    /// Loans of workers that were told to go home.
-    sent_home: BTreeSet<LoanId>,
+    /// Borrowed workers.
+    guests: BTreeMap<String, Guest>,
     /// Own workers that have said that they are away: under which loan, and since which look.
     away: BTreeMap<String, (LoanId, u64)>,
     /// Since which look an own worker has been at home again. For all that a new leader knows, they have all just come.
@@ -181,6 +179,18 @@ struct Arrival {
     slots: u16,
     /// Since which look its farm has been heard, and says nothing of it.
     strange_since: Option<u64>,
+}
+
+/// A borrowed worker, as this leader has seen it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Guest {
+    loan: LoanId,
+    /// The look at which it was seen first. The ledger's time would not do: it follows clocks, and they are set.
+    since: u64,
+    /// Since which look it has not been one of ours.
+    missed_since: Option<u64>,
+    /// It was told to go home.
+    is_sent_home: bool,
 }
 
 /// What is known of a neighbour.
@@ -483,8 +493,7 @@ impl Leadership {
             not_before: 0,
             last_request: 0,
             arrivals: BTreeMap::new(),
-            missed: BTreeMap::new(),
-            sent_home: BTreeSet::new(),
+            guests: BTreeMap::new(),
             away: BTreeMap::new(),
             home_since: BTreeMap::new(),
             unable: BTreeMap::new(),

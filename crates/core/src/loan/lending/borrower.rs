@@ -1,12 +1,12 @@
 //! What a lending side does for workers of other farms that are here, or are wanted.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{
-    ANSWER, ARRIVAL, ARRIVALS_MAX, Arrival, Asking, DOUBT, Happening, LEFT, Leadership, Lending, Notice, Order,
-    PAUSE, Rules, propose,
+    ANSWER, ARRIVAL, ARRIVALS_MAX, Arrival, Asking, DOUBT, Guest, Happening, LEFT, Leadership, Lending, Notice,
+    Order, PAUSE, Rules, propose,
 };
 use crate::FarmId;
 use crate::ledger::loans::{home_of, name_here};
@@ -160,30 +160,35 @@ impl Lending {
     pub(super) fn look_after_borrowed(&mut self, is_time: bool, out: &mut Outbox<Self>) {
         let Some(leadership) = &mut self.leadership else { return };
         let mut entries = Vec::new();
-        let mut sent_home = BTreeSet::new();
+        let (now, mut before) = (leadership.looks, core::mem::take(&mut leadership.guests));
+        let mut guests = BTreeMap::new();
         for (worker, borrowed) in leadership.loans.borrowed() {
+            let known = before.remove(worker).filter(|known| known.loan == borrowed.loan);
+            let mut guest = known.unwrap_or_else(|| Guest::new(borrowed.loan, now));
             if leadership.situation.guests.contains(worker) {
-                leadership.missed.remove(worker);
-            } else if *leadership.missed.entry(worker.clone()).or_insert(leadership.looks) + LEFT
-                <= leadership.looks
-            {
+                guest.missed_since = None;
+            } else if *guest.missed_since.get_or_insert(now) + LEFT <= now {
                 entries.push(Entry::GiveBack { worker: worker.clone(), loan: borrowed.loan });
             }
             let lender = (1..).zip(&self.neighbours).find(|(_, name)| **name == borrowed.from);
-            let is_wanted =
-                lender.is_some_and(|(number, _)| leadership.is_wanted(FarmId(number), borrowed, &self.rules));
-            if is_wanted {
-                continue;
-            }
-            sent_home.insert(borrowed.loan);
-            if is_time || !leadership.sent_home.contains(&borrowed.loan) {
+            let is_wanted = lender.is_some_and(|(number, _)| {
+                leadership.is_wanted(FarmId(number), borrowed, guest.since, &self.rules)
+            });
+            if !is_wanted && (is_time || !guest.is_sent_home) {
                 let within_ms = self.rules.recall_ms;
                 out.notify(Notice::Tell(worker.clone(), WorkerMessage::Return { loan: borrowed.loan, within_ms }));
             }
+            guest.is_sent_home = !is_wanted;
+            guests.insert(worker.clone(), guest);
         }
-        leadership.sent_home = sent_home;
-        leadership.missed.retain(|worker, _| leadership.loans.borrowed().contains_key(worker));
+        leadership.guests = guests;
         propose(entries, out);
+    }
+}
+
+impl Guest {
+    const fn new(loan: LoanId, since: u64) -> Self {
+        Self { loan, since, missed_since: None, is_sent_home: false }
     }
 }
 
@@ -196,12 +201,11 @@ impl Leadership {
     }
 
     /// Should a borrowed worker stay? While its lender is not heard it does: nobody says otherwise, and its time ends by itself.
-    fn is_wanted(&self, lender: FarmId, borrowed: &Borrowed, rules: &Rules) -> bool {
+    fn is_wanted(&self, lender: FarmId, borrowed: &Borrowed, since: u64, rules: &Rules) -> bool {
         let is_lent = self
             .heard(lender)
             .is_none_or(|known| known.lending(borrowed.loan).is_some_and(|lending| !lending.is_recalled));
-        let has_stayed = borrowed.since_ms.saturating_add(rules.stay_ms) <= self.situation.now_ms;
-        is_lent && (borrowed.why == Why::Operator || !self.is_calm(rules) || !has_stayed)
+        is_lent && (borrowed.why == Why::Operator || !self.is_calm(rules) || !self.has_stayed(since, rules))
     }
 
     /// How many workers are to be asked for: those that are here or may be on their way count, and so do our own that are

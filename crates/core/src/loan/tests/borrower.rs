@@ -200,6 +200,16 @@ fn a_borrowed_worker_stays_for_a_while_even_if_nothing_waits() {
 }
 
 #[test]
+fn a_clock_that_is_set_sends_no_worker_home_early() {
+    let mut farm = Farm::borrows(Why::Asked);
+    farm.now_ms += 30_000;
+    farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]);
+    assert_eq!(farm.wait_ms(900), [""; 0]);
+    farm.hears_beat(SOUTH, &[lent_worker(5, "w1")], &[]);
+    assert_eq!(farm.wait_ms(600), ["tell w1@south: return 5"]);
+}
+
+#[test]
 fn what_an_operator_has_lent_stays_although_the_borrower_is_calm() {
     let mut farm = Farm::borrows(Why::Operator);
     assert_eq!(farm.wait_ms(1900), [""; 0]);
