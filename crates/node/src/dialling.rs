@@ -5,10 +5,10 @@
 //! nothing. What becomes of an open link, its owner decides; when it is lost, the same dialler dials again.
 
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use primus_core::Place;
 use primus_identity::refusal::Refusal;
 use primus_wire::native::{self, Answer};
 use serde::Serialize;
@@ -62,10 +62,10 @@ impl Pace {
         Self { pause_min: Duration::from_millis(1), pause_max: Duration::from_millis(250), dials_max: 1 };
 }
 
-/// Dials one address again and again.
+/// Dials one place again and again.
 #[derive(Debug)]
 pub(crate) struct Dialler {
-    address: SocketAddr,
+    address: Place,
     /// Who is to answer; nothing if links are plain.
     callee: Option<Callee>,
     pace: Pace,
@@ -76,7 +76,7 @@ pub(crate) struct Dialler {
 }
 
 impl Dialler {
-    pub(crate) const fn new(address: SocketAddr, callee: Option<Callee>, pace: Pace) -> Self {
+    pub(crate) fn new(address: Place, callee: Option<Callee>, pace: Pace) -> Self {
         Self { address, callee, pace, pause: pace.pause_min, patience: PATIENCE }
     }
 
@@ -107,7 +107,7 @@ impl Dialler {
     async fn connect_patiently(&mut self) -> io::Result<TcpStream> {
         let (mut dials, began, mut patience) = (JoinSet::new(), Instant::now(), self.patience);
         loop {
-            dials.spawn(TcpStream::connect(self.address));
+            dials.spawn(TcpStream::connect(self.address.to_string()));
             let connected = tokio::select! {
                 Some(connected) = dials.join_next() => connected,
                 () = sleep(patience), if dials.len() < self.pace.dials_max => {

@@ -11,12 +11,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use primus_core::ServerId;
+use primus_core::{Place, ServerId};
 use primus_identity::refusal::Refusal;
 use primus_wire::native::{
     self, Answer, CARGO_LEN_MAX, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, Purpose, WorkerHello,
@@ -94,7 +93,7 @@ pub enum LinkEvent<T> {
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Where they are.
-    pub peers: BTreeMap<ServerId, SocketAddr>,
+    pub peers: BTreeMap<ServerId, Place>,
     /// Their disks, as far as they are known.
     pub stores: BTreeMap<ServerId, [u8; 16]>,
     /// How it knows that they are who they say.
@@ -187,10 +186,10 @@ impl<T: Words> Links<T> {
             history,
         });
         shared.door.spawn(accept(listener.into_std(), Arc::clone(&shared)));
-        let dial = |(peer, address): (&ServerId, &SocketAddr)| {
+        let dial = |(peer, address): (&ServerId, &Place)| {
             let (sender, queue) = mpsc::channel(QUEUE_LEN_MAX);
             let callee = shared.security.towards(&shared.introductions.own().cluster, *peer);
-            let dialler = Dialler::new(*address, callee, Pace::PEERS);
+            let dialler = Dialler::new(address.clone(), callee, Pace::PEERS);
             let (shared, cargo) = (Arc::clone(&shared), VecDeque::new());
             tokio::spawn(PeerLink { peer: *peer, dialler, queue, shared, known: None, cargo }.run());
             (*peer, sender)

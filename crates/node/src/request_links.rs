@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use primus_core::ServerId;
+use primus_core::{Place, ServerId};
 use primus_identity::trust::Identified;
 pub use primus_wire::native::Purpose;
 use primus_wire::native::{Answer, Hello};
@@ -57,7 +57,7 @@ pub struct RequestLinks {
 /// Where a peer is, and how much room is left for links to it and from it.
 #[derive(Debug)]
 struct Peer {
-    address: SocketAddr,
+    address: Place,
     dials: Semaphore,
     dialled: Arc<Semaphore>,
     accepted: Arc<Semaphore>,
@@ -66,14 +66,14 @@ struct Peer {
 impl RequestLinks {
     pub(crate) fn new(
         introductions: Arc<Introductions>,
-        peers: &BTreeMap<ServerId, SocketAddr>,
+        peers: &BTreeMap<ServerId, Place>,
         cuts: watch::Receiver<LinkFaults>,
         security: Security,
     ) -> Self {
         let links = || Arc::new(Semaphore::new(LINKS_MAX));
-        let peer = |(id, address): (&ServerId, &SocketAddr)| {
+        let peer = |(id, address): (&ServerId, &Place)| {
             let dials = Semaphore::new(DIALS_MAX);
-            (*id, Peer { address: *address, dials, dialled: links(), accepted: links() })
+            (*id, Peer { address: address.clone(), dials, dialled: links(), accepted: links() })
         };
         let (questions, requests) = <_>::default();
         Self { introductions, peers: peers.iter().map(peer).collect(), cuts, security, questions, requests }
@@ -107,11 +107,11 @@ impl RequestLinks {
         let peer = self.peers.get(&to).ok_or(io::ErrorKind::NotFound)?;
         let place = Arc::clone(&peer.dialled).acquire_owned().await.map_err(io::Error::other)?;
         let _dial = peer.dials.acquire().await.map_err(io::Error::other)?;
-        let line = timeout(OPEN_TIME, self.open(to, peer.address, purpose)).await??;
+        let line = timeout(OPEN_TIME, self.open(to, peer.address.clone(), purpose)).await??;
         Ok(PeerStream::new(line, self.gate(to), place))
     }
 
-    async fn open(&self, to: ServerId, address: SocketAddr, purpose: Purpose) -> io::Result<Line> {
+    async fn open(&self, to: ServerId, address: Place, purpose: Purpose) -> io::Result<Line> {
         let callee = self.security.towards(&self.introductions.own().cluster, to);
         let (mut dialler, mut gate) = (Dialler::new(address, callee, Pace::PEERS), self.gate(to));
         gate.flows().await;

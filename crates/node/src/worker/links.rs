@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
 
 use bytes::BytesMut;
-use primus_core::ServerId;
+use primus_core::{Place, ServerId};
 use primus_identity::refusal::Refusal;
 use primus_wire::native::{Answer, WorkerHello};
 use primus_wire::work::{Reader, ToWorker};
@@ -50,14 +49,14 @@ impl Links {
     pub(super) fn start(
         cluster: String,
         name: &str,
-        servers: &BTreeMap<ServerId, SocketAddr>,
+        servers: &BTreeMap<ServerId, Place>,
         store: [u8; 16],
         security: &Security,
     ) -> (Self, mpsc::Receiver<LinkEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
         for (server, address) in servers {
             let hello = WorkerHello::new(cluster.clone(), name.to_owned(), *server, store);
-            let dialler = Dialler::new(*address, security.towards(&cluster, *server), Pace::CALLERS);
+            let dialler = Dialler::new(address.clone(), security.towards(&cluster, *server), Pace::CALLERS);
             tokio::spawn(ServerLink { server: *server, dialler, hello, events: events.clone() }.run());
         }
         (Self { up: BTreeMap::new(), barred: Some(BTreeSet::new()), servers: servers.len() }, received)

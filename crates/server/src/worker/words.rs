@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 
 use primus_core::farm::{self, Assignment, worker};
 use primus_core::ledger::{Held, LoanId, Report};
 use primus_core::load::Usage;
 use primus_core::loan::{WorkerMessage, placement};
 use primus_core::machine::{Token, WriteName};
-use primus_core::{FarmId, ServerId, Term};
+use primus_core::{FarmId, Place, ServerId, Term};
 
 /// A server of one of the worker's farms. A worker counts its farms in the order in which it begins to serve them: its own is
 /// [`FarmId::OWN`], and a farm that it serves again gets another number.
@@ -21,8 +20,8 @@ pub struct Peer {
     pub server: ServerId,
 }
 
-/// Servers, and where they listen.
-pub type Servers = BTreeMap<ServerId, SocketAddr>;
+/// Servers, and where they are reached.
+pub type Servers = BTreeMap<ServerId, Place>;
 
 /// A farm, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
