@@ -39,6 +39,7 @@ use crate::introductions::Introductions;
 use crate::late::Late;
 use crate::line::Line;
 use crate::link_faults::{LinkFaults, LinkGate, PeerGate};
+use crate::names::Unresolved;
 use crate::neighbours::Envoy;
 use crate::request_links::RequestLinks;
 use crate::sockets::tend;
@@ -85,6 +86,8 @@ pub enum LinkEvent<T> {
     Gone(ServerId),
     /// A peer said this; while it waits to be heard, it weighs so much.
     Message(ServerId, T, Weight),
+    /// The name of a peer does not resolve, with this sentence; nothing once it does again.
+    Unresolved(ServerId, Option<String>),
     /// This peer cannot be linked to, because one of the two refuses the other's hello, with this sentence.
     Barred(ServerId, String),
 }
@@ -191,7 +194,7 @@ impl<T: Words> Links<T> {
             let callee = shared.security.towards(&shared.introductions.own().cluster, *peer);
             let dialler = Dialler::new(address.clone(), callee, Pace::PEERS);
             let (shared, cargo) = (Arc::clone(&shared), VecDeque::new());
-            tokio::spawn(PeerLink { peer: *peer, dialler, queue, shared, known: None, cargo }.run());
+            tokio::spawn(PeerLink { peer: *peer, dialler, queue, shared, known: None, is_unresolved: false, cargo }.run());
             (*peer, sender)
         };
         (Self { outgoing: peers.iter().map(dial).collect(), cuts, requests }, received)
@@ -270,6 +273,8 @@ struct PeerLink<T> {
     shared: Arc<Shared<T>>,
     /// The peer's process as far as we know: dead, or this one.
     known: Option<Result<u64, Dead>>,
+    /// True if the last dial failed for want of an address.
+    is_unresolved: bool,
     /// What is too long for a frame, on its way in pieces.
     cargo: VecDeque<(Bytes, T)>,
 }
@@ -282,9 +287,11 @@ impl<T: Words> PeerLink<T> {
         loop {
             match self.dial().await {
                 Ok(line) => {
+                    self.shared.requests.reached(self.peer, line.tcp().peer_addr().ok());
                     if self.write(line).await.is_none() {
                         return;
                     }
+                    self.shared.requests.reached(self.peer, None);
                     self.shared.travel(self.peer, 1).await;
                     self.shared.tell(LinkEvent::Down(self.peer)).await;
                     // Again at once: a refusal now is the fastest sign of death.
@@ -298,6 +305,7 @@ impl<T: Words> PeerLink<T> {
     }
 
     async fn on_failure(&mut self, error: &io::Error) {
+        self.note_name(Unresolved::of_io(error)).await;
         if error.kind() == io::ErrorKind::ConnectionRefused && self.known != Some(Err(Dead)) {
             self.known = Some(Err(Dead));
             self.shared.tell(LinkEvent::Gone(self.peer)).await;
@@ -312,6 +320,7 @@ impl<T: Words> PeerLink<T> {
         let connected = self.dialler.connect().await;
         self.shared.travel(self.peer, 2).await;
         let mut line = self.shared.door.shake_hands(connected?, self.dialler.callee()).await?;
+        self.note_name(None).await;
         let hello = self.shared.introductions.hello(self.peer, Purpose::Control);
         let (answer, _) = self.dialler.greet(&mut line, &hello).await?;
         self.shared.travel(self.peer, 2).await;
@@ -329,6 +338,19 @@ impl<T: Words> PeerLink<T> {
         };
         self.give_up(objection.clone()).await;
         Err(io::Error::other(objection))
+    }
+
+    /// A name that does not resolve is tried again like a port that refuses. Meanwhile people see it.
+    async fn note_name(&mut self, unresolved: Option<&Unresolved>) {
+        if self.is_unresolved == unresolved.is_some() {
+            return;
+        }
+        self.is_unresolved = unresolved.is_some();
+        let sentence = unresolved.map(Unresolved::to_string);
+        if let Some(sentence) = &sentence {
+            self.shared.history.refused(format!("no link to server {}: {sentence}", self.peer));
+        }
+        self.shared.tell(LinkEvent::Unresolved(self.peer, sentence)).await;
     }
 
     /// Trying again soon would only fill the history.

@@ -228,6 +228,10 @@ fn note(worker: &str, happening: &Happening) -> Note {
             let facts = json!({ "kind": "link_refused", "by": server, "reason": reason });
             (Level::Warn, format!("refused by {server}: {reason}"), facts)
         }
+        Happening::Unresolved(ServerId(server), sentence) => {
+            let facts = json!({ "kind": "unresolved", "server": server, "reason": sentence });
+            (Level::Warn, format!("no link to {server}: {sentence}"), facts)
+        }
         Happening::Lent(farm, LoanId(loan)) => {
             let facts = json!({ "kind": "lent", "to": farm, "loan": loan });
             (Level::Info, format!("lent to {farm} under loan {loan}"), facts)

@@ -152,6 +152,8 @@ pub enum Happening {
     LostLeader(ServerId),
     /// This server does not want it, for this reason.
     Refused(ServerId, String),
+    /// The name of this server does not resolve, with this sentence; it is tried again.
+    Unresolved(ServerId, String),
     /// It is lent to this farm, under this loan, and works for it from now on.
     Lent(String, LoanId),
     /// It is with its own farm again, after this loan.
@@ -240,6 +242,7 @@ impl fmt::Display for Happening {
             Self::Serves(server, term) => write!(f, "serves {server} in term {term}"),
             Self::LostLeader(server) => write!(f, "lost {server}"),
             Self::Refused(server, reason) => write!(f, "refused by {server}: {reason}"),
+            Self::Unresolved(server, reason) => write!(f, "no link to {server}: {reason}"),
             Self::Lent(farm, loan) => write!(f, "lent to {farm} under {loan}"),
             Self::Home(loan) => write!(f, "home after {loan}"),
             Self::CannotGo(farm, reason) => write!(f, "cannot work for {farm}: {reason}"),
