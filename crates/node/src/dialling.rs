@@ -267,3 +267,6 @@ pub(crate) async fn hear<M: DeserializeOwned>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -194,7 +194,9 @@ impl<T: Words> Links<T> {
             let callee = shared.security.towards(&shared.introductions.own().cluster, *peer);
             let dialler = Dialler::new(address.clone(), callee, Pace::PEERS);
             let (shared, cargo) = (Arc::clone(&shared), VecDeque::new());
-            tokio::spawn(PeerLink { peer: *peer, dialler, queue, shared, known: None, is_unresolved: false, cargo }.run());
+            tokio::spawn(
+                PeerLink { peer: *peer, dialler, queue, shared, known: None, is_unresolved: false, cargo }.run(),
+            );
             (*peer, sender)
         };
         (Self { outgoing: peers.iter().map(dial).collect(), cuts, requests }, received)

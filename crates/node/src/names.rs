@@ -100,7 +100,9 @@ mod tests {
     #[tokio::test]
     async fn a_name_of_this_host_is_found_and_one_of_nobody_is_not() {
         let here = found("localhost:7460").await.unwrap();
-        assert!(!here.is_empty() && here.iter().all(|address| address.ip().is_loopback() && address.port() == 7460));
+        assert!(
+            !here.is_empty() && here.iter().all(|address| address.ip().is_loopback() && address.port() == 7460)
+        );
         // This ending is promised to exist nowhere.
         let nowhere = found("nowhere.invalid:1").await.unwrap_err();
         assert!(nowhere.to_string().starts_with("the name nowhere.invalid does not resolve: "), "{nowhere}");

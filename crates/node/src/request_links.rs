@@ -84,7 +84,16 @@ impl RequestLinks {
         let links = || Arc::new(Semaphore::new(LINKS_MAX));
         let peer = |(id, address): (&ServerId, &Place)| {
             let dials = Semaphore::new(DIALS_MAX);
-            (*id, Peer { address: address.clone(), reached: Mutex::default(), dials, dialled: links(), accepted: links() })
+            (
+                *id,
+                Peer {
+                    address: address.clone(),
+                    reached: Mutex::default(),
+                    dials,
+                    dialled: links(),
+                    accepted: links(),
+                },
+            )
         };
         let (questions, requests) = <_>::default();
         Self { introductions, peers: peers.iter().map(peer).collect(), cuts, security, questions, requests }

@@ -60,7 +60,9 @@ impl Links {
         for (server, address) in servers {
             let hello = WorkerHello::new(cluster.clone(), name.to_owned(), *server, store);
             let dialler = Dialler::new(address.clone(), security.towards(&cluster, *server), Pace::CALLERS);
-            tokio::spawn(ServerLink { server: *server, dialler, hello, is_unresolved: false, events: events.clone() }.run());
+            tokio::spawn(
+                ServerLink { server: *server, dialler, hello, is_unresolved: false, events: events.clone() }.run(),
+            );
         }
         (Self { up: BTreeMap::new(), barred: Some(BTreeSet::new()), servers: servers.len() }, received)
     }
