@@ -179,7 +179,10 @@ mod tests {
         };
         let names = ["Farm.example".to_owned(), "fd00::7".to_owned()];
         let token = String::from("0123456789abcdef0123456789abcdef").try_into().unwrap();
-        Doors::new(SocketAddr::from(([0, 0, 0, 0], 7461)), [1, 2].map(places).into_iter(), &names, Some(token))
+        let named =
+            Places { address: "links.example:7460".parse().unwrap(), api: "api.example.:17461".parse().unwrap() };
+        let places = [1, 2].map(places).into_iter().chain([named]);
+        Doors::new(SocketAddr::from(([0, 0, 0, 0], 7461)), places, &names, Some(token))
     }
 
     /// A request with these fields, one per line, and a body.
@@ -213,6 +216,10 @@ mod tests {
             ("10.0.0.2", 200),
             ("[fd00::7]:7461", 200),
             ("farm.example:7461", 200),
+            ("API.example:17461", 200),
+            ("api.example.", 200),
+            ("links.example", 200),
+            ("other.example", 421),
             ("10.0.0.3:7461", 421),
             ("0.0.0.0:7461", 421),
             ("evil.example:7461", 421),

@@ -61,9 +61,9 @@ described! {
     struct ServerAnswer {
         /// The server's id.
         id: u64,
-        /// Where it listens for servers and workers.
+        /// Where servers and workers reach it: a number or a name, and a port.
         address: String,
-        /// Where its HTTP API listens.
+        /// Where people and programs reach its HTTP API.
         api: String,
         /// Its role; null where it is not known, because the server is not up.
         role: Option<&'static str> as Option<ServerRole>,

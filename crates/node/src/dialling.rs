@@ -74,6 +74,8 @@ pub(crate) struct Dialler {
     last: Option<SocketAddr>,
     /// A lookup that was still under way when the last dial ended.
     lookup: Option<Lookup>,
+    /// True if the last dial failed because the name does not resolve.
+    is_unresolved: bool,
     /// Who is to answer; nothing if links are plain.
     callee: Option<Callee>,
     pace: Pace,
@@ -85,7 +87,8 @@ pub(crate) struct Dialler {
 
 impl Dialler {
     pub(crate) const fn new(place: Place, callee: Option<Callee>, pace: Pace) -> Self {
-        Self { place, last: None, lookup: None, callee, pace, pause: pace.pause_min, patience: PATIENCE }
+        let (pause, patience) = (pace.pause_min, PATIENCE);
+        Self { place, last: None, lookup: None, is_unresolved: false, callee, pace, pause, patience }
     }
 
     /// Opens a link, and says who calls. Gives back what came after the answer, too.
@@ -210,6 +213,14 @@ impl Dialler {
             self.pause = self.pace.pause_min;
         }
         Ok((answer, arrived))
+    }
+
+    /// What a dial that ended like this tells of the name, if that is news: that it does not resolve, or that it does again.
+    pub(crate) fn news_of_name(&mut self, error: Option<&io::Error>) -> Option<Option<String>> {
+        let unresolved = error.and_then(Unresolved::of_io);
+        let is_news = self.is_unresolved != unresolved.is_some();
+        self.is_unresolved = unresolved.is_some();
+        is_news.then(|| unresolved.map(Unresolved::to_string))
     }
 
     /// How long to wait before the next dial: longer each time, until one is answered.

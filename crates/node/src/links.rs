@@ -17,9 +17,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use primus_core::{Place, ServerId};
 use primus_identity::refusal::Refusal;
-use primus_wire::native::{
-    self, Answer, CARGO_LEN_MAX, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, Purpose, WorkerHello,
-};
+use primus_wire::native::{self, Answer, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, Purpose, WorkerHello};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,11 +37,12 @@ use crate::introductions::Introductions;
 use crate::late::Late;
 use crate::line::Line;
 use crate::link_faults::{LinkFaults, LinkGate, PeerGate};
-use crate::names::Unresolved;
 use crate::neighbours::Envoy;
 use crate::request_links::RequestLinks;
 use crate::sockets::tend;
 use crate::unidentified::Unidentified;
+
+mod parcels;
 
 /// How many messages may wait for one peer.
 const QUEUE_LEN_MAX: usize = 8192;
@@ -194,9 +193,7 @@ impl<T: Words> Links<T> {
             let callee = shared.security.towards(&shared.introductions.own().cluster, *peer);
             let dialler = Dialler::new(address.clone(), callee, Pace::PEERS);
             let (shared, cargo) = (Arc::clone(&shared), VecDeque::new());
-            tokio::spawn(
-                PeerLink { peer: *peer, dialler, queue, shared, known: None, is_unresolved: false, cargo }.run(),
-            );
+            tokio::spawn(PeerLink { peer: *peer, dialler, queue, shared, known: None, cargo }.run());
             (*peer, sender)
         };
         (Self { outgoing: peers.iter().map(dial).collect(), cuts, requests }, received)
@@ -275,8 +272,6 @@ struct PeerLink<T> {
     shared: Arc<Shared<T>>,
     /// The peer's process as far as we know: dead, or this one.
     known: Option<Result<u64, Dead>>,
-    /// True if the last dial failed for want of an address.
-    is_unresolved: bool,
     /// What is too long for a frame, on its way in pieces.
     cargo: VecDeque<(Bytes, T)>,
 }
@@ -307,7 +302,7 @@ impl<T: Words> PeerLink<T> {
     }
 
     async fn on_failure(&mut self, error: &io::Error) {
-        self.note_name(Unresolved::of_io(error)).await;
+        self.note_name(Some(error)).await;
         if error.kind() == io::ErrorKind::ConnectionRefused && self.known != Some(Err(Dead)) {
             self.known = Some(Err(Dead));
             self.shared.tell(LinkEvent::Gone(self.peer)).await;
@@ -343,16 +338,12 @@ impl<T: Words> PeerLink<T> {
     }
 
     /// A name that does not resolve is tried again like a port that refuses. Meanwhile people see it.
-    async fn note_name(&mut self, unresolved: Option<&Unresolved>) {
-        if self.is_unresolved == unresolved.is_some() {
-            return;
-        }
-        self.is_unresolved = unresolved.is_some();
-        let sentence = unresolved.map(Unresolved::to_string);
-        if let Some(sentence) = &sentence {
+    async fn note_name(&mut self, error: Option<&io::Error>) {
+        let Some(news) = self.dialler.news_of_name(error) else { return };
+        if let Some(sentence) = &news {
             self.shared.history.refused(format!("no link to server {}: {sentence}", self.peer));
         }
-        self.shared.tell(LinkEvent::Unresolved(self.peer, sentence)).await;
+        self.shared.tell(LinkEvent::Unresolved(self.peer, news)).await;
     }
 
     /// Trying again soon would only fill the history.
@@ -482,7 +473,7 @@ async fn read<T: Words>(mut line: Line, mut arrived: BytesMut, peer: ServerId, s
             heard = hear(&mut line, &mut arrived), if late.has_room() && !unheard.is_spent() => heard,
         };
         let held = hold.len();
-        match heard.and_then(|(parcel, len)| Ok((unpack(parcel, &mut hold)?, len))) {
+        match heard.and_then(|(parcel, len)| Ok((parcels::unpack(parcel, &mut hold)?, len))) {
             Ok((Some(message), len)) => shared.take(peer, (message, unheard.add(held + len)), &mut late).await,
             Ok((None, _)) => {}
             Err(error) => {
@@ -495,24 +486,6 @@ async fn read<T: Words>(mut line: Line, mut arrived: BytesMut, peer: ServerId, s
                 }
                 return;
             }
-        }
-    }
-}
-
-/// The message of a parcel, its cargo restored; nothing if more has to come.
-fn unpack<T: Words>(parcel: Parcel<T>, hold: &mut BytesMut) -> io::Result<Option<T>> {
-    match parcel {
-        Parcel::Message(message) => Ok(Some(message)),
-        Parcel::Piece(piece) if hold.len() + piece.len() > CARGO_LEN_MAX => {
-            Err(io::Error::other(format!("more than {CARGO_LEN_MAX} bytes of cargo")))
-        }
-        Parcel::Piece(piece) => {
-            hold.extend_from_slice(&piece);
-            Ok(None)
-        }
-        Parcel::Laden(mut message) => {
-            message.load(std::mem::take(hold).freeze());
-            Ok(Some(message))
         }
     }
 }

@@ -23,7 +23,6 @@ use crate::dialling::{Dialler, Pace, REFUSED_TIME, say};
 use crate::line::{Line, Parted};
 use crate::link_faults::LinkFaults;
 use crate::links::Identity;
-use crate::names::Unresolved;
 use crate::outgoing::{self, All, Outgoing, WRITE_TIME};
 
 /// How many words of all neighbours may wait for the farm.
@@ -37,9 +36,6 @@ pub(crate) struct Envoy {
     pub(crate) arrived: BytesMut,
     pub(crate) hello: FarmHello,
 }
-
-/// Stands for what was told of a name that does not resolve.
-const UNRESOLVED: &str = "unresolved";
 
 /// What happens on the links of other farms.
 #[derive(Debug)]
@@ -223,11 +219,10 @@ impl NeighbourLink {
     }
 
     /// Most failures pass by themselves.
-    async fn on_failure(&self, error: &io::Error, told: &mut String) {
-        if let Some(unresolved) = Unresolved::of_io(error).filter(|_| told != UNRESOLVED) {
-            let event = format!("no link to server {} of farm '{}': {unresolved}", self.place.1, self.hello.to);
+    async fn on_failure(&mut self, error: &io::Error, told: &mut String) {
+        if let Some(Some(sentence)) = self.dialler.news_of_name(Some(error)) {
+            let event = format!("no link to server {} of farm '{}': {sentence}", self.place.1, self.hello.to);
             _ = self.events.send(NeighbourEvent::Refused(event)).await;
-            UNRESOLVED.clone_into(told);
         }
         if let Some(refusal) = Refusal::of_io(error) {
             self.tell_refusal(refusal.to_string(), told).await;

@@ -168,6 +168,7 @@ mod tests {
     fn signs_say_how_a_peer_is() {
         use Sign::{FoundByLeader, Gone, Heard, LinkDown, LinkUp, MissedByLeader, Silent};
         let refused = || Sign::Refused("another disk".to_owned());
+        let nowhere = || Sign::Unresolved("it has no address".to_owned());
         for (signs, state, why) in [
             (vec![], State::Unknown, "nothing has been heard of it since this server started"),
             (vec![LinkDown, Silent], State::Unknown, "nothing has been heard of it since this server started"),
@@ -185,6 +186,13 @@ mod tests {
             (vec![Gone, FoundByLeader], State::Dead, "its port refuses connections"),
             (vec![Gone, refused(), Heard], State::Suspected, "another disk"),
             (vec![refused(), LinkUp], State::Up, ""),
+            (vec![nowhere()], State::Suspected, "it has no address"),
+            (vec![LinkUp, LinkDown, nowhere(), Heard], State::Suspected, "it has no address"),
+            (vec![nowhere(), LinkUp], State::Up, ""),
+            (vec![nowhere(), Sign::Resolved, Gone], State::Dead, "its port refuses connections"),
+            (vec![nowhere(), Sign::Resolved, Heard], State::Up, ""),
+            (vec![Gone, nowhere()], State::Dead, "its port refuses connections"),
+            (vec![LinkUp, Sign::Resolved], State::Up, ""),
         ] {
             let found = state_after(&signs);
             assert_eq!((found.0, found.1.unwrap_or_default().as_str()), (state, why), "{signs:?}");

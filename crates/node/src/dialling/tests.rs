@@ -111,6 +111,11 @@ async fn a_name_that_leads_nowhere_is_an_error_that_says_so() {
     let error = dialler("nowhere.invalid:1").connect().await.unwrap_err();
     assert!(Unresolved::of_io(&error).is_some(), "{error}");
     assert_ne!(error.kind(), ErrorKind::ConnectionRefused);
+    let mut dialler = dialler("nowhere.invalid:1");
+    let other = ErrorKind::ConnectionRefused.into();
+    let news = [None, Some(&other), Some(&error), Some(&error), Some(&other), None, Some(&error), None];
+    let news = news.map(|end| dialler.news_of_name(end).map(|sentence| sentence.is_some()));
+    assert_eq!(news, [None, None, Some(true), None, Some(false), None, Some(true), Some(false)]);
 }
 
 #[tokio::test]

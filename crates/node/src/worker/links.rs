@@ -15,7 +15,6 @@ use tokio::time::sleep;
 use crate::credentials::Security;
 use crate::dialling::{Dialler, Pace, REFUSED_TIME};
 use crate::line::Line;
-use crate::names::Unresolved;
 use crate::outgoing::{self, All, Outgoing};
 
 /// How many words of all servers may wait for the worker.
@@ -60,9 +59,7 @@ impl Links {
         for (server, address) in servers {
             let hello = WorkerHello::new(cluster.clone(), name.to_owned(), *server, store);
             let dialler = Dialler::new(address.clone(), security.towards(&cluster, *server), Pace::CALLERS);
-            tokio::spawn(
-                ServerLink { server: *server, dialler, hello, is_unresolved: false, events: events.clone() }.run(),
-            );
+            tokio::spawn(ServerLink { server: *server, dialler, hello, events: events.clone() }.run());
         }
         (Self { up: BTreeMap::new(), barred: Some(BTreeSet::new()), servers: servers.len() }, received)
     }
@@ -100,8 +97,6 @@ struct ServerLink {
     server: ServerId,
     dialler: Dialler,
     hello: WorkerHello,
-    /// True if the last dial failed for want of an address.
-    is_unresolved: bool,
     events: mpsc::Sender<LinkEvent>,
 }
 
@@ -125,11 +120,9 @@ impl ServerLink {
 
     /// Most failures pass by themselves.
     async fn on_failure(&mut self, error: &io::Error) {
-        let unresolved = Unresolved::of_io(error);
-        if let Some(unresolved) = unresolved.filter(|_| !self.is_unresolved) {
-            _ = self.events.send(LinkEvent::Unresolved(self.server, unresolved.to_string())).await;
+        if let Some(Some(sentence)) = self.dialler.news_of_name(Some(error)) {
+            _ = self.events.send(LinkEvent::Unresolved(self.server, sentence)).await;
         }
-        self.is_unresolved = unresolved.is_some();
         if let Some(refusal) = Refusal::of_io(error) {
             _ = self.events.send(LinkEvent::Barred(self.server, refusal)).await;
             sleep(REFUSED_TIME).await;

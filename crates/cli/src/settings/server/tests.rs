@@ -126,6 +126,38 @@ fn one_list_for_all_servers_says_where_this_one_listens() {
 }
 
 #[test]
+fn where_it_listens_need_not_be_where_it_is_reached() {
+    let told = "listen = \"127.0.0.1:9\"\n[api]\nlisten = \"[::1]:9\"\n[cluster]";
+    let settings = settled(&NATIVE.replace("[cluster]", told));
+    assert_eq!(
+        (settings.listen.to_string().as_str(), settings.api_listen.to_string().as_str()),
+        ("127.0.0.1:9", "[::1]:9")
+    );
+    assert_eq!(settings.servers[&ServerId(2)].address.to_string(), "127.0.0.1:7470");
+    let named = NATIVE.replace("127.0.0.1:7470", "LocalHost:7470");
+    let settings = settled(&named);
+    assert_eq!(
+        (settings.listen.to_string().as_str(), settings.api.to_string().as_str()),
+        ("127.0.0.1:7470", "localhost:7471")
+    );
+    // As files said it before there was a key for it.
+    let open = NATIVE.replace("id = 2\n", "id = 2\naddress = \"0.0.0.0:7470\"\n");
+    let sources = configured(&open, &[], &[("--founding", "cluster.founding", "f")]);
+    let settings = sources.settle().unwrap();
+    assert_eq!(settings.listen.to_string(), "0.0.0.0:7470");
+    assert_eq!(settings.servers[&ServerId(2)].address.to_string(), "127.0.0.1:7470");
+}
+
+#[test]
+fn names_are_not_ranked() {
+    let named = NATIVE.replace("127.0.0.1:7470", "localhost:7470");
+    let configuration = configured(&named, &[], &[("--rank", "election.rank", "address")]);
+    let words = configuration.settle().unwrap_err().words();
+    let sentence = "election.rank is address, but server 2 is reached at localhost:7470, a name";
+    assert!(words.contains(sentence) && words.contains("or rank by id"), "{words}");
+}
+
+#[test]
 fn what_nobody_says_is_as_the_machines_have_it() {
     let plan = settled("[server]\nid = 1").plan;
     let usual = Plan::new(plan.id, plan.servers.clone());
