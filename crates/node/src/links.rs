@@ -11,16 +11,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use primus_core::ServerId;
+use primus_core::{Place, ServerId};
 use primus_identity::refusal::Refusal;
-use primus_wire::native::{
-    self, Answer, CARGO_LEN_MAX, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, Purpose, WorkerHello,
-};
+use primus_wire::native::{self, Answer, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, Purpose, WorkerHello};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -44,6 +41,8 @@ use crate::neighbours::Envoy;
 use crate::request_links::RequestLinks;
 use crate::sockets::tend;
 use crate::unidentified::Unidentified;
+
+mod parcels;
 
 /// How many messages may wait for one peer.
 const QUEUE_LEN_MAX: usize = 8192;
@@ -86,6 +85,8 @@ pub enum LinkEvent<T> {
     Gone(ServerId),
     /// A peer said this; while it waits to be heard, it weighs so much.
     Message(ServerId, T, Weight),
+    /// The name of a peer does not resolve, with this sentence; nothing once it does again.
+    Unresolved(ServerId, Option<String>),
     /// This peer cannot be linked to, because one of the two refuses the other's hello, with this sentence.
     Barred(ServerId, String),
 }
@@ -94,7 +95,7 @@ pub enum LinkEvent<T> {
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Where they are.
-    pub peers: BTreeMap<ServerId, SocketAddr>,
+    pub peers: BTreeMap<ServerId, Place>,
     /// Their disks, as far as they are known.
     pub stores: BTreeMap<ServerId, [u8; 16]>,
     /// How it knows that they are who they say.
@@ -187,10 +188,10 @@ impl<T: Words> Links<T> {
             history,
         });
         shared.door.spawn(accept(listener.into_std(), Arc::clone(&shared)));
-        let dial = |(peer, address): (&ServerId, &SocketAddr)| {
+        let dial = |(peer, address): (&ServerId, &Place)| {
             let (sender, queue) = mpsc::channel(QUEUE_LEN_MAX);
             let callee = shared.security.towards(&shared.introductions.own().cluster, *peer);
-            let dialler = Dialler::new(*address, callee, Pace::PEERS);
+            let dialler = Dialler::new(address.clone(), callee, Pace::PEERS);
             let (shared, cargo) = (Arc::clone(&shared), VecDeque::new());
             tokio::spawn(PeerLink { peer: *peer, dialler, queue, shared, known: None, cargo }.run());
             (*peer, sender)
@@ -283,9 +284,11 @@ impl<T: Words> PeerLink<T> {
         loop {
             match self.dial().await {
                 Ok(line) => {
+                    self.shared.requests.reached(self.peer, line.tcp().peer_addr().ok());
                     if self.write(line).await.is_none() {
                         return;
                     }
+                    self.shared.requests.reached(self.peer, None);
                     self.shared.travel(self.peer, 1).await;
                     self.shared.tell(LinkEvent::Down(self.peer)).await;
                     // Again at once: a refusal now is the fastest sign of death.
@@ -299,6 +302,7 @@ impl<T: Words> PeerLink<T> {
     }
 
     async fn on_failure(&mut self, error: &io::Error) {
+        self.note_name(Some(error)).await;
         if error.kind() == io::ErrorKind::ConnectionRefused && self.known != Some(Err(Dead)) {
             self.known = Some(Err(Dead));
             self.shared.tell(LinkEvent::Gone(self.peer)).await;
@@ -313,6 +317,7 @@ impl<T: Words> PeerLink<T> {
         let connected = self.dialler.connect().await;
         self.shared.travel(self.peer, 2).await;
         let mut line = self.shared.door.shake_hands(connected?, self.dialler.callee()).await?;
+        self.note_name(None).await;
         let hello = self.shared.introductions.hello(self.peer, Purpose::Control);
         let (answer, _) = self.dialler.greet(&mut line, &hello).await?;
         self.shared.travel(self.peer, 2).await;
@@ -330,6 +335,15 @@ impl<T: Words> PeerLink<T> {
         };
         self.give_up(objection.clone()).await;
         Err(io::Error::other(objection))
+    }
+
+    /// A name that does not resolve is tried again like a port that refuses. Meanwhile people see it.
+    async fn note_name(&mut self, error: Option<&io::Error>) {
+        let Some(news) = self.dialler.news_of_name(error) else { return };
+        if let Some(sentence) = &news {
+            self.shared.history.refused(format!("no link to server {}: {sentence}", self.peer));
+        }
+        self.shared.tell(LinkEvent::Unresolved(self.peer, news)).await;
     }
 
     /// Trying again soon would only fill the history.
@@ -459,7 +473,7 @@ async fn read<T: Words>(mut line: Line, mut arrived: BytesMut, peer: ServerId, s
             heard = hear(&mut line, &mut arrived), if late.has_room() && !unheard.is_spent() => heard,
         };
         let held = hold.len();
-        match heard.and_then(|(parcel, len)| Ok((unpack(parcel, &mut hold)?, len))) {
+        match heard.and_then(|(parcel, len)| Ok((parcels::unpack(parcel, &mut hold)?, len))) {
             Ok((Some(message), len)) => shared.take(peer, (message, unheard.add(held + len)), &mut late).await,
             Ok((None, _)) => {}
             Err(error) => {
@@ -472,24 +486,6 @@ async fn read<T: Words>(mut line: Line, mut arrived: BytesMut, peer: ServerId, s
                 }
                 return;
             }
-        }
-    }
-}
-
-/// The message of a parcel, its cargo restored; nothing if more has to come.
-fn unpack<T: Words>(parcel: Parcel<T>, hold: &mut BytesMut) -> io::Result<Option<T>> {
-    match parcel {
-        Parcel::Message(message) => Ok(Some(message)),
-        Parcel::Piece(piece) if hold.len() + piece.len() > CARGO_LEN_MAX => {
-            Err(io::Error::other(format!("more than {CARGO_LEN_MAX} bytes of cargo")))
-        }
-        Parcel::Piece(piece) => {
-            hold.extend_from_slice(&piece);
-            Ok(None)
-        }
-        Parcel::Laden(mut message) => {
-            message.load(std::mem::take(hold).freeze());
-            Ok(Some(message))
         }
     }
 }

@@ -5,11 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use primus_core::loan::{Content, Message};
-use primus_core::{FarmId, ServerId};
+use primus_core::{FarmId, ServerId, place};
 use primus_identity::refusal::Refusal;
 use primus_server::plan::Neighbour;
 use primus_wire::native::{Answer, FarmHello};
@@ -99,7 +98,7 @@ impl Neighbours {
     }
 
     /// Where the servers of this farm are.
-    pub(crate) fn servers_of(&self, name: &str) -> BTreeMap<ServerId, SocketAddr> {
+    pub(crate) fn servers_of(&self, name: &str) -> BTreeMap<ServerId, place::Place> {
         let found = self.known.iter().find(|neighbour| neighbour.name == name);
         found.map(|neighbour| neighbour.servers.clone()).unwrap_or_default()
     }
@@ -123,7 +122,7 @@ impl Neighbours {
             let Identity { cluster, server: own, store, .. } = self.identity.clone();
             let hello = FarmHello::new(cluster, neighbour.name.clone(), own, store);
             let callee = self.security.towards(&neighbour.name, *server);
-            let dialler = Dialler::new(*address, callee, Pace::CALLERS);
+            let dialler = Dialler::new(address.clone(), callee, Pace::CALLERS);
             NeighbourLink { place: (number, *server), dialler, hello, events: self.events.clone() }
         })
     }
@@ -220,7 +219,11 @@ impl NeighbourLink {
     }
 
     /// Most failures pass by themselves.
-    async fn on_failure(&self, error: &io::Error, told: &mut String) {
+    async fn on_failure(&mut self, error: &io::Error, told: &mut String) {
+        if let Some(Some(sentence)) = self.dialler.news_of_name(Some(error)) {
+            let event = format!("no link to server {} of farm '{}': {sentence}", self.place.1, self.hello.to);
+            _ = self.events.send(NeighbourEvent::Refused(event)).await;
+        }
         if let Some(refusal) = Refusal::of_io(error) {
             self.tell_refusal(refusal.to_string(), told).await;
             sleep(REFUSED_TIME).await;
@@ -317,7 +320,7 @@ mod tests {
         let (here, _) = listener.accept().await.expect("it called");
         let identity =
             Identity { cluster: "north".to_owned(), server: ServerId(1), store: [1; 16], incarnation: 1 };
-        let east = Neighbour { name: "east".to_owned(), servers: [(ServerId(1), address)].into() };
+        let east = Neighbour { name: "east".to_owned(), servers: [(ServerId(1), address.into())].into() };
         let (mut neighbours, events) =
             Neighbours::new(identity, vec![east], watch::channel(LinkFaults::default()).1, Security::None);
         let hello = FarmHello::new("east".to_owned(), "north".to_owned(), ServerId(1), [7; 16]);

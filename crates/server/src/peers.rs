@@ -38,6 +38,8 @@ pub enum Why {
     MissedByLeader,
     /// It refused the hello of this server, or this server refused its own, with this sentence.
     Refused(String),
+    /// Its name does not resolve, with this sentence.
+    Unresolved(String),
 }
 
 /// What was seen of a peer.
@@ -53,6 +55,10 @@ pub enum Sign {
     Gone,
     /// A hello was refused.
     Refused(String),
+    /// Its name does not resolve, so it cannot be dialled.
+    Unresolved(String),
+    /// Its name resolves again.
+    Resolved,
     /// It has been silent for too long.
     Silent,
     /// So says the leader.
@@ -102,10 +108,14 @@ impl Peer {
         match (sign, &self.why) {
             (Sign::LinkUp, _) => Some(Self { state: State::Up, why: None }),
             // What a process said before it died may be read after its death.
-            (Sign::Heard, Some(Why::PortRefuses | Why::Refused(_)) | None) => None,
+            (Sign::Heard, Some(Why::PortRefuses | Why::Refused(_) | Why::Unresolved(_)) | None) => None,
             (Sign::Heard, _) => Some(Self { state: State::Up, why: None }),
             (Sign::Gone, _) => Some(Self { state: State::Dead, why: Some(Why::PortRefuses) }),
             (Sign::Refused(sentence), _) => suspected(Why::Refused(sentence)),
+            (Sign::Unresolved(sentence), _) if self.state != State::Dead => suspected(Why::Unresolved(sentence)),
+            (Sign::Resolved, Some(Why::Unresolved(_))) => {
+                Some(Self { state: State::Unknown, why: Some(Why::NotHeard) })
+            }
             (Sign::LinkDown, _) if is_up => suspected(Why::LinkLost),
             (Sign::Silent, _) if is_up => suspected(Why::Silent),
             (Sign::MissedByLeader, _) if is_up => suspected(Why::MissedByLeader),
@@ -136,7 +146,7 @@ impl fmt::Display for Why {
             Self::LinkLost => "the link to it was lost",
             Self::Silent => "it is silent: frozen, cut off or very busy",
             Self::MissedByLeader => "the leader hears nothing of it",
-            Self::Refused(sentence) => sentence,
+            Self::Refused(sentence) | Self::Unresolved(sentence) => sentence,
         })
     }
 }
@@ -158,6 +168,7 @@ mod tests {
     fn signs_say_how_a_peer_is() {
         use Sign::{FoundByLeader, Gone, Heard, LinkDown, LinkUp, MissedByLeader, Silent};
         let refused = || Sign::Refused("another disk".to_owned());
+        let nowhere = || Sign::Unresolved("it has no address".to_owned());
         for (signs, state, why) in [
             (vec![], State::Unknown, "nothing has been heard of it since this server started"),
             (vec![LinkDown, Silent], State::Unknown, "nothing has been heard of it since this server started"),
@@ -175,6 +186,13 @@ mod tests {
             (vec![Gone, FoundByLeader], State::Dead, "its port refuses connections"),
             (vec![Gone, refused(), Heard], State::Suspected, "another disk"),
             (vec![refused(), LinkUp], State::Up, ""),
+            (vec![nowhere()], State::Suspected, "it has no address"),
+            (vec![LinkUp, LinkDown, nowhere(), Heard], State::Suspected, "it has no address"),
+            (vec![nowhere(), LinkUp], State::Up, ""),
+            (vec![nowhere(), Sign::Resolved, Gone], State::Dead, "its port refuses connections"),
+            (vec![nowhere(), Sign::Resolved, Heard], State::Up, ""),
+            (vec![Gone, nowhere()], State::Dead, "its port refuses connections"),
+            (vec![LinkUp, Sign::Resolved], State::Up, ""),
         ] {
             let found = state_after(&signs);
             assert_eq!((found.0, found.1.unwrap_or_default().as_str()), (state, why), "{signs:?}");

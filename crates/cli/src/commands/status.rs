@@ -33,7 +33,7 @@ pub(super) fn run(args: &StatusArgs, format: Format) -> Result<Verdict, Failure>
 /// The servers that are missed, and yet answer this command: no process that is dead or frozen does, so they are cut off.
 fn answering(status: &Value) -> BTreeSet<u64> {
     let servers = status["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let missed = servers.iter().filter(|server| server["state"] == "suspected");
+    let missed = servers.iter().filter(|server| server["state"] == "suspected" && !is_nowhere(server));
     let missed: Vec<(u64, &str)> =
         missed.filter_map(|it| Some((it["id"].as_u64()?, it["api"].as_str()?))).collect();
     thread::scope(|scope| {
@@ -41,6 +41,11 @@ fn answering(status: &Value) -> BTreeSet<u64> {
             missed.iter().map(|(id, api)| scope.spawn(move || listens(api).then_some(*id))).collect();
         asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect()
     })
+}
+
+/// Does its name not resolve? Then it is not cut off: there is nothing to dial.
+fn is_nowhere(server: &Value) -> bool {
+    server["why"].as_str().is_some_and(|why| why.contains(" does not resolve: "))
 }
 
 fn text(status: &Value, answering: &BTreeSet<u64>) -> String {

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
 
 use bytes::BytesMut;
-use primus_core::ServerId;
+use primus_core::{Place, ServerId};
 use primus_identity::refusal::Refusal;
 use primus_wire::native::{Answer, WorkerHello};
 use primus_wire::work::{Reader, ToWorker};
@@ -32,6 +31,8 @@ pub(super) enum LinkEvent {
     Down(ServerId),
     /// A server does not want this worker.
     Refused(ServerId, String),
+    /// The name of a server does not resolve, with this sentence.
+    Unresolved(ServerId, String),
     /// The two cannot prove to each other who they are.
     Barred(ServerId, Refusal),
 }
@@ -50,14 +51,14 @@ impl Links {
     pub(super) fn start(
         cluster: String,
         name: &str,
-        servers: &BTreeMap<ServerId, SocketAddr>,
+        servers: &BTreeMap<ServerId, Place>,
         store: [u8; 16],
         security: &Security,
     ) -> (Self, mpsc::Receiver<LinkEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
         for (server, address) in servers {
             let hello = WorkerHello::new(cluster.clone(), name.to_owned(), *server, store);
-            let dialler = Dialler::new(*address, security.towards(&cluster, *server), Pace::CALLERS);
+            let dialler = Dialler::new(address.clone(), security.towards(&cluster, *server), Pace::CALLERS);
             tokio::spawn(ServerLink { server: *server, dialler, hello, events: events.clone() }.run());
         }
         (Self { up: BTreeMap::new(), barred: Some(BTreeSet::new()), servers: servers.len() }, received)
@@ -118,7 +119,10 @@ impl ServerLink {
     }
 
     /// Most failures pass by themselves.
-    async fn on_failure(&self, error: &io::Error) {
+    async fn on_failure(&mut self, error: &io::Error) {
+        if let Some(Some(sentence)) = self.dialler.news_of_name(Some(error)) {
+            _ = self.events.send(LinkEvent::Unresolved(self.server, sentence)).await;
+        }
         if let Some(refusal) = Refusal::of_io(error) {
             _ = self.events.send(LinkEvent::Barred(self.server, refusal)).await;
             sleep(REFUSED_TIME).await;

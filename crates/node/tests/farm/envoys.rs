@@ -24,7 +24,7 @@ async fn north() -> (Farm, SocketAddr) {
     north.neighbours = vec![Neighbour { name: "east".to_owned(), servers: [(ServerId(1), nowhere)].into() }];
     north.start_server(1).await;
     north.leader().await;
-    let address = north.as_neighbour().servers[&ServerId(1)];
+    let address = north.as_neighbour().servers[&ServerId(1)].number().expect("a number");
     (north, address)
 }
 

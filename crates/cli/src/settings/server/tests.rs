@@ -118,11 +118,43 @@ fn apis_without_a_place_are_in_nobodys_way_and_all_servers_agree_where_they_are(
 #[test]
 fn one_list_for_all_servers_says_where_this_one_listens() {
     let settings = settled(NATIVE);
-    assert_eq!(settings.address.to_string(), "127.0.0.1:7470");
-    assert_eq!(settings.api.to_string(), "127.0.0.1:7471");
+    assert_eq!(settings.listen.to_string(), "127.0.0.1:7470");
+    assert_eq!(settings.api_listen.to_string(), "127.0.0.1:7471");
     assert_eq!(settings.farm, "north");
     assert_eq!(settings.plan.election.silence.heartbeat_us, 50_000);
     assert_eq!(settings.plan.election.silence.floor_us, 150_000, "three heartbeats");
+}
+
+#[test]
+fn where_it_listens_need_not_be_where_it_is_reached() {
+    let told = "listen = \"127.0.0.1:9\"\n[api]\nlisten = \"[::1]:9\"\n[cluster]";
+    let settings = settled(&NATIVE.replace("[cluster]", told));
+    assert_eq!(
+        (settings.listen.to_string().as_str(), settings.api_listen.to_string().as_str()),
+        ("127.0.0.1:9", "[::1]:9")
+    );
+    assert_eq!(settings.servers[&ServerId(2)].address.to_string(), "127.0.0.1:7470");
+    let named = NATIVE.replace("127.0.0.1:7470", "LocalHost:7470");
+    let settings = settled(&named);
+    assert_eq!(
+        (settings.listen.to_string().as_str(), settings.api.to_string().as_str()),
+        ("127.0.0.1:7470", "localhost:7471")
+    );
+    // As files said it before there was a key for it.
+    let open = NATIVE.replace("id = 2\n", "id = 2\naddress = \"0.0.0.0:7470\"\n");
+    let sources = configured(&open, &[], &[("--founding", "cluster.founding", "f")]);
+    let settings = sources.settle().unwrap();
+    assert_eq!(settings.listen.to_string(), "0.0.0.0:7470");
+    assert_eq!(settings.servers[&ServerId(2)].address.to_string(), "127.0.0.1:7470");
+}
+
+#[test]
+fn names_are_not_ranked() {
+    let named = NATIVE.replace("127.0.0.1:7470", "localhost:7470");
+    let configuration = configured(&named, &[], &[("--rank", "election.rank", "address")]);
+    let words = configuration.settle().unwrap_err().words();
+    let sentence = "election.rank is address, but server 2 is reached at localhost:7470, a name";
+    assert!(words.contains(sentence) && words.contains("or rank by id"), "{words}");
 }
 
 #[test]
@@ -353,7 +385,7 @@ fn every_mistake_in_a_neighbour_says_what_to_do() {
         ("name = \"s\"\nservers = 1".to_owned(), "holds 's', whose list of servers is a number; "),
         (
             "name = \"s\"\nservers = [{ id = 1 }]".to_owned(),
-            "holds 's', whose list of servers holds server 1 without an address; say where it listens",
+            "holds 's', whose list of servers holds server 1 without an address; say where others reach it",
         ),
         (
             "name = \"s\"\nservers = [{ id = 1, address = \"[::1]:1\" }, { id = 1, address = \"[::1]:2\" }]"
@@ -371,7 +403,7 @@ fn every_mistake_in_a_neighbour_says_what_to_do() {
         ),
         (
             format!("name = \"s\"\n{}", one.replace(":9", ":7460")),
-            "holds 's', with 127.0.0.1:7460, where a server of this farm listens; say where that farm's own servers are",
+            "holds 's', with 127.0.0.1:7460, where a server of this farm is reached; say where that farm's own servers are",
         ),
         (
             format!("name = \"s\"\n{one}\n[[neighbours]]\nname = \"s\"\n{}", one.replace(":9", ":8")),
