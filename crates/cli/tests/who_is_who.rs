@@ -11,7 +11,7 @@ const HASH: &str = "sha256:00112233445566778899aabbccddeeff00112233445566778899a
 #[test]
 fn a_farm_without_an_authority_makes_no_tokens_and_says_why() {
     let place = Place::new();
-    let _farm = place.up("--servers 1 --workers 0");
+    let _farm = place.up("--insecure --servers 1 --workers 0");
     for line in ["token create --role worker", "cert rotate", "cert finish"] {
         let output = place.primus(line);
         let said = &output.stderr;
@@ -40,7 +40,7 @@ fn a_farm_without_an_authority_makes_no_tokens_and_says_why() {
 #[test]
 fn a_certificate_is_revoked_and_a_neighbour_is_trusted_until_it_is_forgotten() {
     let place = Place::new();
-    let _farm = place.up("--servers 1 --workers 0");
+    let _farm = place.up("--insecure --servers 1 --workers 0");
     assert_eq!(place.json("cert revoke 7"), json!({"revoked": "certificate 7"}));
     assert_eq!(place.json("cert revoke server/1"), json!({"revoked": "server 1"}));
     let revoked = json!([{"what": "certificate 7", "up_to": 7}, {"what": "server 1", "up_to": 0}]);
@@ -60,7 +60,7 @@ fn a_certificate_is_revoked_and_a_neighbour_is_trusted_until_it_is_forgotten() {
 #[test]
 fn what_a_forgotten_worker_ran_runs_elsewhere_at_once() {
     let place = Place::new();
-    let _farm = place.up("--servers 3 --workers 2 --slots 1");
+    let _farm = place.up("--insecure --servers 3 --workers 2 --slots 1");
     place.primus("submit -- sleep 300");
     let worker = || {
         let task = place.json("task 1.1");

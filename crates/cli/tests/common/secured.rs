@@ -154,16 +154,30 @@ impl<'a> Secured<'a> {
         (code, self.log(name))
     }
 
+    /// The same at one server only.
+    pub(crate) fn primus_at(&self, id: usize, line: &str) -> String {
+        self.ask(self.apis[id - 1], line).stdout
+    }
+
+    /// A command for this server; what stands behind two hyphens is another one's.
+    fn ask(&self, api: SocketAddr, line: &str) -> Ran {
+        let at = format!("--api http://{api}");
+        match line.split_once(" -- ") {
+            Some((own, command)) => self.place.primus(&format!("{own} {at} -- {command}")),
+            None => self.place.primus(&format!("{line} {at}")),
+        }
+    }
+
     /// What the farm says to a command that it refuses.
     pub(crate) fn refusal(&self, line: &str) -> String {
-        let tries = self.apis.iter().map(|api| self.place.primus(&format!("{line} --api http://{api}")));
+        let tries = self.apis.iter().map(|api| self.ask(*api, line));
         tries.map(|ran| ran.stderr).collect()
     }
 
     /// A command about this farm, as soon as it works at the first server that answers.
     pub(crate) fn primus(&self, line: &str) -> String {
         let attempt = || {
-            let tries = self.apis.iter().map(|api| self.place.primus(&format!("{line} --api http://{api}")));
+            let tries = self.apis.iter().map(|api| self.ask(*api, line));
             let tries: Vec<Ran> = tries.collect();
             match tries.iter().find(|ran| ran.code == Some(0)) {
                 Some(ran) => Ok(ran.stdout.clone()),

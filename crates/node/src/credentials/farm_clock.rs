@@ -2,7 +2,8 @@
 //!
 //! Until then the clock of the host counts, if it can be right: it shows a time within the node's own certificate, and not before
 //! anything that the node has written down. A host that boots in 1970, or runs years ahead, knows no more than these limits. It
-//! believes a certificate that may be good between them; those who know the time judge its own.
+//! believes a certificate that may be good between them, and one that is good if the clock is right after all: then its own has
+//! ended. Those who know the time judge its own.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -84,7 +85,7 @@ impl Clock for FarmClock {
         if (known.earliest..=known.latest).contains(&host) {
             return host.into();
         }
-        Present { earliest: known.earliest, latest: known.latest }
+        Present { earliest: known.earliest, latest: known.latest, doubted: Some(host) }
     }
 }
 
@@ -126,8 +127,13 @@ mod tests {
                 assert_eq!(judge(&clock, issued), "", "{host} {issued}");
             }
             assert_eq!(judge(&clock, -3 * YEAR as i64), "expired", "{host}");
-            assert_eq!(judge(&clock, 3 * YEAR as i64), "not_yet_valid", "{host}");
+            assert_eq!(judge(&clock, 9 * YEAR as i64), "not_yet_valid", "{host}");
         }
+    }
+
+    #[test]
+    fn a_node_whose_own_certificate_has_ended_believes_the_others() {
+        assert_eq!(judge(&clock(TODAY + 3 * YEAR), 3 * YEAR as i64), "");
     }
 
     #[test]
