@@ -71,8 +71,8 @@ fn the_authority_is_rotated_while_tasks_run_and_one_server_is_away() {
     let away = (1..=3).find(|id| *id != leader).expect("there are three");
     farm.kill(&format!("server-{away}"));
     let term = json(&farm.primus("leader -o json"))["term"].clone();
-    farm.primus("submit --array 1-20 -- sleep 0.3");
-    farm.primus("cert rotate");
+    farm.primus_at(leader, "submit --array 1-20 -- sleep 0.3");
+    farm.primus_at(leader, "cert rotate");
     eventually_or("the refusal to finish", || {
         let said = farm.refusal("cert finish");
         let words = format!("server {away} must show a certificate of the new authority first");
@@ -108,7 +108,7 @@ fn a_revoked_worker_loses_its_link_and_its_task_runs_elsewhere() {
     let mut farm = Secured::new(&place, Some(&founding), |address| address);
     farm.start_all();
     farm.runs("hello");
-    farm.primus("submit -- sleep 300");
+    farm.primus_at(1, "submit -- sleep 300");
     let first = eventually("a worker that runs the task", || worker_of(&farm, "2.1"));
     eventually("its key", || Some(()).filter(|()| farm.primus("workers -o json").contains("sha256:")));
     farm.primus(&format!("cert revoke {first}"));

@@ -154,9 +154,11 @@ impl<'a> Secured<'a> {
         (code, self.log(name))
     }
 
-    /// The same at one server only.
+    /// The same once, at one server.
     pub(crate) fn primus_at(&self, id: usize, line: &str) -> String {
-        self.ask(self.apis[id - 1], line).stdout
+        let ran = self.ask(self.apis[id - 1], line);
+        assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
+        ran.stdout
     }
 
     /// A command for this server; what stands behind two hyphens is another one's.
