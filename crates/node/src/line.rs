@@ -4,10 +4,13 @@
 //! shakes hands, and the thread that the link is for reads what is said on it. The connection's end is an end, with or without a
 //! farewell: a process that is killed sends none.
 //!
+//! A line ends, too, when the one at its other end is not welcome any more: whoever reads hears why.
+//!
 //! What was written may wait inside a line until it is flushed. So [`tokio::io::AsyncWriteExt::flush`] follows every `write_all`.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::credentials::{Callee, Tls};
+use crate::credentials::{Callee, Live, Tls, Welcome};
 
 /// How much text may wait to be encrypted and sent. A line that is full takes no more until some of it has left.
 const UNSENT_LEN_MAX: usize = 256 << 10;
@@ -46,6 +49,8 @@ struct Secured {
     tls: Box<Connection>,
     /// Who is at the other end, as its certificate proves.
     who: Box<Identified>,
+    /// For how long it is welcome; nothing if nobody says that, or it is over.
+    welcome: Option<Welcome>,
 }
 
 impl Line {
@@ -56,14 +61,15 @@ impl Line {
 
     /// Shakes hands with a node that has dialled. It hears why if it is refused.
     pub(crate) async fn accept(tcp: TcpStream, own: &Tls) -> io::Result<Self> {
-        let connection = ServerConnection::new(own.accepting()).map_err(io::Error::other)?;
+        let shown = own.shown();
+        let connection = ServerConnection::new(shown.accepting()).map_err(io::Error::other)?;
         let mut hands = Hands::new(tcp, connection.into());
         let shaken = hands.shake().await.and_then(|()| match &*hands.tls {
-            Connection::Server(connection) => own.caller(connection).map_err(io::Error::other),
+            Connection::Server(connection) => own.caller(connection, &shown).map_err(io::Error::other),
             Connection::Client(_) => unreachable!("it was made as a server's"),
         });
         match shaken {
-            Ok(who) => Ok(hands.line(who)),
+            Ok(who) => Ok(hands.line(who, own.live())),
             Err(error) => {
                 hands.refuse().await;
                 Err(error)
@@ -73,14 +79,16 @@ impl Line {
 
     /// Shakes hands with the node that was dialled.
     pub(crate) async fn dial(tcp: TcpStream, callee: &Callee) -> io::Result<Self> {
-        let connection = ClientConnection::new(callee.config(), callee.name()).map_err(io::Error::other)?;
+        let shown = callee.shown();
+        let config = shown.dialling(callee.farm());
+        let connection = ClientConnection::new(config, callee.name()).map_err(io::Error::other)?;
         let mut hands = Hands::new(tcp, connection.into());
         hands.shake().await?;
         let who = match &*hands.tls {
-            Connection::Client(connection) => callee.judge(connection).map_err(io::Error::other)?,
+            Connection::Client(connection) => callee.judge(connection, &shown).map_err(io::Error::other)?,
             Connection::Server(_) => unreachable!("it was made as a client's"),
         };
-        Ok(hands.line(who))
+        Ok(hands.line(who, callee.live()))
     }
 
     /// Who is at the other end; nothing on a plain line.
@@ -123,8 +131,9 @@ impl Hands {
         Self { tcp, tls: Box::new(tls) }
     }
 
-    fn line(self, who: Identified) -> Line {
-        Line { tcp: self.tcp, secured: Some(Secured { tls: self.tls, who: Box::new(who) }) }
+    fn line(self, who: Identified, live: &Arc<Live>) -> Line {
+        let welcome = live.welcome(&who);
+        Line { tcp: self.tcp, secured: Some(Secured { tls: self.tls, who: Box::new(who), welcome }) }
     }
 
     async fn shake(&mut self) -> io::Result<()> {
@@ -204,7 +213,11 @@ impl AsyncRead for Line {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Self { tcp, secured } = self.get_mut();
-        let Some(Secured { tls, .. }) = secured else { return Pin::new(tcp).poll_read(context, buffer) };
+        let Some(Secured { tls, welcome, .. }) = secured else { return Pin::new(tcp).poll_read(context, buffer) };
+        if let Some(Poll::Ready(refusal)) = welcome.as_mut().map(|welcome| welcome.poll_over(context)) {
+            *welcome = None;
+            return Poll::Ready(Err(io::Error::other(refusal)));
+        }
         loop {
             match tls.reader().read(buffer.initialize_unfilled()) {
                 Ok(len) => {
