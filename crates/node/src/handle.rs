@@ -24,6 +24,7 @@ use crate::budget::{Budget, Weight};
 use crate::elections::{Elected, ElectedGroups, Elections};
 use crate::events::History;
 use crate::farm::FarmHandle;
+use crate::founding::Standing;
 use crate::heard::Heard;
 use crate::link_faults::LinkFaults;
 use crate::meters::Meters;
@@ -302,6 +303,8 @@ pub struct Handle {
     /// When each peer was last heard.
     pub heard: Arc<Heard>,
     pub(crate) elections: Elections,
+    /// Whether the server belongs to a cluster already; changes are announced.
+    pub standing: watch::Receiver<Standing>,
 }
 
 impl Handle {

@@ -19,6 +19,7 @@ pub mod events;
 pub mod executor;
 pub mod farm;
 pub mod files;
+pub mod founding;
 pub mod founding_file;
 pub mod group;
 pub mod guarded;

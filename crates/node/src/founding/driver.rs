@@ -1,0 +1,223 @@
+//! The machine of the founding meets a disk and callers. It runs until its server belongs to a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use primus_core::ServerId;
+use primus_core::founding::{Claim, Command, Digest, Founding, Notice, Phase, Record, Rules, Server};
+use primus_core::machine::{Input, Machine, Outbox, Output, Token};
+use primus_core::planted::Planted;
+use primus_identity::hash::sha256;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval};
+
+use super::calls::Caller;
+use super::founders::Founders;
+use super::members::{listed, with_addresses};
+use super::{ORDER, Shown, Standing};
+use crate::clock;
+use crate::credentials::Security;
+use crate::disk::Origins;
+use crate::events::{History, Kind};
+use crate::introductions::Introductions;
+use crate::store::Origin;
+
+/// How many words of callers may wait.
+const WORDS_MAX: usize = 64;
+/// How often to look whether a person has said that this server shall begin alone.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A server that is not founded yet.
+pub(crate) struct Beginning {
+    /// All servers that its configuration names.
+    pub(crate) list: BTreeMap<ServerId, SocketAddr>,
+    pub(crate) origin: Origin,
+    pub(crate) origins: Origins,
+    pub(crate) security: Security,
+    pub(crate) introductions: Arc<Introductions>,
+    pub(crate) founders: Arc<Founders>,
+    pub(crate) shown: Shown,
+    pub(crate) history: Arc<History>,
+    /// Its directory.
+    pub(crate) dir: PathBuf,
+}
+
+/// A server that is founded, and does not say so yet.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) record: Record,
+    pub(crate) claim: Claim,
+    pub(crate) shown: Shown,
+}
+
+/// Begins. The answer comes when the server belongs to a cluster.
+pub(crate) fn start(beginning: Beginning) -> oneshot::Receiver<Begun> {
+    let (tell, begun) = oneshot::channel();
+    tokio::spawn(async move {
+        // If nothing listens, the server ends.
+        _ = tell.send(Driver::new(beginning).run().await);
+    });
+    begun
+}
+
+struct Driver {
+    machine: Founding,
+    started: Instant,
+    beginning: Beginning,
+    /// The write that is on its way to the disk.
+    writing: Option<(Token, oneshot::Receiver<()>)>,
+    founded: Option<Record>,
+}
+
+impl Driver {
+    fn new(beginning: Beginning) -> Self {
+        let Beginning { list, origin, security, introductions, .. } = &beginning;
+        let own = introductions.own();
+        let authority = security.authority_of(&own.cluster).map(|authority| *authority.hash().bytes());
+        let rules = Rules {
+            farm: own.cluster.clone(),
+            authority: authority.map(Vec::from).unwrap_or_default(),
+            digest: Digest(sha256),
+            planted: Planted::default(),
+        };
+        let server = Server {
+            id: own.server,
+            store: primus_core::founding::StoreId(own.store),
+            list: list.iter().map(|(id, address)| (*id, address.to_string())).collect(),
+            remembers: origin.remembers.clone(),
+        };
+        let machine = Founding::new(server, origin.phase.clone(), Arc::new(rules));
+        let mut driver = Self { machine, started: Instant::now(), beginning, writing: None, founded: None };
+        driver.beginning.origin.authority = authority;
+        driver
+    }
+
+    async fn run(mut self) -> Begun {
+        let (machine, mut words) = mpsc::channel(WORDS_MAX);
+        let _callers = self.call_all(&machine);
+        self.step(Input::Command(Command::Start));
+        if self.is_alone_on_loopback() {
+            self.step(Input::Command(Command::Alone));
+        }
+        let mut looks = interval(LOOK);
+        loop {
+            if let Some(record) = self.founded.take() {
+                _ = fs::remove_file(self.beginning.dir.join(ORDER));
+                return Begun { record, claim: self.machine.claim().clone(), shown: self.beginning.shown };
+            }
+            tokio::select! {
+                token = written(&mut self.writing) => {
+                    self.writing = None;
+                    self.step(Input::Persisted(token));
+                }
+                Some(word) = words.recv() => self.step(word),
+                _ = looks.tick(), if self.writing.is_none() => self.look_for_order(),
+            }
+        }
+    }
+
+    /// One caller for each other server of the list. They end with what is returned.
+    fn call_all(&self, machine: &mpsc::Sender<Input<Founding>>) -> JoinSet<()> {
+        let Beginning { list, security, introductions, founders, history, .. } = &self.beginning;
+        let mut callers = JoinSet::new();
+        for (peer, address) in list.iter().filter(|(id, _)| **id != introductions.own().server) {
+            let caller = Caller {
+                peer: *peer,
+                address: *address,
+                security: security.clone(),
+                introductions: Arc::clone(introductions),
+                bell: founders.bell(*peer),
+                machine: machine.clone(),
+                history: Arc::clone(history),
+            };
+            callers.spawn(caller.run());
+        }
+        callers
+    }
+
+    /// A server that only this host can reach founds nothing beside others.
+    fn is_alone_on_loopback(&self) -> bool {
+        let list = &self.beginning.list;
+        list.len() == 1 && list.values().all(|address| address.ip().is_loopback())
+    }
+
+    /// A person may have said that this server shall begin alone.
+    fn look_for_order(&mut self) {
+        let order = self.beginning.dir.join(ORDER);
+        if !order.exists() {
+            return;
+        }
+        self.step(Input::Command(Command::Alone));
+        if self.writing.is_none() {
+            let reason =
+                "primus init --alone came too late: this disk has agreed with others, or others are founded";
+            self.beginning.history.add(Kind::FoundingWaits { reason: reason.to_owned() });
+            _ = fs::remove_file(order);
+        }
+    }
+
+    fn step(&mut self, input: Input<Founding>) {
+        let mut outbox = Outbox::new();
+        self.machine.step(clock::since(self.started), input, &mut outbox);
+        for output in outbox.drain() {
+            match output {
+                Output::Persist { token, records } => self.persist(token, records),
+                Output::Notify(Notice::Founded(record)) => self.founded = Some(record),
+                Output::Notify(Notice::Waiting(reason)) => {
+                    self.beginning.history.add(Kind::FoundingWaits { reason: reason.to_string() });
+                }
+                // Peers hear the claim, which holds nothing that is not durable.
+                Output::Send { .. } | Output::SendAfter { .. } | Output::Cancel(_) | Output::Ignore(_) => {}
+                Output::Set { timer, .. } => match timer {},
+            }
+        }
+        self.show();
+    }
+
+    fn persist(&mut self, token: Token, phases: Vec<Phase>) {
+        let Some(phase) = phases.into_iter().next_back() else { return };
+        let Beginning { list, origin, .. } = &self.beginning;
+        let record = phase.founded().or(phase.agreed());
+        let mut next = record.map_or_else(|| origin.clone(), |record| with_addresses(origin, record, list.iter()));
+        next.phase = phase;
+        self.beginning.origin = next.clone();
+        self.writing = Some((token, self.beginning.origins.keep(next)));
+    }
+
+    /// That it is founded is shown only once it takes part in its cluster.
+    fn show(&self) {
+        let (Some(reason), claim) = (self.machine.reason(), self.machine.claim()) else { return };
+        self.beginning.shown.standing.send_if_modified(|standing| {
+            let now = Standing::Waiting(reason.to_string().into());
+            std::mem::replace(standing, now.clone()) != now
+        });
+        self.beginning.shown.claim.send_if_modified(|shown| {
+            let is_news = shown != claim;
+            if is_news {
+                shown.clone_from(claim);
+            }
+            is_news
+        });
+    }
+}
+
+async fn written(writing: &mut Option<(Token, oneshot::Receiver<()>)>) -> Token {
+    if let Some((token, kept)) = writing
+        && kept.await.is_ok()
+    {
+        return *token;
+    }
+    // A disk that has failed says so to control.
+    std::future::pending().await
+}
+
+/// What is told when a server belongs to its cluster.
+pub(crate) fn founded(record: &Record) -> Kind {
+    let members: BTreeSet<ServerId> = record.members.keys().copied().collect();
+    Kind::Founded { cluster: record.cluster.to_string(), members: listed(members.iter()) }
+}
