@@ -11,9 +11,11 @@ mod calls;
 mod driver;
 mod founders;
 mod members;
+mod security;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use primus_core::ServerId;
 use primus_core::founding::{Claim, ClusterId, Record};
@@ -22,12 +24,47 @@ use tokio::sync::watch;
 pub(crate) use driver::{Beginning, Begun, founded, start};
 pub(crate) use founders::Founders;
 pub(crate) use members::{adopt, with_addresses};
+pub use security::OtherSecurity;
+pub(crate) use security::check_security;
 
 use crate::private;
 use crate::store::{Origin, StoreId};
 
-/// The file in a server's directory that tells it to found its farm alone. The server removes it.
-const ORDER: &str = "begin-alone";
+/// What a person can tell a server about its founding: as a file in its directory, whether it runs or not. The server removes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// To found its farm without the others of its list.
+    Alone,
+    /// To encrypt the links of a farm that was founded without.
+    Secure,
+}
+
+impl Order {
+    /// Gives it to the server of this directory.
+    ///
+    /// # Errors
+    /// If the directory cannot be written.
+    pub fn give(self, dir: &Path) -> io::Result<()> {
+        private::own_folder(dir)?;
+        private::write(&dir.join(self.file()), "made by primus init\n")
+    }
+
+    pub(crate) fn is_given(self, dir: &Path) -> bool {
+        dir.join(self.file()).exists()
+    }
+
+    /// It has been carried out, or cannot be.
+    pub(crate) fn is_over(self, dir: &Path) {
+        _ = fs::remove_file(dir.join(self.file()));
+    }
+
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Alone => "begin-alone",
+            Self::Secure => "begin-secured",
+        }
+    }
+}
 
 /// How a server stands to its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,15 +99,6 @@ impl Shown {
         self.standing.send_replace(Standing::Member(record.cluster));
         self.claim.send_replace(claim);
     }
-}
-
-/// Tells the server of this directory to found its farm alone, now or when it starts.
-///
-/// # Errors
-/// If the directory cannot be written.
-pub fn order_alone(dir: &Path) -> std::io::Result<()> {
-    private::own_folder(dir)?;
-    private::write(&dir.join(ORDER), "primus init --alone\n")
 }
 
 /// A server of a cluster that has these disks.

@@ -25,6 +25,7 @@ use tokio::time::timeout;
 
 use crate::credentials::{CredentialsError, Security};
 use crate::files;
+use crate::founding::{self, OtherSecurity};
 use crate::handle::{Handle, Leadership, Request, Unable, View};
 use crate::hooks::{self, Hook};
 use crate::leader_search::Patience;
@@ -101,6 +102,9 @@ pub enum StartError {
     /// It cannot prove who it is.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
+    /// Its links are not to be as its cluster was founded.
+    #[error(transparent)]
+    Security(#[from] OtherSecurity),
     /// Its address cannot be used.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
@@ -175,8 +179,9 @@ impl Server {
             files::make_room();
         }
         let identity = Identity { cluster: settings.farm.clone(), server: *id };
-        let opened = Store::open(&settings.dir, &identity)?;
+        let mut opened = Store::open(&settings.dir, &identity)?;
         let security = secure(&settings)?;
+        founding::check_security(&mut opened, &settings.farm, &security)?;
         let listener = listen(address).map_err(|error| StartError::Listen(address, error))?;
         Ok(Prepared { settings, listener, opened, meter, security })
     }

@@ -1,7 +1,6 @@
 //! The machine of the founding meets a disk and callers. It runs until its server belongs to a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use tokio::time::{Instant, interval};
 use super::calls::Caller;
 use super::founders::Founders;
 use super::members::{listed, with_addresses};
-use super::{ORDER, Shown, Standing};
+use super::{Order, Shown, Standing};
 use crate::clock;
 use crate::credentials::Security;
 use crate::disk::Origins;
@@ -107,7 +106,7 @@ impl Driver {
         let mut looks = interval(LOOK);
         loop {
             if let Some(record) = self.founded.take() {
-                _ = fs::remove_file(self.beginning.dir.join(ORDER));
+                Order::Alone.is_over(&self.beginning.dir);
                 return Begun { record, claim: self.machine.claim().clone(), shown: self.beginning.shown };
             }
             tokio::select! {
@@ -148,8 +147,7 @@ impl Driver {
 
     /// A person may have said that this server shall begin alone.
     fn look_for_order(&mut self) {
-        let order = self.beginning.dir.join(ORDER);
-        if !order.exists() {
+        if !Order::Alone.is_given(&self.beginning.dir) {
             return;
         }
         self.step(Input::Command(Command::Alone));
@@ -157,7 +155,7 @@ impl Driver {
             let reason =
                 "primus init --alone came too late: this disk has agreed with others, or others are founded";
             self.beginning.history.add(Kind::FoundingWaits { reason: reason.to_owned() });
-            _ = fs::remove_file(order);
+            Order::Alone.is_over(&self.beginning.dir);
         }
     }
 
