@@ -7,6 +7,7 @@
 //!
 //! What is not here: the links over which founded servers talk, and what they talk about. They wait until then.
 
+mod alone;
 mod calls;
 mod driver;
 mod founders;
@@ -21,11 +22,12 @@ use primus_core::ServerId;
 use primus_core::founding::{Claim, ClusterId, Record};
 use tokio::sync::watch;
 
+pub(crate) use alone::begin_alone;
 pub(crate) use driver::{Beginning, Begun, founded, start};
 pub(crate) use founders::Founders;
 pub(crate) use members::{adopt, with_addresses};
 pub use security::OtherSecurity;
-pub(crate) use security::check_security;
+pub(crate) use security::{check_security, keep_security};
 
 use crate::private;
 use crate::store::{Origin, StoreId};

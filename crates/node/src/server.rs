@@ -23,9 +23,10 @@ use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
-use crate::credentials::{CredentialsError, Security};
+use crate::credentials::{CredentialsError, Security, is_named};
 use crate::files;
 use crate::founding::{self, OtherSecurity};
+use crate::founding_file::FoundingFile;
 use crate::handle::{Handle, Leadership, Request, Unable, View};
 use crate::hooks::{self, Hook};
 use crate::leader_search::Patience;
@@ -180,8 +181,9 @@ impl Server {
         }
         let identity = Identity { cluster: settings.farm.clone(), server: *id };
         let mut opened = Store::open(&settings.dir, &identity)?;
+        founding::check_security(&opened, is_secured(&settings)?)?;
         let security = secure(&settings)?;
-        founding::check_security(&mut opened, &settings.farm, &security)?;
+        founding::keep_security(&mut opened, &settings.farm, &security)?;
         let listener = listen(address).map_err(|error| StartError::Listen(address, error))?;
         Ok(Prepared { settings, listener, opened, meter, security })
     }
@@ -292,6 +294,12 @@ impl Prepared {
             _ = stop => Ok(()),
         }
     }
+}
+
+/// Are its links to be encrypted?
+fn is_secured(Settings { farm, dir, founding, .. }: &Settings) -> Result<bool, CredentialsError> {
+    let Some(path) = founding.as_deref().filter(|_| !is_named(dir)) else { return Ok(is_named(dir)) };
+    Ok(FoundingFile::read(path, farm)?.certificate().is_some())
 }
 
 /// Proves who the server is, if its farm wants that.

@@ -524,7 +524,8 @@ a key and a certificate of its own from it, in tls in its directory, and needs t
 
 A farm is founded once, as soon as all servers of cluster.servers run. Until then each says on stderr what it waits for, and answers
 /readyz with the same sentence. With --alone one server founds the farm without the others, for good: they cannot become members
-later. A list of one server on loopback needs no such word. With --secure the links of an old farm are encrypted from its next start
+later. If it waits for others of its list, it ends then and is to be started again. A list of one server on loopback needs no such
+word. With --secure the links of an old farm are encrypted from its next start
 on: stop all its servers, say so for the directory of each, and start all with one founding file.
 
 Examples:

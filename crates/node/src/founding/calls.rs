@@ -59,9 +59,9 @@ impl Caller {
         let mut dialler = Dialler::new(self.address, callee, Pace::PEERS);
         loop {
             let pause = match self.call(&mut dialler).await {
-                Ok(line) => {
+                Ok((line, arrived)) => {
                     self.tell(Input::LinkUp(self.peer)).await;
-                    self.listen(line).await;
+                    self.listen(line, arrived).await;
                     self.tell(Input::LinkDown(self.peer)).await;
                     dialler.next_pause()
                 }
@@ -92,27 +92,22 @@ impl Caller {
         _ = self.machine.send(input).await;
     }
 
-    async fn call(&self, dialler: &mut Dialler) -> Result<Line, Failure> {
+    async fn call(&self, dialler: &mut Dialler) -> Result<(Line, BytesMut), Failure> {
         let hello = self.introductions.hello(self.peer, Purpose::Founding);
         let (line, arrived, answer) = dialler.dial(&hello).await?;
         match answer {
-            Answer::Welcome(hello) if arrived.is_empty() => {
-                match self.introductions.check_founder(&hello, line.who()) {
-                    Ok(peer) if peer == self.peer => Ok(line),
-                    Ok(other) => Err(Failure::Objection(format!("server {other} answers in its place"))),
-                    Err(reason) => Err(Failure::Objection(reason)),
-                }
-            }
+            Answer::Welcome(hello) => match self.introductions.check_founder(&hello, line.who()) {
+                Ok(peer) if peer == self.peer => Ok((line, arrived)),
+                Ok(other) => Err(Failure::Objection(format!("server {other} answers in its place"))),
+                Err(reason) => Err(Failure::Objection(reason)),
+            },
             Answer::Refused(reason) => Err(Failure::Objection(format!("it refuses: {reason}"))),
-            Answer::Welcome(_) | Answer::Admitted => {
-                Err(Failure::Objection("it takes this one for something else".to_owned()))
-            }
+            Answer::Admitted => Err(Failure::Objection("it takes this one for something else".to_owned())),
         }
     }
 
-    /// Passes on what the peer says, until the link is lost.
-    async fn listen(&self, mut line: Line) {
-        let mut arrived = BytesMut::new();
+    /// Passes on what the peer says, until the link is lost. The first words may have come with its answer.
+    async fn listen(&self, mut line: Line, mut arrived: BytesMut) {
         while let Ok(Ok((claim, _))) = timeout(SILENCE, hear::<Claim>(&mut line, &mut arrived)).await {
             self.tell(Input::Message { from: self.peer, message: claim }).await;
         }

@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use primus_core::ServerId;
-use primus_core::founding::{Claim, Command, Digest, Founding, Notice, Phase, Record, Rules, Server};
+use primus_core::founding::{Claim, Command, Founding, Notice, Phase, Record};
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
-use primus_core::planted::Planted;
-use primus_identity::hash::sha256;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, interval, sleep_until};
 
+use super::alone::{authority, machine};
 use super::calls::Caller;
 use super::founders::Founders;
 use super::members::{listed, with_addresses};
@@ -24,10 +23,12 @@ use crate::credentials::Security;
 use crate::disk::Origins;
 use crate::events::{History, Kind};
 use crate::introductions::Introductions;
-use crate::store::Origin;
+use crate::store::{Origin, StoreId};
 
 /// How many words of callers may wait.
 const WORDS_MAX: usize = 64;
+/// How long the server must have waited for the same before it says so: while all start at once, that changes all the time.
+const SETTLED: Duration = Duration::from_millis(200);
 /// How often to look whether a person has said that this server shall begin alone.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -71,29 +72,17 @@ struct Driver {
     /// The write that is on its way to the disk.
     writing: Option<(Token, oneshot::Receiver<()>)>,
     founded: Option<Record>,
+    /// What it waits for, and when it says so.
+    untold: Option<(Instant, String)>,
 }
 
 impl Driver {
-    fn new(beginning: Beginning) -> Self {
-        let Beginning { list, origin, security, introductions, .. } = &beginning;
-        let own = introductions.own();
-        let authority = security.authority_of(&own.cluster).map(|authority| *authority.hash().bytes());
-        let rules = Rules {
-            farm: own.cluster.clone(),
-            authority: authority.map(Vec::from).unwrap_or_default(),
-            digest: Digest(sha256),
-            planted: Planted::default(),
-        };
-        let server = Server {
-            id: own.server,
-            store: primus_core::founding::StoreId(own.store),
-            list: list.iter().map(|(id, address)| (*id, address.to_string())).collect(),
-            remembers: origin.remembers.clone(),
-        };
-        let machine = Founding::new(server, origin.phase.clone(), Arc::new(rules));
-        let mut driver = Self { machine, started: Instant::now(), beginning, writing: None, founded: None };
-        driver.beginning.origin.authority = authority;
-        driver
+    fn new(mut beginning: Beginning) -> Self {
+        let own = beginning.introductions.own();
+        beginning.origin.authority = authority(&own.cluster, &beginning.security);
+        let store = (own.server, StoreId(own.store));
+        let machine = machine(&beginning.origin, &own.cluster, store, &beginning.list);
+        Self { machine, started: Instant::now(), beginning, writing: None, founded: None, untold: None }
     }
 
     async fn run(mut self) -> Begun {
@@ -115,6 +104,7 @@ impl Driver {
                     self.step(Input::Persisted(token));
                 }
                 Some(word) = words.recv() => self.step(word),
+                () = settled(&self.untold) => self.tell(),
                 _ = looks.tick(), if self.writing.is_none() => self.look_for_order(),
             }
         }
@@ -159,6 +149,12 @@ impl Driver {
         }
     }
 
+    fn tell(&mut self) {
+        if let Some((_, reason)) = self.untold.take() {
+            self.beginning.history.add(Kind::FoundingWaits { reason });
+        }
+    }
+
     fn step(&mut self, input: Input<Founding>) {
         let mut outbox = Outbox::new();
         self.machine.step(clock::since(self.started), input, &mut outbox);
@@ -167,7 +163,7 @@ impl Driver {
                 Output::Persist { token, records } => self.persist(token, records),
                 Output::Notify(Notice::Founded(record)) => self.founded = Some(record),
                 Output::Notify(Notice::Waiting(reason)) => {
-                    self.beginning.history.add(Kind::FoundingWaits { reason: reason.to_string() });
+                    self.untold = Some((Instant::now() + SETTLED, reason.to_string()));
                 }
                 // Peers hear the claim, which holds nothing that is not durable.
                 Output::Send { .. } | Output::SendAfter { .. } | Output::Cancel(_) | Output::Ignore(_) => {}
@@ -180,6 +176,7 @@ impl Driver {
     fn persist(&mut self, token: Token, phases: Vec<Phase>) {
         let Some(phase) = phases.into_iter().next_back() else { return };
         let Beginning { list, origin, .. } = &self.beginning;
+        self.untold = None;
         let record = phase.founded().or(phase.agreed());
         let mut next = record.map_or_else(|| origin.clone(), |record| with_addresses(origin, record, list.iter()));
         next.phase = phase;
@@ -201,6 +198,13 @@ impl Driver {
             }
             is_news
         });
+    }
+}
+
+async fn settled(untold: &Option<(Instant, String)>) {
+    match untold {
+        Some((due, _)) => sleep_until(*due).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -32,25 +32,34 @@ pub enum OtherSecurity {
     Write(#[from] WriteError),
 }
 
-/// Compares how links are secured now with what was founded, or agreed on; an order may change it.
+/// Compares how links are to be secured with what was founded, or agreed on; an order may change it. To be called before a node gets
+/// a certificate.
 ///
 /// # Errors
 /// If it is otherwise now.
-pub(crate) fn check_security(opened: &mut Opened, farm: &str, security: &Security) -> Result<(), OtherSecurity> {
-    let authority = security.authority_of(farm).map(|authority| *authority.hash().bytes());
+pub(crate) fn check_security(opened: &Opened, is_secured: bool) -> Result<(), OtherSecurity> {
     let dir = opened.store.directory().to_owned();
-    let origin = &mut opened.origin;
-    let is_bound = origin.phase.founded().or(origin.phase.agreed()).is_some();
-    match (is_bound, origin.authority, authority) {
-        (true, Some(_), None) => return Err(OtherSecurity::WasSecured { dir }),
-        (true, None, Some(_)) if !Order::Secure.is_given(&dir) => return Err(OtherSecurity::WasInsecure { dir }),
-        (true, None, Some(_)) => {
-            origin.authority = authority;
-            opened.store.keep_origin(origin)?;
-        }
-        _ => {}
+    let phase = &opened.origin.phase;
+    let is_bound = phase.founded().or(phase.agreed()).is_some();
+    match (is_bound, opened.origin.authority.is_some(), is_secured) {
+        (true, true, false) => Err(OtherSecurity::WasSecured { dir }),
+        (true, false, true) if !Order::Secure.is_given(&dir) => Err(OtherSecurity::WasInsecure { dir }),
+        _ => Ok(()),
     }
-    if authority.is_some() {
+}
+
+/// Keeps that the links of a farm are encrypted from now on that was founded without.
+///
+/// # Errors
+/// If it cannot be kept.
+pub(crate) fn keep_security(opened: &mut Opened, farm: &str, security: &Security) -> Result<(), OtherSecurity> {
+    let Some(authority) = security.authority_of(farm).map(|authority| *authority.hash().bytes()) else {
+        return Ok(());
+    };
+    let dir = opened.store.directory().to_owned();
+    if Order::Secure.is_given(&dir) {
+        opened.origin.authority = Some(authority);
+        opened.store.keep_origin(&opened.origin)?;
         Order::Secure.is_over(&dir);
     }
     Ok(())
@@ -80,21 +89,22 @@ mod tests {
         let secured = Tls::of(&authority, &Name::server("north", ServerId(1)).expect("it is one"));
         let mut opened = Store::open(&dir, &identity).expect("it can be made");
         // An empty disk takes it as it comes.
-        for security in [&secured, &Security::None] {
-            check_security(&mut opened, "north", security).expect("nothing was founded");
+        for is_secured in [true, false] {
+            check_security(&opened, is_secured).expect("nothing was founded");
         }
         let record = Record { cluster: ClusterId([7; 16]), members: [].into() };
         opened.origin = Origin { phase: Phase::Founded(record), ..Origin::default() };
-        let refused = check_security(&mut opened, "north", &secured).expect_err("it was founded without");
+        let refused = check_security(&opened, true).expect_err("it was founded without");
         assert!(matches!(refused, OtherSecurity::WasInsecure { .. }), "{refused}");
         Order::Secure.give(&dir).expect("it can be written");
-        check_security(&mut opened, "north", &secured).expect("it is ordered");
+        check_security(&opened, true).expect("it is ordered");
+        keep_security(&mut opened, "north", &secured).expect("the disk works");
         drop(opened);
-        let mut opened = Store::open(&dir, &identity).expect("it opens");
+        let opened = Store::open(&dir, &identity).expect("it opens");
         assert_eq!(opened.origin.authority, Some(*authority.certificate().hash().bytes()));
         assert!(!Order::Secure.is_given(&dir));
-        check_security(&mut opened, "north", &secured).expect("it is so now");
-        let refused = check_security(&mut opened, "north", &Security::None).expect_err("it is encrypted");
+        check_security(&opened, true).expect("it is so now");
+        let refused = check_security(&opened, false).expect_err("it is encrypted");
         assert!(matches!(refused, OtherSecurity::WasSecured { .. }), "{refused}");
         fs::remove_dir_all(dir).expect("it can be removed");
     }

@@ -25,8 +25,8 @@ pub enum EndError {
         /// The cluster.
         cluster: ClusterId,
     },
-    /// It was founded with others than its list names: words of an earlier start were under way.
-    #[error("this server belongs to cluster {0} from now on, whose members its list does not name: start it again")]
+    /// It was founded with others than its list names: it was told to begin alone, or words of an earlier start were under way.
+    #[error("cluster {0} is founded, and its members are not those of the list: start this server again")]
     OtherMembers(ClusterId),
     /// It has less than it acknowledged.
     #[error(

@@ -49,9 +49,11 @@ use crate::{disk, elections, farm, founding};
 pub(super) async fn serve(
     mut config: Config,
     listener: TcpListener,
-    opened: Opened,
+    mut opened: Opened,
     ready: oneshot::Sender<Handle>,
 ) -> Result<(), EndError> {
+    let list = (config.plan.id, &config.plan.servers);
+    founding::begin_alone(&mut opened, (&config.cluster, &config.security), list)?;
     let note = founding::adopt(&mut config.plan, &opened.origin)?;
     let (requests, received) = Requests::new();
     let incarnation = incarnation();
