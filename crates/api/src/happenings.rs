@@ -12,7 +12,7 @@ pub(crate) struct Happening;
 pub(crate) struct Step;
 
 /// Every kind of event, what it means, and the fields that it has beside `index`, `time` and `kind`.
-const KINDS: [(&str, &str, &str); 28] = [
+const KINDS: [(&str, &str, &str); 31] = [
     ("leader_changed", "Another server leads.", "leader previous term reason took_ms"),
     ("leader_lost", "No server is known to lead any more.", "previous term reason"),
     ("leader_confirmed", "An election was held, and the leader won it.", "leader term asked held_by scores"),
@@ -23,6 +23,9 @@ const KINDS: [(&str, &str, &str); 28] = [
         "group leader round held_by scores",
     ),
     ("suspected", "A server is suspected to be dead.", "peer reason"),
+    ("founding_waits", "The server belongs to no cluster yet.", "reason"),
+    ("founded", "The server belongs to a cluster from now on.", "cluster members"),
+    ("list_differs", "The server's configuration names others than the members of its cluster.", "listed members"),
     ("link_refused", "A link was refused, or what came on one.", "reason left_out"),
     ("saturated", "The farm has too much to do.", "queued"),
     ("calm", "The farm has not too much to do any more.", ""),
@@ -94,9 +97,13 @@ fn field(name: &str) -> Value {
     let maybe_number = || json!({ "type": ["integer", "null"], "minimum": 0 });
     let text = || json!({ "type": "string" });
     let length = || json!({ "type": "number", "minimum": 0 });
+    let ids = || json!({ "type": "array", "items": { "type": "integer", "minimum": 1 } });
     let (mut schema, about) = match name {
         "ahead_ms" => (json!({ "type": "integer" }), "How far the clock is ahead; less than 0 if it is behind."),
         "asked" => (number(), "The server that was asked for the election."),
+        "cluster" => (text(), "The cluster: the first digits of its id."),
+        "listed" => (ids(), "The servers that the configuration names."),
+        "members" => (ids(), "The servers of the cluster."),
         "cause" => (text(), "What took so long; \"the host\" if the thread had no processor."),
         "code" => (json!({ "type": ["integer", "null"] }), "The exit code, if the hook ended by itself."),
         "count" => (number(), "How many workers."),

@@ -1,16 +1,31 @@
-//! `/livez` and `/readyz`: does this process live, and does a server lead?
+//! `/livez` and `/readyz`: does this process live, does it belong to a cluster, and does a server lead?
 
+use axum::body::Body;
 use axum::extract::State;
+use axum::http::Request;
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use primus_node::founding::Standing;
 use primus_node::handle::PeerView;
 use primus_server::peers::Why;
 
 use crate::context::Context;
+use crate::doors::LIVEZ;
 use crate::problem::Problem;
 
 /// It lives, whatever else is true.
 pub(crate) async fn alive() -> &'static str {
     "alive\n"
+}
+
+/// Answers nothing but whether it lives before the server belongs to a cluster: there is nothing to tell, and nothing is taken that
+/// could be lost.
+pub(crate) async fn founded(State(context): State<Context>, request: Request<Body>, next: Next) -> Response {
+    let standing = context.handle.standing.borrow().clone();
+    match standing {
+        Standing::Waiting(reason) if request.uri().path() != LIVEZ => Problem::not_founded(&reason).into_response(),
+        _ => next.run(request).await,
+    }
 }
 
 /// A server leads, as far as this one knows.

@@ -40,7 +40,7 @@ const fn code(name: &'static str, status: u16, about: &'static str) -> Code {
 }
 
 /// All of them, as the document lists them.
-pub(crate) const CODES: [Code; 29] = [
+pub(crate) const CODES: [Code; 30] = [
     common("usage", 400, "a parameter, a field or the body makes no sense"),
     common("no_token", 401, "the secret is missing or wrong"),
     common(
@@ -64,6 +64,7 @@ pub(crate) const CODES: [Code; 29] = [
     code("other_job", 422, "another job has this Idempotency-Key"),
     code("queue_full", 429, "as many tasks wait as may"),
     common("busy", 503, "no room at the moment: Retry-After says when to try again"),
+    common("not_founded", 503, "the server belongs to no cluster yet: the message says what it waits for"),
     code("no_leader", 503, "no server leads at the moment, and nothing was done"),
     code("unknown_outcome", 503, "leadership changed meanwhile: it may have been done or not"),
     code("disk_full", 503, "the disks are full"),
@@ -104,6 +105,11 @@ impl Problem {
 
     pub(crate) fn forbidden(message: impl Into<String>, hint: &'static str) -> Self {
         Self { status: StatusCode::FORBIDDEN, code: "not_allowed", message: message.into(), hint }
+    }
+
+    /// The server waits for this before it belongs to a cluster.
+    pub(crate) fn not_founded(reason: &str) -> Self {
+        Self::unavailable("not_founded", reason, "start all servers of the farm, or do what the message says")
     }
 
     /// Somebody believes to reach another server.

@@ -19,7 +19,7 @@ use crate::problem::{Problem, SEE_ROUTES, in_one_body};
 use crate::routes::{own_routes, task_routes};
 use crate::serve::phases;
 use crate::table::{Row, Table};
-use crate::{bodies, document, jobs};
+use crate::{bodies, document, health, jobs};
 
 /// Everything that a server of this farm serves, behind its doors.
 pub(crate) fn router(context: Context, doors: Arc<Doors>) -> Router {
@@ -35,6 +35,7 @@ pub(crate) fn router(context: Context, doors: Arc<Doors>) -> Router {
         .layer(from_fn(refuse_long_bodies))
         .layer(map_response(in_one_body))
         .layer(from_fn(phases::follow))
+        .layer(from_fn_with_state(Arc::clone(&context), health::founded))
         .layer(from_fn_with_state(doors, doors::guard))
         .with_state(context)
 }

@@ -325,17 +325,22 @@ fn a_missing_server_is_shown_with_the_reason() {
     send(Signal::CONT, &[cluster.pid(1)]);
     eventually("it to be heard", || (cluster.seen(3, 1)?["state"] == "up").then_some(()));
 
-    // One with another disk is refused: all of them say so, and it is not ready.
+    // One whose disk was wiped belongs to no cluster: all of them say so, and it is not ready.
     cluster.kill(1);
     fs::remove_dir_all(place.dir.join("data-1")).expect("its folder can be removed");
     cluster.run(1);
     let refused = eventually("its refusal", || cluster.seen(3, 1).filter(|server| server["state"] == "suspected"));
-    assert!(refused["why"].as_str().is_some_and(|why| why.contains("came back with another disk")), "{refused}");
+    let why = "refuses: server 1 does not belong to a cluster yet";
+    assert!(refused["why"].as_str().is_some_and(|said| said.contains(why)), "{refused}");
+    let shown = cluster.run_at(3, "status").stdout;
+    assert!(shown.contains(why) && !shown.contains("is cut off"), "{shown}");
     let (status, answer) = eventually("it to know", || {
-        ask(cluster.api(1), "GET", "/readyz", "").ok().filter(|(_, answer)| answer["error"]["code"] == "refused")
+        let founds =
+            |answer: &Value| answer["error"]["message"].as_str().is_some_and(|said| said.contains("belongs"));
+        ask(cluster.api(1), "GET", "/readyz", "").ok().filter(|(_, answer)| founds(answer))
     });
     let message = answer["error"]["message"].as_str().expect("a message");
-    assert!(status == 503 && message.contains("refuses: server 1 came back with another disk"), "{answer}");
+    assert!(status == 503 && message.contains("Bring back the data of server 1"), "{answer}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ use common::place::{Farm, Place, Ran};
 use common::stranger::Stranger;
 use common::{eventually, eventually_or};
 use primus_core::election::bully;
+use primus_core::founding::ClusterId;
 use primus_core::ledger::{Attempt, Held, JobId, Outcome, Report, Tail, TaskId, Verdict};
 use primus_core::rank::Standing;
 use primus_core::{Round, ServerId, Term, farm};
@@ -36,11 +37,13 @@ const STORE: [u8; 16] = [9; 16];
 const RESIDENT_KIB_MAX: u64 = 200 * 1024;
 const REFUSALS: usize = 3000;
 
-/// Servers 1 and 3 of a cluster of three. Server 2 has never been started, so nobody knows its disk.
+/// Servers 1 and 3 of a cluster of three. Server 2 has been stopped for good once they were founded.
 struct Pair<'a> {
     place: &'a Place,
     addresses: Vec<SocketAddr>,
     nodes: Vec<Child>,
+    /// What server 2 knows and no stranger can guess: its disk, and the cluster.
+    secrets: Option<([u8; 16], ClusterId)>,
 }
 
 impl<'a> Pair<'a> {
@@ -51,18 +54,38 @@ impl<'a> Pair<'a> {
             format!("  {{ id = {}, address = \"{}\", api = \"{}\" }},\n", place + 1, local(*port), local(port + 1))
         };
         let servers: String = ports.iter().enumerate().map(server).collect();
-        for id in [1, 3] {
+        for id in [1, 2, 3] {
             let head = format!("[server]\nid = {id}\nfarm = \"pair\"\ndir = \"server-{id}\"\n");
             fs::write(place.dir.join(format!("{id}.toml")), format!("{head}[cluster]\nservers = [\n{servers}]\n"))
                 .expect("a file can be written");
         }
-        let mut pair = Self { place, addresses, nodes: Vec::new() };
-        pair.start_servers();
+        let mut pair = Self { place, addresses, nodes: Vec::new(), secrets: None };
+        pair.start_these(&[2, 1, 3]);
+        let second = pair.api_of(1);
+        eventually("the founding", || {
+            (place.primus(&format!("leader --api {second}")).code == Some(0)).then_some(())
+        });
+        let mut second = pair.nodes.remove(0);
+        second.kill().and_then(|()| second.wait()).expect("it ends");
+        let identity = Identity { cluster: "pair".to_owned(), server: ServerId(2) };
+        let opened = Store::open(&place.dir.join("server-2"), &identity).expect("its store opens");
+        pair.secrets = opened.origin.founded().map(|record| (opened.store_id.0, record.cluster));
         pair
     }
 
+    /// One that has stolen what server 2 knows.
+    fn as_second(&self, to: u64) -> Stranger {
+        let (store, cluster) = self.secrets.expect("it is founded");
+        let address = self.addresses[usize::try_from(to - 1).expect("it is small")];
+        Stranger::as_member(address, ("pair", cluster), (2, to), store)
+    }
+
     fn start_servers(&mut self) {
-        for id in [1, 3] {
+        self.start_these(&[1, 3]);
+    }
+
+    fn start_these(&mut self, ids: &[u64]) {
+        for id in ids {
             let config = format!("{id}.toml");
             let parent = std::process::id().to_string();
             let mut command =
@@ -82,7 +105,11 @@ impl<'a> Pair<'a> {
     }
 
     fn api(&self) -> String {
-        let address = self.addresses[0];
+        self.api_of(0)
+    }
+
+    fn api_of(&self, place: usize) -> String {
+        let address = self.addresses[place];
         format!("http://{}", SocketAddr::new(address.ip(), address.port() + 1))
     }
 
@@ -174,8 +201,8 @@ fn a_frame_of_28_bytes_ends_nothing() {
     let place = Place::new();
     let mut pair = Pair::start(&place);
     pair.goes_on("green");
-    for (to, address) in [(1, pair.addresses[0]), (3, pair.addresses[2])] {
-        let mut stranger = Stranger::as_server(address, "pair", (2, to), STORE);
+    for to in [1, 3] {
+        let mut stranger = pair.as_second(to);
         assert!(matches!(stranger.answer, Answer::Welcome(_)), "{:?}", stranger.answer);
         for words in hostile_words() {
             assert!(stranger.say(&Parcel::Message(words)), "{}", pair.logs());
@@ -211,9 +238,9 @@ fn who_asks_in_the_name_of_a_server_is_refused_like_every_stranger() {
     pair.goes_on("green");
     for purpose in [Purpose::Questions, Purpose::Requests] {
         for (own, cluster, reason) in [
-            (2, "pair", "server 2 asks before control has met it"),
-            (3, "pair", "server 3 came back with another disk"),
-            (9, "pair", "server 9 is not among the peers of server 1"),
+            (2, "pair", "and server 2 to none yet"),
+            (3, "pair", "and server 3 to none yet"),
+            (9, "pair", "and server 9 to none yet"),
             (3, "other", "cluster 'pair' here, 'other' there"),
         ] {
             let mut stranger = Stranger::as_asker(pair.addresses[0], (own, 1), STORE, (cluster, purpose));
@@ -234,15 +261,15 @@ fn who_asks_in_the_name_of_a_server_is_refused_like_every_stranger() {
 fn of_each_peer_one_link_is_read_and_a_newer_one_closes_the_older() {
     let place = Place::new();
     let pair = Pair::start(&place);
-    let mut older = Stranger::as_server(pair.addresses[0], "pair", (2, 1), STORE);
-    let mut newer = Stranger::as_server(pair.addresses[0], "pair", (2, 1), STORE);
+    let (mut older, mut newer) = (pair.as_second(1), pair.as_second(1));
     older.await_end();
     assert!(
         newer
             .say(&Parcel::Message(Words::Control(Message::<any_election::Message>::Loads(Vec::new(), Vec::new()))))
     );
     // One that is refused closes nothing.
-    let mut other = Stranger::as_server(pair.addresses[0], "pair", (2, 1), [1; 16]);
+    let cluster = pair.secrets.expect("it is founded").1;
+    let mut other = Stranger::as_member(pair.addresses[0], ("pair", cluster), (2, 1), [1; 16]);
     assert!(matches!(&other.answer, Answer::Refused(reason) if reason.contains("another disk")));
     other.await_end();
     pair.goes_on("green");

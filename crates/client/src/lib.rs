@@ -284,12 +284,15 @@ impl Client {
         join_all(self.addresses.iter().map(ask)).await.into_iter().flatten().collect()
     }
 
-    /// Why no server tells anything: one of them may be there, and refuse.
+    /// Why no server tells anything: one of them may be there, and refuse, or belong to no cluster yet.
     async fn absent(&self) -> Error {
         for address in &self.addresses {
-            match Request::get("/v1/leader").whole(address, &[], PATIENCE[0]).await {
-                Ok((answer, body)) if matches!(answer.status, 401 | 403 | 421) => return refusal(&answer, &body),
-                _ => {}
+            let answer = Request::get("/v1/leader").whole(address, &[], PATIENCE[0]).await;
+            let refused = answer.map(|(answer, body)| (answer.status, refusal(&answer, &body)));
+            if let Ok((status, refusal)) = refused
+                && (matches!(status, 401 | 403 | 421) || refusal.code() == "not_founded")
+            {
+                return refusal;
             }
         }
         self.unreachable()

@@ -270,6 +270,7 @@ impl StartError {
             server::StartError::Load(_) => Self::Load(error.to_string()),
             server::StartError::Store(error) => Self::Directory(error.to_string()),
             server::StartError::Credentials(error) => Self::Credentials(error.to_string()),
+            server::StartError::Security(error) => Self::Credentials(error.to_string()),
             server::StartError::Listen(address, error) => Self::Address(address, error),
             server::StartError::Ended(error) => Self::Ended(StopError::of(error)),
         }

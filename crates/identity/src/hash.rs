@@ -23,6 +23,12 @@ const SHORT_LEN: usize = 16;
 #[error("a hash is `sha256:` and 64 digits of 0-9 and a-f")]
 pub struct NotAHash;
 
+/// SHA-256, for names that follow from their content.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
 macro_rules! hashes {
     ($($(#[$comment:meta])* $hash:ident),*) => {$(
         $(#[$comment])*
@@ -43,7 +49,7 @@ macro_rules! hashes {
             }
 
             pub(crate) fn of(der: &[u8]) -> Self {
-                Self(Sha256::digest(der).into())
+                Self(sha256(der))
             }
         }
 

@@ -6,18 +6,17 @@
 
 use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, mpsc as blocking};
+use std::sync::{Arc, Mutex, PoisonError, mpsc as blocking};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use primus_core::ServerId;
 use primus_core::machine::Token;
 use primus_replica::message::Record;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::meters::Meters;
-use crate::store::{Store, StoreId, WriteError};
+use crate::store::{Origin, Store, WriteError};
 use crate::watched::{self, Broken};
 
 /// How long to wait for room on a full disk before trying again.
@@ -167,10 +166,30 @@ impl Durable for Store {
     }
 }
 
+/// A way to keep how far the founding has come.
+#[derive(Debug, Clone)]
+pub(crate) struct Origins(blocking::Sender<Work<Store>>);
+
+impl Origins {
+    /// Keeps it; the answer comes when it is durable, and never if the disk has failed.
+    pub(crate) fn keep(&self, origin: Origin) -> oneshot::Receiver<()> {
+        let (kept, is_kept) = oneshot::channel();
+        let kept = Mutex::new(Some(kept));
+        let keep = move |store: &mut Store| {
+            store.keep_origin(&origin)?;
+            let kept = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+            kept.into_iter().for_each(|kept| _ = kept.send(()));
+            Ok(())
+        };
+        _ = self.0.send(Work::Other(Box::new(keep)));
+        is_kept
+    }
+}
+
 impl Disk<Store> {
-    /// Keeps a peer's disk in mind for ever.
-    pub fn remember(&self, peer: ServerId, id: StoreId) {
-        _ = self.work.send(Work::Other(Box::new(move |store| store.remember_peer(peer, id).map(|_| ()))));
+    /// For the time of its founding.
+    pub(crate) fn origins(&self) -> Origins {
+        Origins(self.work.clone())
     }
 }
 

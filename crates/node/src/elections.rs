@@ -130,7 +130,14 @@ struct Running {
 
 impl Running {
     async fn turn(mut self, mut inputs: mpsc::Receiver<Input<Groups>>) {
-        self.step(Input::Command(Command::Boot));
+        // Nothing counts before the server belongs to a cluster.
+        while let Some(input) = inputs.recv().await {
+            let is_boot = matches!(input, Input::Command(Command::Boot));
+            if is_boot {
+                self.step(input);
+                break;
+            }
+        }
         loop {
             let due = self.timers.next().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
@@ -236,6 +243,8 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     use super::*;
+    use crate::credentials::Security;
+    use crate::founding::founded_with;
     use crate::link_faults::LinkFaults;
     use crate::links::{Doors, Identity, Known};
 
@@ -252,10 +261,14 @@ mod tests {
         let identity = Identity { cluster: "test".to_owned(), server: ME, store: [1; 16], incarnation: 1 };
         let doors = Doors { workers: mpsc::channel(1).0, envoys: mpsc::channel(1).0, neighbours: BTreeMap::new() };
         let cuts = watch::channel(LinkFaults::default()).0;
-        let (links, _) = Links::start(identity, listener, Known::default(), doors, cuts, Arc::default());
+        let claim = founded_with(ME, [(ME, [1; 16])].into_iter());
+        let known = Known { peers: BTreeMap::new(), claim, security: Security::None };
+        let (links, _) = Links::start(identity, listener, known, doors, cuts, Arc::default());
         let history = Arc::<History>::default();
         let told = (Arc::clone(&history), Arc::new(Steps::new(ME)), Arc::default());
-        (start(&plan, Arc::new(links), told, mpsc::unbounded_channel().0), history)
+        let elections = start(&plan, Arc::new(links), told, mpsc::unbounded_channel().0);
+        elections.tell(Input::Command(Command::Boot));
+        (elections, history)
     }
 
     #[tokio::test]

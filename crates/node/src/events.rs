@@ -94,6 +94,25 @@ pub enum Kind<S = &'static str> {
         /// How loaded everybody was, as far as that server knows.
         scores: Vec<ServerScore>,
     },
+    /// The server belongs to no cluster yet.
+    FoundingWaits {
+        /// What it waits for, or why it will not belong to one as it is.
+        reason: String,
+    },
+    /// The server belongs to a cluster from now on.
+    Founded {
+        /// Which one: the first digits of its id.
+        cluster: String,
+        /// The servers of the cluster.
+        members: Vec<u64>,
+    },
+    /// The server's configuration names others than the members of its cluster.
+    ListDiffers {
+        /// Whom it names.
+        listed: Vec<u64>,
+        /// Who they are.
+        members: Vec<u64>,
+    },
     /// A peer is suspected.
     Suspected {
         /// Who.

@@ -26,6 +26,7 @@ use crate::elections::{Elected, ElectedGroups, Elections};
 use crate::events::History;
 use crate::farm::FarmHandle;
 use crate::fleet::Shown;
+use crate::founding::Standing;
 use crate::heard::Heard;
 use crate::link_faults::LinkFaults;
 use crate::meters::Meters;
@@ -308,6 +309,8 @@ pub struct Handle {
     pub(crate) live: Option<Arc<Live>>,
     /// What the others have shown of themselves.
     pub(crate) shown: Arc<Shown>,
+    /// Whether the server belongs to a cluster already; changes are announced.
+    pub standing: watch::Receiver<Standing>,
 }
 
 impl Handle {

@@ -4,14 +4,16 @@
 //! On a link that is encrypted a certificate has proved who is there, and the hello must say the same. On a plain one there is only
 //! the hello.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::RwLock;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use primus_core::ServerId;
+use primus_core::founding::{Claim, Record, StoreId};
 use primus_core::ledger::loans::home_of;
 use primus_identity::name::{Name, NameError};
 use primus_identity::trust::Identified;
 use primus_wire::native::{Answer, FarmHello, Hello, Purpose, WorkerHello};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::credentials::Security;
@@ -20,13 +22,16 @@ use crate::events::History;
 use crate::line::Line;
 use crate::links::Identity;
 
+/// How long a caller waits for a founding that is under way.
+const FOUNDING_TIME: Duration = Duration::from_secs(1);
+
 /// A server, and what it knows of its peers.
 #[derive(Debug)]
 pub(crate) struct Introductions {
     identity: Identity,
     peers: BTreeSet<ServerId>,
-    /// The disks of the peers, as far as they are known.
-    stores: RwLock<BTreeMap<ServerId, [u8; 16]>>,
+    /// What is durable here of the founding of its cluster: which one it is, and the disks of its members.
+    claim: watch::Receiver<Claim>,
     /// Who proves to be whom, and who is not welcome any more.
     security: Security,
 }
@@ -58,14 +63,37 @@ impl Introductions {
     pub(crate) fn new(
         identity: Identity,
         peers: impl Iterator<Item = ServerId>,
-        stores: BTreeMap<ServerId, [u8; 16]>,
+        claim: watch::Receiver<Claim>,
     ) -> Self {
-        Self { identity, peers: peers.collect(), stores: RwLock::new(stores), security: Security::None }
+        Self { identity, peers: peers.collect(), claim, security: Security::None }
     }
 
     /// The same where links are secured like this.
     pub(crate) fn on(self, security: Security) -> Self {
         Self { security, ..self }
+    }
+
+    /// How far its founding is, and every change of that.
+    pub(crate) fn claim(&self) -> watch::Receiver<Claim> {
+        self.claim.clone()
+    }
+
+    /// Waits until it belongs to a cluster.
+    pub(crate) async fn founded(&self) {
+        // Whatever says so ends only with the server.
+        _ = self.claim().wait_for(|claim| claim.phase.founded().is_some()).await;
+    }
+
+    /// Its cluster is about to be founded with this server: it will be able to say more in a moment.
+    pub(crate) async fn may_be_founded_with(&self, hello: &Hello) {
+        let will_be = || {
+            let claim = self.claim.borrow();
+            let is_agreed = claim.phase.agreed().is_some_and(|record| Some(record.cluster) == hello.founded);
+            is_agreed || claim.phase.founded().is_none() && claim.remembers.is_some()
+        };
+        if will_be() {
+            _ = timeout(FOUNDING_TIME, self.founded()).await;
+        }
     }
 
     /// This server.
@@ -76,7 +104,20 @@ impl Introductions {
     /// What this server says to a peer, first of all.
     pub(crate) fn hello(&self, to: ServerId, purpose: Purpose) -> Hello {
         let Identity { cluster, server, store, incarnation } = self.identity.clone();
-        Hello::new(cluster, server, to, store, incarnation).with_purpose(purpose)
+        let founded = self.claim.borrow().phase.founded().map(|record| record.cluster);
+        Hello::new(cluster, server, to, store, incarnation).of(founded).with_purpose(purpose)
+    }
+
+    /// A server of this farm that wants to hear how far the founding is, whatever its own configuration says.
+    ///
+    /// # Errors
+    /// Why it is not one, in a sentence.
+    pub(crate) fn check_founder(&self, hello: &Hello, who: Option<&Identified>) -> Result<ServerId, String> {
+        if let Some(objection) = hello.objection(&self.identity.cluster, self.identity.server) {
+            return Err(objection);
+        }
+        self.check(who, || Name::server(&hello.cluster, hello.server)).map_err(|objection| objection.reason)?;
+        Ok(hello.server)
     }
 
     /// The peer that says this, and proves it on a link that is encrypted.
@@ -84,19 +125,16 @@ impl Introductions {
     /// # Errors
     /// Why it is not a peer of this server, in a sentence.
     pub(crate) fn identify(&self, hello: &Hello, who: Option<&Identified>) -> Result<ServerId, String> {
-        let me = self.identity.server;
-        if let Some(objection) = hello.objection(&self.identity.cluster, me) {
-            return Err(objection);
-        }
-        self.check(who, || Name::server(&hello.cluster, hello.server)).map_err(|objection| objection.reason)?;
-        let Some(peer) = self.peers.get(&hello.server) else {
-            return Err(format!("server {} is not among the peers of server {me}", hello.server));
+        let (me, peer) = (self.identity.server, self.check_founder(hello, who)?);
+        let claim = self.claim.borrow();
+        let Some(record) = claim.phase.founded() else {
+            return Err(format!("server {me} does not belong to a cluster yet: its diagnostics say why"));
         };
-        match hello.purpose() {
-            Some(Purpose::Control) => self.meet(*peer, hello.store)?,
-            _ => self.recognise(*peer, hello.store)?,
+        check_cluster(me, record, hello)?;
+        if !self.peers.contains(&peer) || !record.members.contains_key(&peer) {
+            return Err(format!("server {peer} is not among the peers of server {me}"));
         }
-        Ok(*peer)
+        if record.names(peer, StoreId(hello.store)) { Ok(peer) } else { Err(other_disk(peer)) }
     }
 
     /// A worker, of this farm or a borrowed one, that says this.
@@ -131,58 +169,69 @@ impl Introductions {
         let looked = self.security.look_up(who);
         looked.map_err(|refusal| Objection { reason: refusal.to_string(), is_final: true })
     }
+}
 
-    /// A peer that control has never met may have any disk.
-    fn meet(&self, peer: ServerId, store: [u8; 16]) -> Result<(), String> {
-        let mut stores = self.stores.write().expect("nobody panics while holding this");
-        if *stores.entry(peer).or_insert(store) == store { Ok(()) } else { Err(other_disk(peer)) }
-    }
-
-    /// For everything else a peer must have been met before.
-    fn recognise(&self, peer: ServerId, store: [u8; 16]) -> Result<(), String> {
-        let stores = self.stores.read().expect("nobody panics while holding this");
-        match stores.get(&peer) {
-            Some(known) if *known == store => Ok(()),
-            Some(_) => Err(other_disk(peer)),
-            None => Err(format!("server {peer} asks before control has met it")),
-        }
+/// Of one name there can be several clusters.
+fn check_cluster(me: ServerId, record: &Record, hello: &Hello) -> Result<(), String> {
+    let (here, server) = (record.cluster, hello.server);
+    match hello.founded {
+        Some(there) if there == here => Ok(()),
+        Some(there) => Err(format!(
+            "server {me} belongs to cluster {here}, and server {server} to cluster {there} of the same name: give each \
+             cluster a farm's name of its own, and check the addresses of the peers"
+        )),
+        None => Err(format!("server {me} belongs to cluster {here}, and server {server} to none yet")),
     }
 }
 
 fn other_disk(server: ServerId) -> String {
     format!(
-        "server {server} came back with another disk, so its votes are forgotten: restore its data directory, or give \
-         the new server an id that was never used"
+        "server {server} came back with another disk, so its votes are forgotten: bring back the data directory that it \
+         had when its cluster was founded"
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::founding::founded_with;
 
     fn identity(server: u64) -> Identity {
         Identity { cluster: "test".to_owned(), server: ServerId(server), store: [server as u8; 16], incarnation: 1 }
     }
 
+    /// Server 1 or another one, in a cluster of these servers; each has the disk of its number.
+    fn introductions(server: u64, cluster: &[u64]) -> Introductions {
+        let disks = cluster.iter().map(|id| (ServerId(*id), [*id as u8; 16]));
+        let peers = [1, 2, 3].map(ServerId).into_iter().filter(|id| id.0 != server);
+        Introductions::new(identity(server), peers, founded_with(ServerId(server), disks))
+    }
+
     #[test]
-    fn only_a_peer_with_the_disk_that_control_has_met_may_ask() {
-        let me = Introductions::new(identity(1), [2, 3].map(ServerId).into_iter(), BTreeMap::new());
-        let hello = |server: u64, store: u8, purpose| {
-            let caller = Identity { store: [store; 16], ..identity(server) };
-            let peers = std::iter::once(ServerId(1));
-            Introductions::new(caller, peers, BTreeMap::new()).hello(ServerId(1), purpose)
-        };
+    fn only_a_member_of_the_same_cluster_with_the_disk_of_its_founding_is_let_in() {
+        let me = introductions(1, &[1, 2, 3]);
+        let hello =
+            |server: u64, cluster: &[u64], purpose| introductions(server, cluster).hello(ServerId(1), purpose);
         let refused = |hello: Hello| me.identify(&hello, None).expect_err("it is not let in");
-        for purpose in [Purpose::Questions, Purpose::Requests] {
-            assert!(refused(hello(2, 2, purpose)).contains("before control has met it"));
-        }
-        assert_eq!(me.identify(&hello(2, 2, Purpose::Control), None), Ok(ServerId(2)));
         for purpose in [Purpose::Control, Purpose::Questions, Purpose::Requests] {
-            assert_eq!(me.identify(&hello(2, 2, purpose), None), Ok(ServerId(2)));
-            assert!(refused(hello(2, 7, purpose)).contains("another disk"));
-            assert!(refused(hello(4, 4, purpose)).contains("not among the peers"));
-            assert!(refused(hello(1, 1, purpose)).contains("two servers"));
+            let member = hello(2, &[1, 2, 3], purpose);
+            assert_eq!(me.identify(&member, None), Ok(ServerId(2)));
+            let changed = |change: &dyn Fn(&mut Hello)| {
+                let mut hello = member.clone();
+                change(&mut hello);
+                refused(hello)
+            };
+            assert!(changed(&|hello| hello.store = [7; 16]).contains("another disk"));
+            assert!(changed(&|hello| hello.founded = None).contains("to none yet"));
+            assert!(refused(hello(2, &[2], purpose)).contains("of the same name"));
+            assert!(changed(&|hello| hello.server = ServerId(4)).contains("not among the peers"));
+            assert!(changed(&|hello| hello.server = ServerId(1)).contains("two servers"));
         }
-        assert!(refused(hello(3, 3, Purpose::Requests)).contains("before control has met it"));
+        // How far the founding is, every server of the farm may hear.
+        let founder = hello(9, &[], Purpose::Founding);
+        assert_eq!(me.check_founder(&founder, None), Ok(ServerId(9)));
+        let empty = introductions(1, &[]);
+        let member = hello(2, &[1, 2, 3], Purpose::Control);
+        assert!(empty.identify(&member, None).is_err_and(|why| why.contains("does not belong to a cluster yet")));
     }
 }

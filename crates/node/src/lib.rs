@@ -20,6 +20,7 @@ pub mod executor;
 pub mod farm;
 pub mod files;
 mod fleet;
+pub mod founding;
 pub mod founding_file;
 pub mod group;
 pub mod guarded;

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use primus_core::founding::Claim;
 use primus_core::{Place, ServerId};
 use primus_identity::refusal::Refusal;
 use primus_wire::native::{self, Answer, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, Purpose, WorkerHello};
@@ -33,6 +34,7 @@ use crate::dialling::{Dialler, HELLO_LEN_MAX, HELLO_TIME, Pace, REFUSED_TIME, UN
 use crate::door::{Door, is_handshake};
 use crate::events::History;
 use crate::farm::CallingWorker;
+use crate::founding::Founders;
 use crate::introductions::{Introductions, Objection};
 use crate::late::Late;
 use crate::line::Line;
@@ -75,8 +77,6 @@ pub struct Identity {
 /// What happens on links.
 #[derive(Debug)]
 pub enum LinkEvent<T> {
-    /// A peer said who it is. Nothing else of its process is heard before this.
-    Met(ServerId, Peer),
     /// A peer can be written to.
     Up(ServerId),
     /// The link to a peer is lost; it may be back soon.
@@ -92,23 +92,14 @@ pub enum LinkEvent<T> {
 }
 
 /// What a server knows of its peers when it starts.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Known {
     /// Where they are.
     pub peers: BTreeMap<ServerId, Place>,
-    /// Their disks, as far as they are known.
-    pub stores: BTreeMap<ServerId, [u8; 16]>,
+    /// What is durable here of the founding of its cluster, and every change of that.
+    pub claim: watch::Receiver<Claim>,
     /// How it knows that they are who they say.
     pub security: Security,
-}
-
-/// What a peer said of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
-    /// Its disk.
-    pub store: [u8; 16],
-    /// Its process.
-    pub incarnation: u64,
 }
 
 /// The links of a server.
@@ -118,6 +109,10 @@ pub struct Links<T> {
     cuts: watch::Sender<LinkFaults>,
     /// Beside them, those for requests.
     pub(crate) requests: Arc<RequestLinks>,
+    /// Who this server says it is, whatever a link is for.
+    pub(crate) introductions: Arc<Introductions>,
+    /// Those who want to hear how far the founding is.
+    pub(crate) founders: Arc<Founders>,
 }
 
 /// Where those who call and are no peers are passed on to: the farm.
@@ -134,6 +129,7 @@ pub struct Doors {
 struct Shared<T> {
     introductions: Arc<Introductions>,
     requests: Arc<RequestLinks>,
+    founders: Arc<Founders>,
     events: mpsc::Sender<LinkEvent<T>>,
     cuts: watch::Receiver<LinkFaults>,
     /// A peer that dials us is there: time to dial it.
@@ -164,19 +160,21 @@ impl<T: Words> Links<T> {
     pub fn start(
         identity: Identity,
         listener: TcpListener,
-        Known { peers, stores, security }: Known,
+        Known { peers, claim, security }: Known,
         doors: Doors,
         cuts: watch::Sender<LinkFaults>,
         history: Arc<History>,
     ) -> (Self, mpsc::Receiver<LinkEvent<T>>) {
         let (events, received) = mpsc::channel(EVENTS_MAX);
-        let introductions = Introductions::new(identity, peers.keys().copied(), stores);
+        let introductions = Introductions::new(identity, peers.keys().copied(), claim);
         let introductions = Arc::new(introductions.on(security.clone()));
         let requests =
             Arc::new(RequestLinks::new(Arc::clone(&introductions), &peers, cuts.subscribe(), security.clone()));
+        let founders = Arc::<Founders>::default();
         let shared = Arc::new(Shared {
-            introductions,
+            introductions: Arc::clone(&introductions),
             requests: Arc::clone(&requests),
+            founders: Arc::clone(&founders),
             events,
             cuts: cuts.subscribe(),
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
@@ -197,7 +195,8 @@ impl<T: Words> Links<T> {
             tokio::spawn(PeerLink { peer: *peer, dialler, queue, shared, known: None, cargo }.run());
             (*peer, sender)
         };
-        (Self { outgoing: peers.iter().map(dial).collect(), cuts, requests }, received)
+        let outgoing = peers.iter().map(dial).collect();
+        (Self { outgoing, cuts, requests, introductions, founders }, received)
     }
 
     /// Sends, or drops what does not fit: whoever needs it will ask again.
@@ -282,6 +281,8 @@ struct Dead;
 
 impl<T: Words> PeerLink<T> {
     async fn run(mut self) {
+        // Before that there is nothing to say to peers.
+        self.shared.introductions.founded().await;
         loop {
             match self.dial().await {
                 Ok(line) => {
@@ -360,8 +361,6 @@ impl<T: Words> PeerLink<T> {
             self.shared.tell(LinkEvent::Gone(self.peer)).await;
         }
         self.known = Some(Ok(hello.incarnation));
-        let peer = Peer { store: hello.store, incarnation: hello.incarnation };
-        self.shared.tell(LinkEvent::Met(self.peer, peer)).await;
         self.shared.tell(LinkEvent::Up(self.peer)).await;
     }
 
@@ -445,8 +444,15 @@ async fn serve<T: Words>(stream: TcpStream, shared: Arc<Shared<T>>) {
         Greeting::Worker(hello) => return pass_on(line, arrived, hello, &shared).await,
         Greeting::Farm(hello) => return pass_envoy_on(line, arrived, hello, &shared).await,
     };
-    if matches!(hello.purpose(), Some(Purpose::Questions | Purpose::Requests)) {
-        return admit(line, &arrived, &hello, &shared).await;
+    match hello.purpose() {
+        Some(Purpose::Questions | Purpose::Requests) => return admit(line, &arrived, &hello, &shared).await,
+        Some(Purpose::Founding) => {
+            if let Err(reason) = shared.founders.receive(&mut line, &hello, &shared.introductions).await {
+                refuse(&mut line, reason, &shared).await;
+            }
+            return;
+        }
+        Some(Purpose::Control) | None => shared.introductions.may_be_founded_with(&hello).await,
     }
     let Some(peer) = welcome(&mut line, &hello, &shared).await else { return };
     if let Ok(line) = line.part() {
@@ -533,7 +539,6 @@ async fn welcome<T>(line: &mut Line, hello: &Hello, shared: &Shared<T>) -> Optio
             return None;
         }
     };
-    shared.tell(LinkEvent::Met(peer, Peer { store: hello.store, incarnation: hello.incarnation })).await;
     let answer = Answer::Welcome(shared.introductions.hello(peer, Purpose::Control));
     timeout(HELLO_TIME, say(line, &answer)).await.ok()?.ok()?;
     shared.wake.get(&peer)?.notify_one();

@@ -5,6 +5,7 @@
 //! before its messages have been read. `start.rs` puts it together, `carry_out.rs` does what the machine wants.
 
 mod arrivals;
+mod begin;
 mod carry_out;
 mod changes;
 mod end;
@@ -36,6 +37,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use self::arrivals::{Arrived, Inputs};
+use self::begin::founded;
 use self::changes::Changes;
 pub use self::end::EndError;
 use self::others::Others;
@@ -47,12 +49,13 @@ use self::writes::Writes;
 use self::writing::Writing;
 use crate::credentials::Security;
 use crate::farm::ToControl;
+use crate::founding;
 use crate::handle::{Handle, Request};
-use crate::links::{LinkEvent, Links, Peer};
+use crate::links::{LinkEvent, Links};
 use crate::proposal_queue::ProposalQueue;
 use crate::questions::Questions;
 use crate::reads::{Read, Reads};
-use crate::store::{Opened, StoreId};
+use crate::store::Opened;
 use crate::timers::Timers;
 use crate::watched::watch;
 
@@ -111,6 +114,8 @@ struct Running {
     own: Own,
     changes: Changes,
     shown: Shown,
+    /// What the server shows of its founding; nothing before it belongs to a cluster.
+    founding: Option<founding::Shown>,
     /// The thread of questions for the leader, which ends with this.
     questions: Questions,
 }
@@ -127,6 +132,11 @@ impl Running {
             let first = tokio::select! {
                 biased;
                 Some(broken) = inputs.failures.recv() => return Err(broken.into()),
+                begun = founded(&mut inputs.founding) => {
+                    inputs.founding = None;
+                    self.on_founded(begun);
+                    continue;
+                }
                 done = self.writing.disk.done() => Some(Arrived::Synced(done?)),
                 Some(event) = inputs.links.recv() => Some(Arrived::Link(event)),
                 Some(wish) = inputs.wishes.recv() => Some(Arrived::ToControl(wish)),
@@ -220,8 +230,6 @@ impl Running {
     fn on_link(&mut self, event: LinkEvent<Words>) {
         match event {
             LinkEvent::Message(from, words, _) => self.on_words(from, words),
-            // On its way to the disk before any vote that this peer might ask for.
-            LinkEvent::Met(peer, Peer { store, .. }) => self.writing.remember(peer, StoreId(store)),
             LinkEvent::Up(peer) => {
                 self.mark(peer, true);
                 self.see(peer, Sign::LinkUp);
@@ -286,6 +294,7 @@ impl Running {
                 _ = reply.send(outlook);
             }
             Request::Leave(reply) => self.on_leave(reply),
+            Request::Elect(_, reply) if self.founding.is_none() => _ = reply.send(Err(self.unable())),
             Request::Elect(asked, reply) => self.on_elect(asked, reply),
             Request::Cut(cuts) => self.links.cut(cuts),
             Request::Delay(delays) => self.on_delay(&delays),

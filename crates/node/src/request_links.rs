@@ -103,17 +103,17 @@ impl RequestLinks {
     /// links are refused.
     ///
     /// # Panics
-    /// If the purpose is control: those links have an owner.
+    /// If the purpose is control or the founding: those links have an owner.
     pub fn serve(&self, purpose: Purpose) -> mpsc::Receiver<CallingServer> {
         let (callers, calls) = mpsc::channel(CALLERS_MAX);
         // The second one has no sender, and so it ends.
-        _ = self.served(purpose).expect("control serves its links by itself").set(callers);
+        _ = self.served(purpose).expect("only what asks has links that others serve").set(callers);
         calls
     }
 
     const fn served(&self, purpose: Purpose) -> Option<&OnceLock<mpsc::Sender<CallingServer>>> {
         match purpose {
-            Purpose::Control => None,
+            Purpose::Control | Purpose::Founding => None,
             Purpose::Questions => Some(&self.questions),
             Purpose::Requests => Some(&self.requests),
         }

@@ -23,8 +23,10 @@ use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
-use crate::credentials::{CredentialsError, Security};
+use crate::credentials::{CredentialsError, Security, is_named};
 use crate::files;
+use crate::founding::{self, OtherSecurity};
+use crate::founding_file::FoundingFile;
 use crate::handle::{Handle, Leadership, Request, Unable, View};
 use crate::hooks::{self, Hook};
 use crate::leader_search::Patience;
@@ -102,6 +104,9 @@ pub enum StartError {
     /// It cannot prove who it is.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
+    /// Its links are not to be as its cluster was founded.
+    #[error(transparent)]
+    Security(#[from] OtherSecurity),
     /// Its address cannot be used.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
@@ -177,8 +182,10 @@ impl Server {
             files::make_room();
         }
         let identity = Identity { cluster: settings.farm.clone(), server: *id };
-        let opened = Store::open(&settings.dir, &identity)?;
+        let mut opened = Store::open(&settings.dir, &identity)?;
+        founding::check_security(&opened, is_secured(&settings)?)?;
         let security = secure(&settings)?;
+        founding::keep_security(&mut opened, &settings.farm, &security)?;
         let listener = listen(address).map_err(|error| StartError::Listen(address, error))?;
         Ok(Prepared { settings, listener, opened, meter, security })
     }
@@ -289,6 +296,12 @@ impl Prepared {
             _ = stop => Ok(()),
         }
     }
+}
+
+/// Are its links to be encrypted?
+fn is_secured(Settings { farm, dir, founding, .. }: &Settings) -> Result<bool, CredentialsError> {
+    let Some(path) = founding.as_deref().filter(|_| !is_named(dir)) else { return Ok(is_named(dir)) };
+    Ok(FoundingFile::read(path, farm)?.certificate().is_some())
 }
 
 /// Proves who the server is, if its farm wants that.

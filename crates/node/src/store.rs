@@ -9,9 +9,9 @@
 
 mod backend;
 mod directory;
+mod origin;
 mod tables;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -24,12 +24,15 @@ use serde::{Deserialize, Serialize};
 
 use self::backend::Backend;
 use self::directory::{Directory, Mark, Refused};
-use self::tables::{Owner, Peers, Progress};
+pub use self::origin::Origin;
+use self::tables::{Owner, Progress};
 use crate::private::Exposed;
 use crate::watched::{self, Broken};
 
-/// The format of what this version writes and reads. In the first one every record was a change of the register.
-pub const FORMAT: u32 = 3;
+/// The format of what this version writes. In the first one every record was a change of the register.
+pub const FORMAT: u32 = 4;
+/// The format before, which this version reads and makes its own: there a store knew its peers' disks, and no founding.
+const FORMAT_BEFORE: u32 = 3;
 
 /// How much of the database stays in memory. The log is in memory anyway; what is read here is the way to its end.
 const CACHE_BYTES: usize = 2 << 20;
@@ -41,7 +44,6 @@ pub struct Store {
     /// Nothing after a write failed; the next one opens it again.
     database: Option<(Database, Backend)>,
     progress: Progress,
-    peers: Peers,
     mark: Mark,
     /// Once a write could not be made durable, nobody knows what the disk has.
     is_broken: bool,
@@ -58,6 +60,8 @@ pub struct Opened {
     pub store_id: StoreId,
     /// Has it just been made?
     pub is_new: bool,
+    /// How far the founding of its cluster has come.
+    pub origin: Origin,
 }
 
 /// Whose store it is.
@@ -72,17 +76,6 @@ pub struct Identity {
 /// Names a store, at random: a server that comes back with another one has lost its disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StoreId(pub [u8; 16]);
-
-/// What is known about a peer's store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PeerCheck {
-    /// It was never seen before, and is remembered from now on.
-    New,
-    /// It is the same as ever.
-    Known,
-    /// The peer had this other store: its disk was wiped or replaced. Nothing has been changed.
-    Mismatch(StoreId),
-}
 
 /// Why a store cannot be opened. Nothing has been changed.
 #[derive(Debug, thiserror::Error)]
@@ -156,6 +149,12 @@ pub enum OpenError {
         dir: PathBuf,
         /// The format it has.
         found: u32,
+    },
+    /// It is of the format before, and this one cannot be written.
+    #[error("the store of an older release cannot be taken over: {source}")]
+    NotTakenOver {
+        /// What the disk says.
+        source: Box<WriteError>,
     },
     /// It belongs to another cluster.
     #[error(
@@ -240,7 +239,12 @@ impl Store {
             Refused::Exposed(exposed) => OpenError::Exposed(exposed),
             Refused::Io(error) => Damage::Io(error).into_open_error(dir),
         })?;
-        guard(|| open(directory, identity)).map_err(|refusal| refusal.into_open_error(dir))
+        let mut found = guard(|| open(directory, identity)).map_err(|refusal| refusal.into_open_error(dir))?;
+        if found.is_of_format_before {
+            let kept = found.opened.store.keep_origin(&found.opened.origin);
+            kept.map_err(|error| OpenError::NotTakenOver { source: Box::new(error) })?;
+        }
+        Ok(found.opened)
     }
 
     /// Where it lies.
@@ -263,28 +267,12 @@ impl Store {
         self.commit(|transaction, progress| tables::write(transaction, progress, records))
     }
 
-    /// The peers' stores, as far as they are known.
-    #[must_use]
-    pub fn peers(&self) -> BTreeMap<ServerId, StoreId> {
-        self.peers.iter().map(|(peer, store)| (ServerId(*peer), *store)).collect()
-    }
-
-    /// Compares a peer's store with the one that it had, and remembers the first. Ask only about servers of this cluster:
-    /// every new one is kept.
+    /// Makes it durable how far the founding has come, and returns when it is.
     ///
     /// # Errors
-    /// See [`WriteError`]. The peer is not remembered then.
-    pub fn remember_peer(&mut self, peer: ServerId, store: StoreId) -> Result<PeerCheck, WriteError> {
-        match self.peers.get(&peer.0) {
-            Some(known) if *known == store => return Ok(PeerCheck::Known),
-            Some(known) => return Ok(PeerCheck::Mismatch(*known)),
-            None => {}
-        }
-        let mut peers = self.peers.clone();
-        peers.insert(peer.0, store);
-        self.commit(|transaction, progress| tables::write_peers(transaction, progress, &peers))?;
-        self.peers = peers;
-        Ok(PeerCheck::New)
+    /// See [`WriteError`]. It may be kept or not; keeping it again is safe.
+    pub fn keep_origin(&mut self, origin: &Origin) -> Result<(), WriteError> {
+        self.commit(|transaction, progress| tables::write_origin(transaction, progress, (origin, FORMAT)))
     }
 
     fn commit(
@@ -352,7 +340,13 @@ enum Damage {
     Content(String),
 }
 
-fn open(directory: Directory, identity: &Identity) -> Result<Opened, Refusal> {
+/// What is in a directory.
+struct Found {
+    opened: Opened,
+    is_of_format_before: bool,
+}
+
+fn open(directory: Directory, identity: &Identity) -> Result<Found, Refusal> {
     let mark = directory.open_mark()?;
     if !directory.has_database()? {
         if mark.is_some() {
@@ -369,9 +363,10 @@ fn open(directory: Directory, identity: &Identity) -> Result<Opened, Refusal> {
         None => return Err(Damage::of("the mark is missing").into()),
     };
     backend.release()?;
-    let (progress, peers, store_id) = (found.progress, found.peers, found.owner.store);
-    let store = Store { directory, database: Some((database, backend)), progress, peers, mark, is_broken: false };
-    Ok(Opened { store, records: found.records, store_id, is_new })
+    let Content { owner, progress, origin, records, is_of_format_before } = found;
+    let store = Store { directory, database: Some((database, backend)), progress, mark, is_broken: false };
+    let opened = Opened { store, records, store_id: owner.store, is_new, origin };
+    Ok(Found { opened, is_of_format_before })
 }
 
 fn make_database(directory: &Directory, identity: &Identity) -> Result<(), Damage> {
@@ -400,17 +395,20 @@ fn builder() -> redb::Builder {
     builder
 }
 
-struct Found {
+/// What is in a database.
+struct Content {
     owner: Owner,
     progress: Progress,
-    peers: Peers,
+    origin: Origin,
     records: Vec<Record>,
+    is_of_format_before: bool,
 }
 
-fn read(database: &Database, identity: &Identity) -> Result<Found, Refusal> {
+fn read(database: &Database, identity: &Identity) -> Result<Content, Refusal> {
     let transaction = database.begin_read().map_err(Damage::from)?;
     let format = tables::read_format(&transaction)?;
-    if format != FORMAT {
+    let is_of_format_before = format == FORMAT_BEFORE;
+    if format != FORMAT && !is_of_format_before {
         return Err(Refusal::OtherFormat(format));
     }
     let owner = tables::read_owner(&transaction)?;
@@ -421,15 +419,18 @@ fn read(database: &Database, identity: &Identity) -> Result<Found, Refusal> {
         return Err(Refusal::OtherServer(ServerId(owner.server), identity.server));
     }
     let progress = tables::read_progress(&transaction)?;
-    let peers = tables::read_peers(&transaction)?;
+    let origin = match is_of_format_before {
+        true => Origin::of_format_before(&tables::read_peers(&transaction)?, progress.is_blank()),
+        false => tables::read_origin(&transaction)?,
+    };
     let records = tables::read_records(&transaction, &progress)?;
     if let Some(what) = bounds::objection_to_records(&records) {
         return Err(Refusal::Absurd(what));
     }
-    Ok(Found { owner, progress, peers, records })
+    Ok(Content { owner, progress, origin, records, is_of_format_before })
 }
 
-fn check_mark(mark: Option<Mark>, found: &Found) -> Result<Mark, Refusal> {
+fn check_mark(mark: Option<Mark>, found: &Content) -> Result<Mark, Refusal> {
     let mark = mark.ok_or_else(|| Damage::of("the mark cannot be read"))?;
     if mark.store != found.owner.store {
         return Err(Damage::of("the mark belongs to another store").into());

@@ -34,6 +34,15 @@ async fn start(config: Config, dir: &Path, listener: TcpListener) -> Server {
     Server { handle: handle.await.expect("it starts"), task }
 }
 
+/// Starts a server once more, as soon as nothing else has its directory and its port.
+async fn again(config: Config, dir: &Path, address: SocketAddr) -> Server {
+    let own = dir.join(config.plan.id.to_string());
+    let identity = Identity { cluster: config.cluster.clone(), server: config.plan.id };
+    eventually_async("its directory", async || Store::open(&own, &identity).ok()).await;
+    let listener = eventually_async("its port", async || TcpListener::bind(address).await.ok()).await;
+    start(config, dir, listener).await
+}
+
 /// The servers of a cluster, none of them started.
 async fn configured(count: u64) -> Vec<(Config, TcpListener)> {
     let mut listeners = BTreeMap::new();
@@ -119,17 +128,23 @@ async fn a_server_that_was_away_for_long_gets_the_whole_state_in_pieces() {
     let dir = directory("away");
     let mut configured = configured(3).await;
     configured.iter_mut().for_each(|(config, _)| config.plan.snapshot_every = 20);
-    let (late, late_listener) = configured.pop().expect("three servers");
     let mut servers = Vec::new();
     for (config, listener) in configured {
         servers.push((config.clone(), start(config, &dir, listener).await));
     }
+    // All of them must run once.
+    leader(&servers).await;
+    let (late, away) = servers.pop().expect("three servers");
+    away.task.abort();
+    _ = away.task.await;
+    drop(away.handle);
+    let late_address = late.plan.servers[&late.plan.id].number().expect("a number");
     let value = "x".repeat(100_000);
     for number in 0..60 {
         put(&servers, &format!("key {number}"), &value).await;
     }
     let index = put(&servers, "last", "word").await;
-    let late = start(late, &dir, late_listener).await;
+    let late = again(late, &dir, late_address).await;
     let mut view = late.handle.view.clone();
     let arrived = view.wait_for(|view| view.applied >= index);
     tokio::time::timeout(PATIENCE, arrived).await.expect("it catches up").expect("it runs");

@@ -4,6 +4,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use postcard::ser_flavors::Flavor;
 use primus_core::ServerId;
+use primus_core::founding::ClusterId;
 use primus_core::ledger::loans::home_of;
 use primus_core::names::{NAME_LEN_MAX, is_name};
 use serde::de::DeserializeOwned;
@@ -29,6 +30,8 @@ const FARM_MAGIC: [u8; 8] = *b"primus\0\x03";
 const QUESTIONS_MAGIC: [u8; 8] = *b"primus\0\x04";
 /// How a link for requests begins.
 const REQUESTS_MAGIC: [u8; 8] = *b"primus\0\x05";
+/// How a link begins on which servers say how far their founding is.
+const FOUNDING_MAGIC: [u8; 8] = *b"primus\0\x07";
 
 /// What a server wants a link for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +42,9 @@ pub enum Purpose {
     Questions,
     /// Requests for the leader, in HTTP: of any length, and with answers that may come late.
     Requests,
+    /// How far the founding of the one that is called has come, from now on. It is the only purpose for which a server calls that
+    /// belongs to no cluster yet.
+    Founding,
 }
 
 /// Who is at the other end.
@@ -47,8 +53,10 @@ pub struct Hello {
     magic: [u8; 8],
     /// The protocol that it speaks.
     pub protocol: u32,
-    /// The cluster that it belongs to.
+    /// The name of the cluster that it belongs to.
     pub cluster: String,
+    /// That cluster, if its disk is founded: of one name there can be several.
+    pub founded: Option<ClusterId>,
     /// Which server it is.
     pub server: ServerId,
     /// Which server it wants to talk to.
@@ -148,7 +156,13 @@ impl Hello {
     /// A hello in the present protocol, for a link of control.
     #[must_use]
     pub const fn new(cluster: String, server: ServerId, to: ServerId, store: [u8; 16], incarnation: u64) -> Self {
-        Self { magic: MAGIC, protocol: PROTOCOL, cluster, server, to, store, incarnation }
+        Self { magic: MAGIC, protocol: PROTOCOL, cluster, founded: None, server, to, store, incarnation }
+    }
+
+    /// The same from a server of this cluster.
+    #[must_use]
+    pub fn of(self, founded: Option<ClusterId>) -> Self {
+        Self { founded, ..self }
     }
 
     /// The same for another kind of link.
@@ -158,6 +172,7 @@ impl Hello {
             Purpose::Control => MAGIC,
             Purpose::Questions => QUESTIONS_MAGIC,
             Purpose::Requests => REQUESTS_MAGIC,
+            Purpose::Founding => FOUNDING_MAGIC,
         };
         Self { magic, ..self }
     }
@@ -169,6 +184,7 @@ impl Hello {
             MAGIC => Some(Purpose::Control),
             QUESTIONS_MAGIC => Some(Purpose::Questions),
             REQUESTS_MAGIC => Some(Purpose::Requests),
+            FOUNDING_MAGIC => Some(Purpose::Founding),
             _ => None,
         }
     }
@@ -345,7 +361,7 @@ mod tests {
         };
         assert_eq!(objection(|_| {}), None);
         assert!(objection(|hello| hello.cluster = "south".to_owned()).unwrap().contains("'south'"));
-        assert!(objection(|hello| hello.protocol = 9).unwrap().contains("protocol"));
+        assert!(objection(|hello| hello.protocol = PROTOCOL + 1).unwrap().contains("protocol"));
         assert!(objection(|hello| hello.to = ServerId(3)).unwrap().contains("server 3 was meant"));
         assert!(objection(|hello| hello.server = ServerId(2)).unwrap().contains("two servers"));
         assert!(objection(|hello| hello.magic = [0; 8]).is_some());
@@ -353,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_hello_says_what_its_link_is_for() {
-        for purpose in [Purpose::Control, Purpose::Questions, Purpose::Requests] {
+        for purpose in [Purpose::Control, Purpose::Questions, Purpose::Requests, Purpose::Founding] {
             let mut buffer = BytesMut::new();
             put(&mut buffer, &hello().with_purpose(purpose)).unwrap();
             let Ok(Some(Greeting::Server(hello))) = Greeting::take(&mut buffer) else { panic!("a server greets") };

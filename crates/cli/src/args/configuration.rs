@@ -35,6 +35,12 @@ pub(crate) struct InitArgs {
     /// Found a farm whose links are not encrypted: every process that reaches them can run commands. For laboratories
     #[arg(long)]
     pub(crate) insecure: bool,
+    /// Make no file: the server of this directory, which waits or has not been started yet, founds its farm without the others
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["farm", "servers", "out", "insecure", "secure"])]
+    pub(crate) alone: Option<PathBuf>,
+    /// Make no file: the server of this directory, whose links were not encrypted, starts with a founding file the next time
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["farm", "servers", "out", "insecure"])]
+    pub(crate) secure: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

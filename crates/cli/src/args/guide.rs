@@ -522,10 +522,18 @@ The file holds the authority that names servers and workers of the farm, with it
 servers, so it is for its owner alone. Copy it to all hosts of the farm over a safe way, and name it in cluster.founding. Each node makes
 a key and a certificate of its own from it, in tls in its directory, and needs the file no more.
 
+A farm is founded once, as soon as all servers of cluster.servers run. Until then each says on stderr what it waits for, and answers
+/readyz with the same sentence. With --alone one server founds the farm without the others, for good: they cannot become members
+later. If it waits for others of its list, it ends then and is to be started again. A list of one server on loopback needs no such
+word. With --secure the links of an old farm are encrypted from its next start
+on: stop all its servers, say so for the directory of each, and start all with one founding file.
+
 Examples:
   primus init --farm north
   primus init --farm north --servers 1=10.0.0.1:7460,2=10.0.0.2:7460,3=10.0.0.3:7460 --out north.founding
-  primus server --config north-1.toml --founding north.founding";
+  primus server --config north-1.toml --founding north.founding
+  primus init --alone /var/lib/primus/north-1
+  primus init --secure /var/lib/primus/north-1";
 
 pub(super) const SERVER: &str = "\
 A file looks like this; the servers of a cluster differ only in id:
@@ -539,6 +547,8 @@ A file looks like this; the servers of a cluster differ only in id:
     { id = 3, address = \"127.0.0.1:7480\", api = \"127.0.0.1:7481\" },
   ]
 Without api.token_file (a file with a secret that only you can read) every user of this host can run commands through its API.
+The servers found their farm when all of them run for the first time; see primus init. Later the members of that founding count,
+and the list says where they are.
 It ends with exit code 6 if it must not be started again as it is: its data are damaged or older than they were, or a part of
 it has failed.
 

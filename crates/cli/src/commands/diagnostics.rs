@@ -164,7 +164,7 @@ const fn level_of(kind: &Kind) -> Level {
     match kind {
         Kind::LeaderChanged { .. } | Kind::LeaderLost { .. } | Kind::GroupLeaderChanged { .. } => Level::Info,
         Kind::Suspected { .. } | Kind::LinkRefused { .. } | Kind::ClockOff { .. } => Level::Warn,
-        Kind::LateTurn { .. } => Level::Warn,
+        Kind::LateTurn { .. } | Kind::FoundingWaits { .. } | Kind::ListDiffers { .. } => Level::Warn,
         Kind::NeighbourSilent { .. } | Kind::LoanNotSent { .. } => Level::Warn,
         Kind::LoanUnknown { .. } | Kind::WorkerUnknown { .. } => Level::Warn,
         Kind::LoanDead(_) | Kind::Overdue(_) => Level::Warn,

@@ -1,10 +1,11 @@
-//! `primus init`: makes the file with which a farm begins.
+//! `primus init`: makes the file with which a farm begins, or tells a server how to begin.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use primus_core::ServerId;
 use primus_identity::authority::AuthorityCertificate;
+use primus_node::founding::Order;
 use primus_node::founding_file::FoundingFile;
 use primus_terminal::failure::Failure;
 use primus_terminal::names::check_name;
@@ -26,6 +27,11 @@ struct Made {
 /// Makes the file, and says by what the farm is recognised from now on.
 pub(super) fn run(args: &InitArgs, format: Format) -> Result<Verdict, Failure> {
     format.refuse_to_draw()?;
+    match (&args.alone, &args.secure) {
+        (Some(dir), _) => return order(dir, Order::Alone, format),
+        (_, Some(dir)) => return order(dir, Order::Secure, format),
+        (None, None) => {}
+    }
     let farm = &args.farm;
     check_name(farm).map_err(|wrong| {
         Failure::usage(format!("'{farm}' cannot be a farm's name: {wrong}"), "choose another --farm")
@@ -42,6 +48,27 @@ pub(super) fn run(args: &InitArgs, format: Format) -> Result<Verdict, Failure> {
         authority: file.certificate().map(AuthorityCertificate::hash).map(|hash| hash.to_string()),
     };
     format.show(|| words(&made), &made)?;
+    Ok(Verdict::Held)
+}
+
+/// What a server is told about its founding.
+#[derive(Serialize)]
+struct Told {
+    dir: String,
+    order: &'static str,
+}
+
+/// Tells the server of this directory what to do, whether it runs or not.
+fn order(dir: &Path, order: Order, format: Format) -> Result<Verdict, Failure> {
+    order.give(dir).map_err(|error| {
+        Failure::usage(format!("{} cannot be written: {error}", dir.display()), "name the directory of a server")
+    })?;
+    let (name, then) = match order {
+        Order::Alone => ("alone", "founds its farm alone: within a second if it runs, else when it starts"),
+        Order::Secure => ("secure", "encrypts its links when it is started with a founding file"),
+    };
+    let told = Told { dir: dir.display().to_string(), order: name };
+    format.show(|| format!("the server of {} {then}\n", told.dir), &told)?;
     Ok(Verdict::Held)
 }
 

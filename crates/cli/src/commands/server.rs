@@ -187,6 +187,7 @@ fn not_started(error: StartError, settings: &ServerSettings) -> Failure {
         }
         StartError::Store(error) => not_opened(&error, &settings.dir),
         StartError::Credentials(error) => super::not_believed(&error),
+        StartError::Security(error) => Failure::usage(error.to_string(), "see primus init --help"),
         StartError::Listen(address, error) => cannot_listen(address, "server.listen", &error),
         StartError::Ended(error) => failed(Err(error)),
     }
@@ -206,6 +207,13 @@ pub(super) fn failed(ended: Result<(), EndError>) -> Failure {
         EndError::Forgotten { .. } => {
             "do not start it as it is: bring back its newest data, or make it a new server"
         }
+        EndError::NoAddress { .. } => {
+            return Failure::usage(
+                error.to_string(),
+                "the members of a cluster count, and the file says where they are",
+            );
+        }
+        EndError::OtherMembers(_) => return Failure::server(error.to_string(), "correct cluster.servers, too"),
         EndError::Unreadable(_) => "do not start it as it is: run one version on all servers, or bring back a copy",
         error if error.is_final() => "do not start it as it is: keep a copy of its data directory, and report this",
         _ => return Failure::server(error.to_string(), "make room or mend the disk, then start the server again"),

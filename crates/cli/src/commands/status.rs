@@ -30,10 +30,13 @@ pub(super) fn run(args: &StatusArgs, format: Format) -> Result<Verdict, Failure>
     })
 }
 
-/// The servers that are missed, and yet answer this command: no process that is dead or frozen does, so they are cut off.
+/// The servers that are missed, and yet answer this command: no process that is dead or frozen does, so they are cut off. One that
+/// refuses others has said why.
 fn answering(status: &Value) -> BTreeSet<u64> {
     let servers = status["servers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let missed = servers.iter().filter(|server| server["state"] == "suspected" && !is_nowhere(server));
+    let is_refused = |server: &Value| server["why"].as_str().is_some_and(|why| why.contains("refuses: "));
+    let is_cut_off = |server: &Value| server["state"] == "suspected" && !is_nowhere(server) && !is_refused(server);
+    let missed = servers.iter().filter(|server| is_cut_off(server));
     let missed: Vec<(u64, &str)> =
         missed.filter_map(|it| Some((it["id"].as_u64()?, it["api"].as_str()?))).collect();
     thread::scope(|scope| {

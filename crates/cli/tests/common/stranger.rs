@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use primus_core::ServerId;
 use primus_core::farm;
+use primus_core::founding::ClusterId;
 use primus_wire::native::{self, Answer, FarmHello, Hello, Purpose, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
 use serde::Serialize;
@@ -42,8 +43,14 @@ impl Stranger {
         Ok(Self { stream, answer, arrived, reader: Reader::default() })
     }
 
-    pub(crate) fn as_server(address: SocketAddr, cluster: &str, (own, to): (u64, u64), store: [u8; 16]) -> Self {
-        let hello = Hello::new(cluster.to_owned(), ServerId(own), ServerId(to), store, 7);
+    /// As a server that names its cluster, which no stranger can know.
+    pub(crate) fn as_member(
+        address: SocketAddr,
+        (farm, cluster): (&str, ClusterId),
+        (own, to): (u64, u64),
+        store: [u8; 16],
+    ) -> Self {
+        let hello = Hello::new(farm.to_owned(), ServerId(own), ServerId(to), store, 7).of(Some(cluster));
         Self::greet(address, &hello).expect("it answers")
     }
 

@@ -84,6 +84,8 @@ pub enum Absence {
     Refuses,
     /// There is no answer.
     Silent,
+    /// It answers, and one of the two refuses the other: what the link was refused for is said beside this.
+    Objects,
 }
 
 /// Who has to run so that a cluster can be founded.
@@ -97,12 +99,12 @@ pub enum Need {
     Majority,
 }
 
-/// How a server comes into a cluster that exists.
+/// What a person can do about a server that found a cluster without its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remedy {
-    /// As a new one.
+    /// It is not a member.
     Add,
-    /// In place of this one, whose disk was lost.
+    /// It is one, and its disk was lost.
     Replace(ServerId),
 }
 
@@ -143,7 +145,7 @@ impl fmt::Display for Reason {
                 write!(f, "waits to found farm {farm}: server {server} has not agreed on the same disks yet")
             }
             Self::Alone { farm } => {
-                write!(f, "waits to found farm {farm} with one server: say so once, with primus init")
+                write!(f, "waits to found farm {farm} with one server: say so once, with primus init --alone")
             }
             Self::ListsDiffer { server, theirs, ours } => {
                 let (theirs, ours) = (Listed(theirs), Listed(ours));
@@ -160,12 +162,12 @@ impl fmt::Display for Reason {
             Self::Belongs { server, cluster, remedy } => write!(
                 f,
                 "server {server} belongs to cluster {cluster} already: an empty server founds nothing beside it. \
-                 On server {server}: primus servers {remedy}"
+                 {remedy}"
             ),
             Self::OldDataElsewhere { server } => write!(
                 f,
                 "server {server} has the data of an older release: an empty server founds nothing beside them. \
-                 Wait until a majority has taken them over, then on server {server}: primus servers add"
+                 Bring back the data of this server"
             ),
             Self::OldDataTooFew { farm, ours } => write!(
                 f,
@@ -183,6 +185,7 @@ impl fmt::Display for Absence {
             Self::NotDialled => "is not dialled yet",
             Self::Refuses => "refuses connections",
             Self::Silent => "is silent",
+            Self::Objects => "and this one refuse each other, as the refused link says",
         })
     }
 }
@@ -200,8 +203,12 @@ impl fmt::Display for Need {
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Add => f.write_str("add"),
-            Self::Replace(server) => write!(f, "replace {server}"),
+            Self::Add => f.write_str(
+                "A cluster keeps the members that it began with: stop this server, or give it a farm of its own",
+            ),
+            Self::Replace(server) => {
+                write!(f, "Bring back the data of server {server}; until then the others go on without it")
+            }
         }
     }
 }

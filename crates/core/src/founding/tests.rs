@@ -112,7 +112,7 @@ fn every_reason_is_one_sentence() {
         ),
         (
             Reason::Alone { farm: farm.clone() },
-            "waits to found farm north with one server: say so once, with primus init",
+            "waits to found farm north with one server: say so once, with primus init --alone",
         ),
         (
             Reason::ListsDiffer { server: ServerId(2), theirs: ids([1, 2]), ours: ids([1, 2, 3]) },
@@ -125,18 +125,18 @@ fn every_reason_is_one_sentence() {
         ),
         (
             belongs(Remedy::Add),
-            "server 1 belongs to cluster 3f9c-27b1 already: an empty server founds nothing beside it. On server 1: \
-             primus servers add",
+            "server 1 belongs to cluster 3f9c-27b1 already: an empty server founds nothing beside it. A cluster \
+             keeps the members that it began with: stop this server, or give it a farm of its own",
         ),
         (
             belongs(Remedy::Replace(server)),
-            "server 1 belongs to cluster 3f9c-27b1 already: an empty server founds nothing beside it. On server 1: \
-             primus servers replace 3",
+            "server 1 belongs to cluster 3f9c-27b1 already: an empty server founds nothing beside it. Bring back \
+             the data of server 3; until then the others go on without it",
         ),
         (
             Reason::OldDataElsewhere { server: ME },
-            "server 1 has the data of an older release: an empty server founds nothing beside them. Wait until a \
-             majority has taken them over, then on server 1: primus servers add",
+            "server 1 has the data of an older release: an empty server founds nothing beside them. Bring back the \
+             data of this server",
         ),
         (
             Reason::OldDataTooFew { farm: farm.clone(), ours: ids([1, 2, 3]) },
@@ -153,7 +153,7 @@ fn a_disk_put_back_from_before_its_founding_is_not_founded_again() {
     let record = rules().record(disks([(1, 1), (2, 2)]));
     let mut machine = founding([1, 2], Phase::Empty);
     let said = hear(&mut machine, 2, claim(Phase::Founded(record), [1, 2], 2));
-    assert!(said.len() == 1 && said[0].contains("primus servers replace 1"), "{said:?}");
+    assert!(said.len() == 1 && said[0].contains("Bring back the data of server 1"), "{said:?}");
 }
 
 #[test]

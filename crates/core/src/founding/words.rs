@@ -81,7 +81,7 @@ impl Hash for Digest {
 pub struct Rules {
     /// The name of the farm.
     pub farm: String,
-    /// The public key of its authority.
+    /// What its authority is recognised by; nothing if its links are not encrypted.
     pub authority: Vec<u8>,
     /// How its clusters get their ids.
     pub digest: Digest,

@@ -27,6 +27,14 @@ impl<S: Display> Display for Kind<S> {
             Self::GroupLeaderConfirmed { group, leader, scores, .. } => {
                 write!(f, "an election of group {group} was held: server {leader} leads on{}", shown(scores))
             }
+            Self::FoundingWaits { reason } => f.write_str(reason),
+            Self::Founded { cluster, members } => {
+                write!(f, "cluster {cluster} is founded with the servers {}", counted(members))
+            }
+            Self::ListDiffers { listed, members } => {
+                let (listed, members) = (counted(listed), counted(members));
+                write!(f, "the file lists {listed}; the cluster has {members}: correct the file")
+            }
             Self::Suspected { peer, reason } => write!(f, "server {peer} is suspected ({reason})"),
             Self::LinkRefused { reason, left_out } => {
                 write!(f, "a link was refused: {reason}{}", others(*left_out))
@@ -76,6 +84,11 @@ impl<S: Display> Display for Kind<S> {
             }
         }
     }
+}
+
+/// Numbers as people write them: `1, 2, 3`.
+fn counted(ids: &[u64]) -> String {
+    ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn lent<S: Display>(f: &mut Formatter<'_>, loan: &Loan<S>) -> fmt::Result {

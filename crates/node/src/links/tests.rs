@@ -6,6 +6,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::dialling::DIAL_TIME;
+use crate::founding::founded_with;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SAID_LEN: usize = 64 << 10;
@@ -34,7 +35,8 @@ fn start(id: u64, listener: TcpListener, other: SocketAddr) -> (Links<Said>, mps
         Identity { cluster: "test".to_owned(), server: ServerId(id), store: [id as u8; 16], incarnation: id };
     let peers = BTreeMap::from([(ServerId(3 - id), other.into())]);
     let doors = Doors { workers: mpsc::channel(1).0, envoys: mpsc::channel(1).0, neighbours: BTreeMap::new() };
-    let known = Known { peers, stores: BTreeMap::new(), security: Security::None };
+    let claim = founded_with(ServerId(id), [1, 2].map(|id| (ServerId(id), [id as u8; 16])).into_iter());
+    let known = Known { peers, claim, security: Security::None };
     Links::start(identity, listener, known, doors, watch::channel(LinkFaults::default()).0, Arc::default())
 }
 

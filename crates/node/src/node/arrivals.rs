@@ -2,9 +2,10 @@
 
 use primus_core::machine::Token;
 use primus_server::words::Words;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::farm::ToControl;
+use crate::founding::Begun;
 use crate::handle::Request;
 use crate::links::LinkEvent;
 use crate::requests::Requested;
@@ -17,6 +18,8 @@ pub(super) struct Inputs {
     pub(super) requests: mpsc::UnboundedReceiver<Requested>,
     /// Which other part has failed.
     pub(super) failures: mpsc::UnboundedReceiver<Broken>,
+    /// That the server belongs to a cluster, if it did not when it started.
+    pub(super) founding: Option<oneshot::Receiver<Begun>>,
 }
 
 impl Inputs {

@@ -1,6 +1,7 @@
 //! Why a server ends by itself, and whether it may be started again as it is.
 
 use primus_core::ServerId;
+use primus_core::founding::ClusterId;
 
 use crate::store::WriteError;
 use crate::watched::Broken;
@@ -14,6 +15,19 @@ pub enum EndError {
     /// A part of it has failed.
     #[error("this server cannot go on, {0}")]
     Part(#[from] Broken),
+    /// Nothing says where a member of its cluster is.
+    #[error(
+        "server {server} is a member of cluster {cluster}, and nothing says where it is: add it to cluster.servers"
+    )]
+    NoAddress {
+        /// The member.
+        server: ServerId,
+        /// The cluster.
+        cluster: ClusterId,
+    },
+    /// It was founded with others than its list names: it was told to begin alone, or words of an earlier start were under way.
+    #[error("cluster {0} is founded, and its members are not those of the list: start this server again")]
+    OtherMembers(ClusterId),
     /// It has less than it acknowledged.
     #[error(
         "server {leader} knows that this one has acknowledged {index} entries of the log, and here are {last}: the data \
@@ -40,6 +54,7 @@ impl EndError {
     pub const fn is_final(&self) -> bool {
         match self {
             Self::Disk(error) => matches!(error, WriteError::Damaged { .. } | WriteError::Failed(_)),
+            Self::NoAddress { .. } | Self::OtherMembers(_) => false,
             Self::Part(_) | Self::Forgotten { .. } | Self::Unreadable(_) => true,
         }
     }

@@ -1,14 +1,17 @@
 //! How a server is started: its threads, its links, and what it looks like before it has done anything.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use primus_core::founding::Claim;
 use primus_core::load::Load;
-use primus_core::machine::{Input, Outbox};
+use primus_core::machine::Outbox;
 use primus_replica::{Consensus, Role};
-use primus_server::control::{Command, Reason};
+use primus_server::control::Reason;
 use primus_server::record::State;
 use primus_server::relay::Relay;
+use primus_server::words::Words;
 use primus_server::{Plan, Server};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -26,9 +29,11 @@ use super::writes::Writes;
 use super::writing::Writing;
 use super::{Config, EndError, Running};
 use crate::budget::Budget;
+use crate::disk::Disk;
 use crate::events::History;
 use crate::farm::FarmHandle;
 use crate::fleet::{self, Fleet, Wish};
+use crate::founding::{Beginning, Begun};
 use crate::handle::{Handle, PeerView, UNWRITTEN_LEN_MAX, View};
 use crate::link_faults::LinkFaults;
 use crate::links::{self, Links};
@@ -38,20 +43,25 @@ use crate::questions::Questions;
 use crate::reads::Reads;
 use crate::requests::{Requested, Requests};
 use crate::steps::Steps;
-use crate::store::{Opened, Store, StoreId};
+use crate::store::{Opened, Origin, StoreId};
 use crate::timers::Timers;
-use crate::{disk, elections, farm};
+use crate::{disk, elections, farm, founding};
 
 pub(super) async fn serve(
-    config: Config,
+    mut config: Config,
     listener: TcpListener,
-    opened: Opened,
+    mut opened: Opened,
     ready: oneshot::Sender<Handle>,
 ) -> Result<(), EndError> {
+    let list = (config.plan.id, &config.plan.servers);
+    founding::begin_alone(&mut opened, (&config.cluster, &config.security), list)?;
+    let note = founding::adopt(&mut config.plan, &opened.origin)?;
     let (requests, received) = Requests::new();
     let incarnation = incarnation();
+    let found = founding::Shown::new(&opened.origin, opened.store_id, config.plan.servers.keys().copied());
+    let standing = found.standing.subscribe();
     let (mut running, (farm, fleet), inputs) =
-        Running::new(config, listener, opened, incarnation, (requests.clone(), received));
+        Running::new(config, listener, (opened, found), incarnation, (requests.clone(), received));
     let (history, steps) = (Arc::clone(&running.shown.history), Arc::clone(&running.shown.steps));
     let (numbers, meters) = (Arc::default(), Arc::clone(&running.shown.meters));
     let (view, elected) = (running.shown.view.subscribe(), running.others.elections.elected());
@@ -59,6 +69,7 @@ pub(super) async fn serve(
     let (asker, heard) = (running.questions.asker(), running.shown.acquaintances.heard());
     let (origin, elections) = (incarnation, running.others.elections.clone());
     let (live, shown) = (running.config.security.live().cloned(), fleet.shown);
+    note.into_iter().for_each(|note| history.add(note));
     let handle = Handle {
         requests,
         origin,
@@ -76,14 +87,16 @@ pub(super) async fn serve(
         elections,
         live,
         shown,
+        standing,
     };
     if let Some(live) = handle.live.clone() {
         handle.asker.run(Fleet::new(handle.clone(), live, fleet.needs).run());
     }
     running.questions.start(handle.clone());
     _ = ready.send(handle);
-    running.step(Input::Command(Command::Boot));
-    running.writing.flush();
+    if running.founding.is_some() {
+        running.begin();
+    }
     running.run(inputs).await
 }
 
@@ -103,7 +116,7 @@ impl Running {
     fn new(
         config: Config,
         listener: TcpListener,
-        opened: Opened,
+        (opened, founding): (Opened, founding::Shown),
         incarnation: u64,
         (requests, received): (Requests, mpsc::UnboundedReceiver<Requested>),
     ) -> (Self, (FarmHandle, Needs), Inputs) {
@@ -132,7 +145,7 @@ impl Running {
         if let Some(live) = config.security.live() {
             live.ask(farm.handle.watch_roll());
         }
-        let known = known(&config, &opened.store);
+        let known = known(&config, founding.claim.subscribe());
         let (links, link_events) = Links::start(identity, listener, known, farm.doors, cut, Arc::clone(&history));
         let links = Arc::new(links);
         let told = (Arc::clone(&history), Arc::clone(&steps), Arc::clone(&meters));
@@ -150,6 +163,9 @@ impl Running {
             steps,
             meters,
         };
+        let begins = (opened.origin, opened.store.directory().to_owned());
+        let disk = disk::start(opened.store, Arc::clone(&shown.meters));
+        let (founding, begun) = begin(&config, begins, (&disk, &links, &shown.history), founding);
         let running = Self {
             relay: Relay::new(applied, config.plan.snapshot_every),
             config,
@@ -159,7 +175,7 @@ impl Running {
             inputs: None,
             links,
             end,
-            writing: Writing::new(disk::start(opened.store, Arc::clone(&shown.meters))),
+            writing: Writing::new(disk),
             timers: Timers::default(),
             others: Others::new(farm.told, (farm.leases, farm.leader), elections),
             proposals: ProposalQueue::default(),
@@ -169,18 +185,49 @@ impl Running {
             own: Own::new(),
             changes: Changes::new(),
             shown,
+            founding,
             questions,
         };
-        let inputs = Inputs { links: link_events, wishes: farm.wishes, requests: received, failures };
+        let inputs =
+            Inputs { links: link_events, wishes: farm.wishes, requests: received, failures, founding: begun };
         (running, (farm.handle, Needs { needs: farm.needs, shown: farm.shown }), inputs)
     }
 }
 
 /// What a server knows of its peers when it starts.
-fn known(Config { plan, security, .. }: &Config, store: &Store) -> links::Known {
+fn known(Config { plan, security, .. }: &Config, claim: watch::Receiver<Claim>) -> links::Known {
     let peers = plan.servers.iter().filter(|(id, _)| **id != plan.id).map(|(id, at)| (*id, at.clone()));
-    let stores = store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store));
-    links::Known { peers: peers.collect(), stores: stores.collect(), security: security.clone() }
+    links::Known { peers: peers.collect(), claim, security: security.clone() }
+}
+
+/// What a disk and links are needed for as long as the server belongs to no cluster. One that does has nothing to begin, and only
+/// keeps where its members are.
+fn begin(
+    Config { plan, security, .. }: &Config,
+    (origin, dir): (Origin, PathBuf),
+    (disk, links, history): (&Disk, &Links<Words>, &Arc<History>),
+    shown: founding::Shown,
+) -> (Option<founding::Shown>, Option<oneshot::Receiver<Begun>>) {
+    if let Some(record) = origin.founded() {
+        let present = founding::with_addresses(&origin, record, plan.servers.iter());
+        if present != origin {
+            // It is kept in its turn; nothing waits for it.
+            drop(disk.origins().keep(present));
+        }
+        return (Some(shown), None);
+    }
+    let beginning = Beginning {
+        list: plan.servers.clone(),
+        origin,
+        origins: disk.origins(),
+        security: security.clone(),
+        introductions: Arc::clone(&links.introductions),
+        founders: Arc::clone(&links.founders),
+        shown,
+        history: Arc::clone(history),
+        dir,
+    };
+    (None, Some(founding::start(beginning)))
 }
 
 /// What a server looks like that has just started.

@@ -1,14 +1,11 @@
 //! What a turn has for the disk, and what waits for it.
 
-use std::collections::BTreeSet;
-
 use primus_core::ServerId;
 use primus_core::machine::Token;
 use primus_replica::message::Record;
 
 use super::carry_out::ControlWords;
 use crate::disk::Disk;
-use crate::store::StoreId;
 
 /// So many records go to the disk before the turn is over.
 const RECORDS_MAX: usize = 256;
@@ -25,20 +22,11 @@ pub(super) struct Writing {
     records: Vec<Record>,
     token: Option<Token>,
     waiting: Vec<Waiting>,
-    /// The peers whose disks the disk was told.
-    known: BTreeSet<ServerId>,
 }
 
 impl Writing {
     pub(super) const fn new(disk: Disk) -> Self {
-        Self { disk, records: Vec::new(), token: None, waiting: Vec::new(), known: BTreeSet::new() }
-    }
-
-    /// Once for each peer: a peer may say who it is as often as it likes, and it always has the same disk.
-    pub(super) fn remember(&mut self, peer: ServerId, store: StoreId) {
-        if self.known.insert(peer) {
-            self.disk.remember(peer, store);
-        }
+        Self { disk, records: Vec::new(), token: None, waiting: Vec::new() }
     }
 
     pub(super) fn add(&mut self, token: Token, records: Vec<Record>) {

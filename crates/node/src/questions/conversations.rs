@@ -184,6 +184,7 @@ mod tests {
 
     use super::*;
     use crate::credentials::Security;
+    use crate::founding::founded_with;
     use crate::introductions::Introductions;
     use crate::link_faults::LinkFaults;
     use crate::links::Identity;
@@ -191,7 +192,8 @@ mod tests {
     /// A conversation with a server that is nowhere.
     fn conversation() -> (Conversation, mpsc::Sender<Asked>) {
         let identity = Identity { cluster: "test".to_owned(), server: ServerId(1), store: [1; 16], incarnation: 1 };
-        let introductions = Introductions::new(identity, std::iter::empty(), BTreeMap::new());
+        let introductions =
+            Introductions::new(identity, std::iter::empty(), founded_with(ServerId(1), std::iter::empty()));
         let cuts = watch::channel(LinkFaults::default()).1;
         let links = RequestLinks::new(Arc::new(introductions), &BTreeMap::new(), cuts, Security::None);
         Conversation::new(ServerId(2), Arc::new(links))

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::founding::founded_with;
 use crate::links::{Doors, Identity, Known, LinkEvent, Links};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,8 +26,8 @@ fn side(id: u64, listener: TcpListener, other: SocketAddr) -> Side {
         Identity { cluster: "test".to_owned(), server: ServerId(id), store: [id as u8; 16], incarnation: id };
     let peer = ServerId(3 - id);
     let doors = Doors { workers: mpsc::channel(1).0, envoys: mpsc::channel(1).0, neighbours: BTreeMap::new() };
-    let stores = BTreeMap::from([(peer, [3 - id as u8; 16])]);
-    let known = Known { peers: BTreeMap::from([(peer, other.into())]), stores, security: Security::None };
+    let claim = founded_with(ServerId(id), [1, 2].map(|id| (ServerId(id), [id as u8; 16])).into_iter());
+    let known = Known { peers: BTreeMap::from([(peer, other.into())]), claim, security: Security::None };
     let cuts = watch::channel(LinkFaults::default()).0;
     let (links, events) = Links::start(identity, listener, known, doors, cuts, Arc::default());
     Side { links, _events: events }

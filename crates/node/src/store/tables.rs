@@ -14,7 +14,7 @@ use redb::{ReadTransaction, ReadableTable, Table, TableDefinition, WriteTransact
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Damage, StoreId};
+use super::{Damage, Origin, StoreId};
 
 type SealedTable<'a> = Table<'a, u64, &'static [u8]>;
 type Definition = TableDefinition<'static, u64, &'static [u8]>;
@@ -25,14 +25,16 @@ const CHUNKS: Definition = TableDefinition::new("chunks");
 const SNAPSHOT: Definition = TableDefinition::new("snapshot");
 /// What every write changes.
 const PROGRESS: Definition = TableDefinition::new("progress");
-/// Who this is, and who the peers are.
+/// Who this is, and how its cluster began.
 const ABOUT: Definition = TableDefinition::new("about");
 
 /// The key in a table of one value.
 const ONLY: u64 = 0;
 const ABOUT_FORMAT: u64 = 0;
 const ABOUT_OWNER: u64 = 1;
+/// The peers' stores, until format 3: the record of the founding has them.
 const ABOUT_PEERS: u64 = 2;
+const ABOUT_ORIGIN: u64 = 3;
 
 const CHECKSUM_BYTES: usize = 4;
 
@@ -59,7 +61,7 @@ pub(super) struct Progress {
     hard_state: HardState,
 }
 
-/// The peers' stores, by server id.
+/// The peers' stores, by server id, as format 3 has them.
 pub(super) type Peers = BTreeMap<u64, StoreId>;
 
 /// Fills a new database.
@@ -70,7 +72,7 @@ pub(super) fn create(transaction: &WriteTransaction, format: u32, owner: &Owner)
     let mut about = transaction.open_table(ABOUT)?;
     put(&mut about, ABOUT_FORMAT, &format.to_le_bytes())?;
     put(&mut about, ABOUT_OWNER, &encode(owner))?;
-    put(&mut about, ABOUT_PEERS, &encode(&Peers::new()))
+    put(&mut about, ABOUT_ORIGIN, &encode(&Origin::default()))
 }
 
 /// Applies records in order, and counts one write.
@@ -91,17 +93,26 @@ pub(super) fn write(
     writer.progress.count(transaction)
 }
 
-/// Replaces the peers, and counts one write.
-pub(super) fn write_peers(
+/// Keeps how far the founding has come, and counts one write. The store has this format from then on.
+pub(super) fn write_origin(
     transaction: &WriteTransaction,
     progress: Progress,
-    peers: &Peers,
+    (origin, format): (&Origin, u32),
 ) -> Result<Progress, redb::Error> {
-    put(&mut transaction.open_table(ABOUT)?, ABOUT_PEERS, &encode(peers))?;
+    let mut about = transaction.open_table(ABOUT)?;
+    put(&mut about, ABOUT_FORMAT, &format.to_le_bytes())?;
+    put(&mut about, ABOUT_ORIGIN, &encode(origin))?;
+    about.remove(ABOUT_PEERS)?;
+    drop(about);
     progress.count(transaction)
 }
 
 impl Progress {
+    /// True if nothing was ever promised with this store.
+    pub(super) fn is_blank(&self) -> bool {
+        self.last == 0 && self.hard_state == HardState::default()
+    }
+
     fn count(mut self, transaction: &WriteTransaction) -> Result<Self, redb::Error> {
         self.writes += 1;
         put(&mut transaction.open_table(PROGRESS)?, ONLY, &encode(&self))?;
@@ -236,6 +247,10 @@ pub(super) fn read_owner(transaction: &ReadTransaction) -> Result<Owner, Damage>
 
 pub(super) fn read_peers(transaction: &ReadTransaction) -> Result<Peers, Damage> {
     decode(&get(transaction, ABOUT, ABOUT_PEERS, "peers")?)
+}
+
+pub(super) fn read_origin(transaction: &ReadTransaction) -> Result<Origin, Damage> {
+    decode(&get(transaction, ABOUT, ABOUT_ORIGIN, "founding")?)
 }
 
 pub(super) fn read_progress(transaction: &ReadTransaction) -> Result<Progress, Damage> {

@@ -4,11 +4,9 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use primus_core::ServerId;
-use primus_node::store::StoreId;
 use primus_replica::message::Record;
 
-use crate::scratch::{Scratch, View, entry, hard_state, open, snapshot, try_open, view_of};
+use crate::scratch::{Scratch, View, entry, hard_state, open, origin, snapshot, try_open, view_of};
 
 /// A store with everything in it, and with freed pages that still hold what used to be true.
 fn filled() -> (Scratch, Scratch, View) {
@@ -26,7 +24,7 @@ fn filled() -> (Scratch, Scratch, View) {
     }
     write(vec![snapshot(90, 5)]);
     write(vec![entry(241, 12)]);
-    store.remember_peer(ServerId(2), StoreId([9; 16])).unwrap();
+    store.keep_origin(&origin()).unwrap();
     let crashed = scratch.copy();
     (scratch, crashed, view_of(records))
 }
@@ -46,7 +44,7 @@ impl Tally {
         };
         self.opened += 1;
         let mut store = opened.store;
-        assert_eq!(store.peers()[&ServerId(2)], StoreId([9; 16]), "{what}");
+        assert_eq!(opened.origin, origin(), "{what}");
         assert!(view_of(opened.records) == *expected, "{what}");
         store.write(&[entry(242, 13)]).unwrap();
         drop(store);

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use primus_core::ServerId;
-use primus_node::store::{Identity, OpenError, Opened, Store};
+use primus_core::founding::{self, ClusterId, Phase};
+use primus_node::store::{Identity, OpenError, Opened, Origin, Store};
 use primus_replica::log::Log;
 use primus_replica::message::{Entry, HardState, Record, Snapshot};
 
@@ -46,6 +47,18 @@ impl Drop for Scratch {
 
 pub(crate) fn identity() -> Identity {
     Identity { cluster: "farm".to_owned(), server: ServerId(1) }
+}
+
+/// A cluster of this store and another one.
+pub(crate) fn record() -> founding::Record {
+    let members = [1, 2].map(|id| (ServerId(id), founding::StoreId([id as u8; 16])));
+    founding::Record { cluster: ClusterId([7; 16]), members: members.into() }
+}
+
+/// The disk of a server of that cluster.
+pub(crate) fn origin() -> Origin {
+    let addresses = [(ServerId(2), "10.0.0.2:7460".to_owned())].into();
+    Origin { phase: Phase::Founded(record()), addresses, authority: Some([9; 32]), ..Origin::default() }
 }
 
 pub(crate) fn open(dir: &Path) -> Opened {

@@ -1,12 +1,12 @@
 //! The store against its slow twin: the log in memory that takes the same records in the same order.
 
-use primus_core::ServerId;
-use primus_node::store::{PeerCheck, StoreId};
+use primus_core::founding::Phase;
+use primus_node::store::Origin;
 use primus_replica::log::Log;
 use primus_replica::message::Record;
 use proptest::prelude::*;
 
-use crate::scratch::{Scratch, entry, hard_state, open, snapshot, view, view_of};
+use crate::scratch::{Scratch, entry, hard_state, open, origin, record, snapshot, view, view_of};
 
 /// What happens, in numbers that fit any log.
 #[derive(Debug, Clone)]
@@ -115,16 +115,21 @@ fn an_older_snapshot_and_entries_that_it_covers_change_nothing() {
 }
 
 #[test]
-fn peers_are_remembered_and_a_wiped_one_is_noticed() {
+fn how_far_the_founding_is_stays_beside_the_log() {
     let scratch = Scratch::new();
-    let (first, second) = (StoreId([1; 16]), StoreId([2; 16]));
     let mut store = open(scratch.path()).store;
-    assert_eq!(store.remember_peer(ServerId(2), first).unwrap(), PeerCheck::New);
+    store.write(&[entry(1, 1)]).unwrap();
+    let agreed = Origin { phase: Phase::Agreed(record()), ..origin() };
+    store.keep_origin(&agreed).unwrap();
     drop(store);
-    let mut store = open(scratch.path()).store;
-    assert_eq!(store.remember_peer(ServerId(2), first).unwrap(), PeerCheck::Known);
-    assert_eq!(store.remember_peer(ServerId(2), second).unwrap(), PeerCheck::Mismatch(first));
-    assert_eq!(store.peers().into_iter().collect::<Vec<_>>(), [(ServerId(2), first)]);
+    let opened = open(scratch.path());
+    assert_eq!((opened.origin, opened.records.len()), (agreed, 1));
+    let mut store = opened.store;
+    store.keep_origin(&origin()).unwrap();
+    store.write(&[entry(2, 1)]).unwrap();
+    drop(store);
+    let opened = open(scratch.path());
+    assert_eq!((opened.origin, opened.records.len()), (origin(), 2));
 }
 
 fn hard_state_of_commit(commit: u64) -> Record {
