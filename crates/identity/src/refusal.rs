@@ -35,6 +35,18 @@ pub enum Refusal {
          or trust its farm as a neighbour"
     )]
     ForeignAuthority,
+    /// The caller has not said which authority it expects, or none of this farm's.
+    #[error(
+        "the caller expects another authority than this farm's: start it with this farm's founding file, or let it join \
+         with a token of this farm"
+    )]
+    OtherExpected,
+    /// The server that was dialled has not the authority that was expected, and has only said so in an alert.
+    #[error(
+        "the other side has another authority than this node expects: name the founding file of the farm that is dialled, \
+         or a token of it; if those are right, somebody may be in between"
+    )]
+    OtherThere,
     /// The certificate was good once.
     #[error("the certificate ended at {until}, and now it is {now}: let the node join again, or set the clock")]
     Expired {
@@ -175,6 +187,8 @@ impl Refusal {
             Self::NoCertificate => "no_certificate",
             Self::BadCertificate(_) => "bad_certificate",
             Self::ForeignAuthority => "foreign_authority",
+            Self::OtherExpected => "other_expected",
+            Self::OtherThere => "other_there",
             Self::Expired { .. } => "expired",
             Self::NotYetValid { .. } => "not_yet_valid",
             Self::AuthorityExpired { .. } => "authority_expired",
@@ -207,7 +221,9 @@ impl Refusal {
             Error::InvalidCertificate(error) => Self::of_certificate(error),
             Error::NoCertificatesPresented => Self::NoCertificate,
             Error::AlertReceived(alert) => Self::of_alert(*alert),
-            Error::PeerIncompatible(_) | Error::NoApplicationProtocol | Error::InvalidMessage(_) => Self::Protocol,
+            Error::NoApplicationProtocol => Self::OtherExpected,
+            Error::PeerIncompatible(_) | Error::InvalidMessage(_) => Self::Protocol,
+            Error::General(text) if text == NOTHING_SHOWN => Self::Protocol,
             error => Self::Handshake(error.to_string()),
         }
     }
@@ -249,12 +265,15 @@ impl Refusal {
             | AlertDescription::CertificateUnknown
             | AlertDescription::UnsupportedCertificate
             | AlertDescription::AccessDenied => Self::RefusedThere("see the log of the other side"),
-            AlertDescription::NoApplicationProtocol | AlertDescription::ProtocolVersion => Self::Protocol,
+            AlertDescription::NoApplicationProtocol => Self::OtherThere,
+            AlertDescription::ProtocolVersion => Self::Protocol,
             alert => Self::Handshake(format!("the other side ended it ({alert:?})")),
         }
     }
 }
 
+/// What rustls says of a caller that was not shown a certificate, because it has offered no protocol at all.
+const NOTHING_SHOWN: &str = "no server certificate chain resolved";
 /// What stands in [`Refusal::BadCertificate`] if it is not a certificate at all.
 pub(crate) const UNREADABLE: &str = "it cannot be read";
 

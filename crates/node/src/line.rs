@@ -6,11 +6,13 @@
 //!
 //! What was written may wait inside a line until it is flushed. So [`tokio::io::AsyncWriteExt::flush`] follows every `write_all`.
 
+use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf, BytesMut};
 use primus_identity::rustls::{ClientConnection, Connection, ServerConnection};
 use primus_identity::trust::Identified;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -21,6 +23,8 @@ use crate::credentials::{Callee, Tls};
 
 /// How much text may wait to be encrypted and sent. A line that is full takes no more until some of it has left.
 const UNSENT_LEN_MAX: usize = 256 << 10;
+/// How much is received at once. TLS alone would ask the system for 4 KiB each time, and a part of the log is far longer.
+const RECEIVED_LEN_MAX: usize = 32 << 10;
 /// How much is read of a caller that was refused. As long as something is unread, the system would not deliver why.
 const IGNORED_LEN_MAX: u64 = 64 << 10;
 /// How long a refused caller may take to hear why.
@@ -46,6 +50,8 @@ struct Secured {
     tls: Box<Connection>,
     /// Who is at the other end, as its certificate proves.
     who: Box<Identified>,
+    /// What has arrived and is not decrypted yet. It takes no memory while nothing arrives.
+    arrived: BytesMut,
 }
 
 impl Line {
@@ -124,7 +130,10 @@ impl Hands {
     }
 
     fn line(self, who: Identified) -> Line {
-        Line { tcp: self.tcp, secured: Some(Secured { tls: self.tls, who: Box::new(who) }) }
+        Line {
+            tcp: self.tcp,
+            secured: Some(Secured { tls: self.tls, who: Box::new(who), arrived: BytesMut::new() }),
+        }
     }
 
     async fn shake(&mut self) -> io::Result<()> {
@@ -197,6 +206,53 @@ fn poll_receive(tls: &mut Connection, tcp: &mut TcpStream, context: &mut Context
     Poll::Ready(understood.map_err(|error| io::Error::new(ErrorKind::InvalidData, error)))
 }
 
+impl Secured {
+    /// Waits until there is something to decrypt, or the connection has ended.
+    fn poll_arrive(&mut self, tcp: &mut TcpStream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.arrived.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(tcp.poll_read_ready(context))?;
+        self.arrived.reserve(RECEIVED_LEN_MAX);
+        let read = pin!(tcp.read_buf(&mut self.arrived)).poll(context);
+        self.release();
+        read.map(|read| read.map(drop))
+    }
+
+    /// Decrypts some of what has arrived. If that is nothing, the connection has ended.
+    fn understand(&mut self) -> io::Result<()> {
+        let len = self.tls.read_tls(&mut &*self.arrived)?;
+        self.arrived.advance(len);
+        self.release();
+        let understood = self.tls.process_new_packets();
+        understood.map(drop).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    }
+
+    /// Thousands of links that say nothing need no room to hear.
+    fn release(&mut self) {
+        if self.arrived.is_empty() {
+            self.arrived = BytesMut::new();
+        }
+    }
+
+    /// Takes as much of these pieces as there is room for, as few records. What the system takes now is sent.
+    fn poll_say(
+        &mut self,
+        tcp: &mut TcpStream,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let len = self.tls.writer().write_vectored(pieces)?;
+            let sent = poll_send(&mut self.tls, tcp, context)?;
+            if len > 0 || pieces.iter().all(|piece| piece.is_empty()) {
+                return Poll::Ready(Ok(len));
+            }
+            ready!(sent);
+        }
+    }
+}
+
 impl AsyncRead for Line {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -204,9 +260,9 @@ impl AsyncRead for Line {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Self { tcp, secured } = self.get_mut();
-        let Some(Secured { tls, .. }) = secured else { return Pin::new(tcp).poll_read(context, buffer) };
+        let Some(secured) = secured else { return Pin::new(tcp).poll_read(context, buffer) };
         loop {
-            match tls.reader().read(buffer.initialize_unfilled()) {
+            match secured.tls.reader().read(buffer.initialize_unfilled()) {
                 Ok(len) => {
                     buffer.advance(len);
                     return Poll::Ready(Ok(()));
@@ -215,26 +271,18 @@ impl AsyncRead for Line {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
-            let received = ready!(poll_receive(tls, tcp, context));
+            ready!(secured.poll_arrive(tcp, context))?;
+            let understood = secured.understand();
             // Keys may have been renewed, which wants an answer. It leaves with what is written next at the latest.
-            _ = send_now(tls, tcp);
-            received?;
+            _ = send_now(&mut secured.tls, tcp);
+            understood?;
         }
     }
 }
 
 impl AsyncWrite for Line {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
-        let Self { tcp, secured } = self.get_mut();
-        let Some(Secured { tls, .. }) = secured else { return Pin::new(tcp).poll_write(context, buffer) };
-        loop {
-            let len = tls.writer().write(buffer)?;
-            let sent = poll_send(tls, tcp, context)?;
-            if len > 0 || buffer.is_empty() {
-                return Poll::Ready(Ok(len));
-            }
-            ready!(sent);
-        }
+        self.poll_write_vectored(context, &[IoSlice::new(buffer)])
     }
 
     fn poll_write_vectored(
@@ -242,15 +290,15 @@ impl AsyncWrite for Line {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.secured.is_none() {
-            return Pin::new(&mut self.get_mut().tcp).poll_write_vectored(context, pieces);
+        let Self { tcp, secured } = self.get_mut();
+        match secured {
+            Some(secured) => secured.poll_say(tcp, context, pieces),
+            None => Pin::new(tcp).poll_write_vectored(context, pieces),
         }
-        let first = pieces.iter().find(|piece| !piece.is_empty()).map_or(&[][..], |piece| &**piece);
-        self.poll_write(context, first)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.secured.is_none()
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::pair::{Pair, accepting, authority, credentials, day, dialling, server, trust, welcome, worker};
 use primus_core::ServerId;
 use primus_identity::authority::Authority;
-use primus_identity::config::{self, JOIN};
+use primus_identity::config::{self, JOIN, LINK, protocol};
 use primus_identity::keys::Keys;
 use primus_identity::name::{dial, dial_any};
 use primus_identity::peer::{self, Caller};
@@ -186,17 +186,31 @@ fn a_caller_without_a_certificate_is_no_node() {
     client.client_auth_cert_resolver = Arc::new(Nothing);
     let pair = Pair::new(&Arc::new(client.clone()), &accepting(&two, &trust), dial(ServerId(2)));
     assert_eq!(pair.meet(&trust, &trust).1, Err(Refusal::NoCertificate));
-    // Without a protocol it is not even a joiner.
-    client.alpn_protocols.clear();
-    let pair = Pair::new(&Arc::new(client.clone()), &accepting(&two, &trust), dial(ServerId(2)));
-    assert_eq!(pair.meet(&trust, &trust), (Err(Refusal::Protocol), Err(Refusal::Protocol)));
-    client.alpn_protocols = vec![b"h2".to_vec()];
-    let pair = Pair::new(&Arc::new(client.clone()), &accepting(&two, &trust), dial(ServerId(2)));
-    assert_eq!(pair.codes(), ("protocol", "protocol"));
     // With a certificate of its own it is a node, unless it asks to join.
-    client.alpn_protocols = vec![JOIN.to_vec()];
+    client.alpn_protocols = vec![protocol(JOIN, north.certificate().hash().short())];
     let pair = Pair::new(&Arc::new(client), &accepting(&two, &trust), dial(ServerId(2)));
     assert_eq!(pair.meet(&trust, &trust), (Err(Refusal::Protocol), Ok(Caller::Joiner)));
+}
+
+#[test]
+fn a_caller_that_names_no_authority_of_the_farm_is_shown_no_certificate() {
+    let (north, other) = (authority("north"), authority("north"));
+    let (one, two) = (credentials(&north, &server("north", 1), 1), credentials(&north, &server("north", 2), 2));
+    let trust = trust(&[&north], &[]);
+    let mut client = (*dialling(&one, &trust, "north")).clone();
+    let named = |authority: &Authority| protocol(LINK, authority.certificate().hash().short());
+    for (offers, codes) in [
+        (vec![], ("refused_there", "protocol")),
+        (vec![b"h2".to_vec()], ("other_there", "other_expected")),
+        (vec![LINK.to_vec()], ("other_there", "other_expected")),
+        (vec![named(&other)], ("other_there", "other_expected")),
+        (vec![named(&other), named(&north)], ("", "")),
+    ] {
+        client.alpn_protocols = offers;
+        let pair = Pair::new(&Arc::new(client.clone()), &accepting(&two, &trust), dial(ServerId(2)));
+        assert_eq!(pair.codes(), codes);
+        assert_eq!(pair.client.peer_certificates().is_some(), codes.0.is_empty());
+    }
 }
 
 #[test]
