@@ -34,6 +34,11 @@ fn worker(name: &str) -> Name {
     Name::worker(FARM, name).expect("it is a name")
 }
 
+/// What a founding file's authority is recognised by.
+fn hash(founding: &std::path::Path) -> primus_identity::hash::ShortHash {
+    authority(founding).certificate().hash().short()
+}
+
 /// How a node of this name dials.
 fn dialling(authority: &Authority, name: &Name) -> Arc<ClientConfig> {
     let (keys, der) = certificate(authority, name, UnixTime::now());
@@ -123,8 +128,10 @@ fn whoever_cannot_prove_a_name_is_turned_away_with_a_sentence_on_both_sides() {
     let north = authority(&founding);
     let other = other.to_str().expect("it is text");
 
-    let foreign =
-        ("no authority that is trusted here has issued the certificate", "its authority is not trusted there");
+    let foreign = (
+        "the other side has another authority than this node expects",
+        "the caller expects another authority than this farm's",
+    );
     is_refused(&farm, || farm.run_worker("foreign", &["--founding", other]), foreign);
 
     let long_ago = UnixTime::since_unix_epoch(Duration::from_secs(1_700_000_000));
@@ -185,7 +192,7 @@ fn whoever_has_no_certificate_hears_no_byte_of_content() {
         // Records of alerts, or the end of the connection.
         assert!(heard.len() <= 14 && heard.chunks(7).all(|record| record.starts_with(&[21, 3])), "{heard:?}");
     }
-    let anonymous = config_without_certificate();
+    let anonymous = config_without_certificate(config::protocol(config::LINK, hash(&founding)));
     let hello = WorkerHello::new(FARM.to_owned(), "w1".to_owned(), ServerId(1), [7; 16]);
     let attempt = || {
         let answer = greet(farm.links[0], Arc::clone(&anonymous), &hello);
@@ -197,7 +204,7 @@ fn whoever_has_no_certificate_hears_no_byte_of_content() {
 }
 
 /// Of a caller that trusts everything, and shows nothing.
-fn config_without_certificate() -> Arc<ClientConfig> {
+fn config_without_certificate(offer: Vec<u8>) -> Arc<ClientConfig> {
     use primus_identity::rustls::client::danger::{
         HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
     };
@@ -247,7 +254,7 @@ fn config_without_certificate() -> Arc<ClientConfig> {
     let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.3");
     let mut config = builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
     config.dangerous().set_certificate_verifier(Arc::new(Everybody));
-    config.alpn_protocols = vec![config::LINK.to_vec()];
+    config.alpn_protocols = vec![offer];
     Arc::new(config)
 }
 

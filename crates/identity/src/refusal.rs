@@ -29,6 +29,11 @@ pub enum Refusal {
     /// The certificate cannot be read, or has no name, or several.
     #[error("the certificate cannot be used: {0}; let the node join again with --join")]
     BadCertificate(&'static str),
+    /// The certificate is a copy, shown by a node that does not have its private key.
+    #[error(
+        "the certificate is shown without its private key: let the node that shows it join with a token of this farm"
+    )]
+    WithoutKey,
     /// The certificate is from an authority that this node does not believe, at least not for that farm.
     #[error(
         "no authority that is trusted here has issued the certificate: let the node join with a token of this farm, \
@@ -186,6 +191,7 @@ impl Refusal {
         match self {
             Self::NoCertificate => "no_certificate",
             Self::BadCertificate(_) => "bad_certificate",
+            Self::WithoutKey => "without_key",
             Self::ForeignAuthority => "foreign_authority",
             Self::OtherExpected => "other_expected",
             Self::OtherThere => "other_there",
@@ -244,6 +250,7 @@ impl Refusal {
                 Self::NotYetValid { from: Time(*not_before), now: Time(*time) }
             }
             CertificateError::UnknownIssuer => Self::ForeignAuthority,
+            CertificateError::BadSignature => Self::WithoutKey,
             CertificateError::BadEncoding => Self::BadCertificate(UNREADABLE),
             CertificateError::Other(OtherError(inner)) if inner.is::<Self>() => {
                 inner.downcast_ref().cloned().expect("the type was looked at")
@@ -259,6 +266,9 @@ impl Refusal {
             }
             AlertDescription::UnknownCA => {
                 Self::RefusedThere("its authority is not trusted there: join with a token")
+            }
+            AlertDescription::DecryptError => {
+                Self::RefusedThere("its private key is another one: join with a token")
             }
             AlertDescription::CertificateRequired => Self::RefusedThere("there is none: join with a token"),
             AlertDescription::BadCertificate

@@ -99,6 +99,11 @@ fn the_authority_of_south_cannot_name_a_server_of_north() {
     let guest = credentials(&south, &server("south", 1), 1);
     let there = trust(&[&south], &[&north]);
     let pair = Pair::new(&dialling(&one, &here, "north"), &accepting(&guest, &there), dial(ServerId(1)));
+    assert_eq!(pair.codes(), ("other_there", "other_expected"));
+    // One that lets in those who expect north is known by its certificate.
+    let mut open = (*accepting(&guest, &there)).clone();
+    open.alpn_protocols = vec![protocol(LINK, north.certificate().hash().short())];
+    let pair = Pair::new(&dialling(&one, &here, "north"), &Arc::new(open), dial(ServerId(1)));
     assert_eq!(pair.codes().0, "other_farm");
 }
 
@@ -230,7 +235,7 @@ fn a_certificate_without_its_key_proves_nothing() {
     let mut client = (*dialling(&one, &trust, "north")).clone();
     client.client_auth_cert_resolver = Arc::new(shown(one.chain().to_vec(), &Keys::generate().unwrap()));
     let pair = Pair::new(&Arc::new(client), &accepting(&two, &trust), dial(ServerId(2)));
-    assert_eq!(pair.codes(), ("handshake", "handshake"));
+    assert_eq!(pair.codes(), ("refused_there", "without_key"));
     assert!(peer::caller(&pair.server, &trust, &welcome, day(0)).is_err());
 }
 
@@ -258,6 +263,10 @@ fn somebody_in_between_gets_no_secret_of_a_joiner() {
     let mut between = (*accepting(&stranger, &trust(&[&evil], &[]))).clone();
     let client = config::joining(Pin::Short(true_hash.short()), Arc::new(|| day(0)));
     let pair = Pair::new(&client, &Arc::new(between.clone()), dial_any());
+    assert_eq!(pair.client_refusal, Some(Refusal::OtherThere));
+    // It says yes to everything.
+    between.alpn_protocols = client.alpn_protocols.clone();
+    let pair = Pair::new(&client, &Arc::new(between.clone()), dial_any());
     assert_eq!(pair.client_refusal, Some(Refusal::OtherAuthority));
     // It shows the true authority beside its own certificate.
     let keys = Keys::generate().unwrap();
@@ -269,7 +278,7 @@ fn somebody_in_between_gets_no_secret_of_a_joiner() {
     let two = credentials(&north, &server("north", 2), 2);
     between.cert_resolver = Arc::new(shown(two.chain().to_vec(), &keys));
     let pair = Pair::new(&client, &Arc::new(between.clone()), dial_any());
-    assert_eq!(pair.codes().0, "handshake");
+    assert_eq!(pair.codes().0, "without_key");
     // It is a worker of the farm.
     let w1 = credentials(&north, &worker("north", "w1"), 3);
     let pair = Pair::new(&client, &accepting(&w1, &trust(&[&north], &[])), dial_any());

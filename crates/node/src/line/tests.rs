@@ -239,7 +239,7 @@ async fn each_side_hears_why_the_other_one_is_refused() {
     let (dialled, accepted) = in_time(meet(&north, &other)).await;
     let refusal =
         |end: io::Result<Line>| Refusal::of_io(&end.expect_err("it is refused")).map(|refusal| refusal.code());
-    assert_eq!((refusal(dialled), refusal(accepted)), (Some("foreign_authority"), Some("refused_there")));
+    assert_eq!((refusal(dialled), refusal(accepted)), (Some("other_there"), Some("other_expected")));
     // A worker's certificate is good for dialling, and a server answers under its own number only.
     let (dialled, accepted) = sockets().await;
     let (callee, own) = (server(&north, 1).towards("north", ServerId(3)).unwrap(), tls(&server(&north, 2)));
