@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use common::place::{Place, Ran};
-use common::secured::{FARM, Record, Secured, authority, certificate, founded, keep};
+use common::secured::{FARM, Record, Secured, authority, certificate, founded, hash, keep};
 use common::{eventually, eventually_or};
 use primus_core::ServerId;
 use primus_identity::UnixTime;
@@ -32,11 +32,6 @@ fn server(id: u64) -> Name {
 
 fn worker(name: &str) -> Name {
     Name::worker(FARM, name).expect("it is a name")
-}
-
-/// What a founding file's authority is recognised by.
-fn hash(founding: &std::path::Path) -> primus_identity::hash::ShortHash {
-    authority(founding).certificate().hash().short()
 }
 
 /// How a node of this name dials.
@@ -192,7 +187,7 @@ fn whoever_has_no_certificate_hears_no_byte_of_content() {
         // Records of alerts, or the end of the connection.
         assert!(heard.len() <= 14 && heard.chunks(7).all(|record| record.starts_with(&[21, 3])), "{heard:?}");
     }
-    let anonymous = config_without_certificate(config::protocol(config::LINK, hash(&founding)));
+    let anonymous = config_without_certificate(config::protocol(config::LINK, hash(&founding, FARM)));
     let hello = WorkerHello::new(FARM.to_owned(), "w1".to_owned(), ServerId(1), [7; 16]);
     let attempt = || {
         let answer = greet(farm.links[0], Arc::clone(&anonymous), &hello);

@@ -174,6 +174,8 @@ fn client(clock: Arc<dyn Clock>) -> rustls::ConfigBuilder<ClientConfig, rustls::
 
 fn plain(mut config: ClientConfig, protocols: Vec<Vec<u8>>) -> ClientConfig {
     config.alpn_protocols = protocols;
+    // It would be in clear, and say which server is dialled. Each server has one name only.
+    config.enable_sni = false;
     config.resumption = Resumption::disabled();
     config.enable_early_data = false;
     config

@@ -179,6 +179,12 @@ pub enum Refusal {
     /// The other side has refused this node's certificate, and has only said so in an alert.
     #[error("the other side refuses the certificate of this node: {0}")]
     RefusedThere(&'static str),
+    /// What arrives was not encrypted for this connection.
+    #[error(
+        "what the other side says cannot be decrypted: it repeats what was said on another connection, or somebody in between \
+         changes it"
+    )]
+    Garbled,
     /// The handshake failed for another reason.
     #[error("the handshake failed: {0}")]
     Handshake(String),
@@ -216,6 +222,7 @@ impl Refusal {
             Self::TokenRole { .. } => "token_role",
             Self::OtherAuthority => "other_authority",
             Self::RefusedThere(_) => "refused_there",
+            Self::Garbled => "garbled",
             Self::Handshake(_) => "handshake",
         }
     }
@@ -229,6 +236,7 @@ impl Refusal {
             Error::AlertReceived(alert) => Self::of_alert(*alert),
             Error::NoApplicationProtocol => Self::OtherExpected,
             Error::PeerIncompatible(_) | Error::InvalidMessage(_) => Self::Protocol,
+            Error::DecryptError => Self::Garbled,
             Error::General(text) if text == NOTHING_SHOWN => Self::Protocol,
             error => Self::Handshake(error.to_string()),
         }

@@ -10,6 +10,7 @@ use std::thread;
 
 use primus_identity::authority::{Authority, AuthorityCertificate, Request, pem_of};
 use primus_identity::certificate::Validity;
+use primus_identity::hash::ShortHash;
 use primus_identity::keys::Keys;
 use primus_identity::name::Name;
 use primus_identity::{CertificateDer, UnixTime};
@@ -195,6 +196,12 @@ pub(crate) fn founded(place: &Place, name: &str) -> PathBuf {
     let ran = place.primus(&format!("init --farm {FARM} --out {name}"));
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     place.dir.join(name)
+}
+
+/// What the authority of a founding file is recognised by.
+pub(crate) fn hash(founding: &Path, farm: &str) -> ShortHash {
+    let file = FoundingFile::read(founding, farm).expect("it is one");
+    file.certificate().expect("its links are encrypted").hash().short()
 }
 
 /// The authority of a founding file.
