@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::clients::{StopAtEnd, number_from, seed};
+use common::clients::{StopAtEnd, seed};
 use common::place::{Farm, Place};
 use common::secured::hash;
 use common::unnoticed::{links, unnoticed, unnoticed_in};
@@ -24,9 +24,8 @@ use primus_lab::chance::Chance;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const SILENT: usize = 5000;
-/// So many openings of garbage by all threads together, unless somebody says how many.
-const GARBAGE: usize = 10_000;
-const GARBAGE_VARIABLE: &str = "PRIMUS_GARBAGE";
+/// So many openings of garbage by all threads together.
+const GARBAGE: usize = 50_000;
 const HALF_DONE: usize = 2000;
 const THREADS: usize = 4;
 const GARBAGE_LEN: u64 = 600;
@@ -83,10 +82,8 @@ fn thousands_that_say_nothing_are_not_noticed() {
     });
 }
 
-/// Fifty thousand of them take a minute of a debug build: `./x soak` says so many.
 #[test]
 fn thousands_that_open_with_garbage_are_not_noticed() {
-    let count = number_from(GARBAGE_VARIABLE).map_or(GARBAGE, |count| usize::try_from(count).expect("it is small"));
     unnoticed("", |farm| {
         let (ports, opened) = (links(farm), AtomicUsize::new(0));
         let began = Instant::now();
@@ -95,7 +92,7 @@ fn thousands_that_open_with_garbage_are_not_noticed() {
                 let (ports, opened) = (&ports, &opened);
                 scope.spawn(move || {
                     let mut chance = Chance::new(seed() ^ number as u64);
-                    while opened.fetch_add(1, Ordering::Relaxed) < count {
+                    while opened.fetch_add(1, Ordering::Relaxed) < GARBAGE {
                         let len = usize::try_from(1 + chance.below(GARBAGE_LEN)).expect("it is short");
                         let mut bytes: Vec<u8> =
                             (0..len).map(|_| u8::try_from(chance.below(256)).expect("it is below")).collect();
@@ -108,7 +105,7 @@ fn thousands_that_open_with_garbage_are_not_noticed() {
                 });
             }
         });
-        println!("{count} openings in {} ms", began.elapsed().as_millis());
+        println!("{GARBAGE} openings in {} ms", began.elapsed().as_millis());
     });
 }
 
