@@ -118,7 +118,7 @@ fn thousands_of_handshakes_that_go_no_further_are_not_noticed() {
         let begin = |number: usize| {
             let mut stream = connect(ports[number % ports.len()]);
             // Half of them say a part of the first word, the others all of it: they are shown who is there, and say no more.
-            let len = if number % 2 == 0 { opening.len() } else { opening.len() / 2 };
+            let len = if number.is_multiple_of(2) { opening.len() } else { opening.len() / 2 };
             _ = stream.write_all(&opening[..len]);
             stream
         };
