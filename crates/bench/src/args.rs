@@ -63,6 +63,9 @@ pub(crate) enum Bench {
     /// What others notice while a farm is asked for far more than usual, and the memory that it takes
     #[command(after_help = help::PRESSURE)]
     Pressure(PressureArgs),
+    /// What encrypted links cost, beside plain ones in the same run
+    #[command(after_help = help::ENCRYPTION)]
+    Encryption(EncryptionArgs),
     /// Be a candidate for many groups
     #[command(hide = true, after_help = help::HOLD)]
     Hold(HoldArgs),
@@ -115,6 +118,39 @@ pub(crate) enum PressureLoad {
     Followers,
     /// Bodies that arrive byte by byte
     Slow,
+}
+
+#[derive(Debug, Clone, PartialEq, Args)]
+pub(crate) struct EncryptionArgs {
+    /// What is measured, or several with commas [default: all, one after the other]
+    #[arg(long = "part", value_enum, value_delimiter = ',', value_name = "PART")]
+    pub(crate) parts: Vec<EncryptionPart>,
+    /// How often to measure each [default: 5 log and tasks, 20 failovers, 10 seconds of idleness]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) runs: Option<String>,
+    /// How many records each run writes [default: 200000]
+    #[arg(short = 'n', long = "records", value_name = "N", allow_hyphen_values = true)]
+    pub(crate) records: Option<String>,
+    /// How many times each run starts /bin/true [default: 5000]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) tasks: Option<String>,
+    /// How many tasks of half a second the farm gets that may borrow [default: 160]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) sleeps: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum EncryptionPart {
+    /// Records per second
+    Log,
+    /// Times /bin/true per second
+    Tasks,
+    /// The processor time of five servers that have nothing to do
+    Idle,
+    /// From the leader's death, and from its silence, to the first write that another one accepts
+    Failover,
+    /// How much sooner a flooded farm is done that borrows workers
+    Lending,
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

@@ -135,6 +135,13 @@ fn syncs_ms(farm: &TemporaryFarm, without: u64) -> f64 {
     1000.0 * others.filter_map(|server| metric(&server.api, "primus_fsync_seconds_sum")).sum::<f64>()
 }
 
+/// How long one failover takes, of a farm that settles first and afterwards.
+pub(crate) fn once(farm: &TemporaryFarm, fault: Fault, number: usize) -> Result<f64, Failure> {
+    let servers = farm.servers().len() as u64;
+    let task = Task { servers, algorithm: Algorithm::default(), fault, delay: None };
+    Ok(run_that_counts(farm, task, number)?.ms)
+}
+
 /// Somebody may have taken over by itself just before the signal; then nothing was measured.
 fn run_that_counts(farm: &TemporaryFarm, task: Task, number: usize) -> Result<Run, Failure> {
     for _ in 0..TRIES_MAX {

@@ -159,6 +159,16 @@ Examples:
   primus bench pressure --load lists,cancels --seconds 25
   primus bench pressure --load followers --clients 600 --beside 0 -o json";
 
+pub(crate) const ENCRYPTION: &str = "\
+Two farms at the same time, one with encrypted links and one with plain ones, are measured in turn, so that a busy host slows
+both. A row tells both figures, what the encrypted one is beside the plain one, and whether the aim is met.
+All parts together take about three minutes. Figures are only worth something in a release build: cargo build --release.
+
+Examples:
+  primus bench encryption
+  primus bench encryption --part log,tasks --runs 10
+  primus bench encryption --part failover --runs 100 -o json";
+
 pub(crate) const GUARD: &str = "\
 Examples:
   primus bench guard --help";

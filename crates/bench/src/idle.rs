@@ -11,11 +11,11 @@ use serde::Serialize;
 use crate::args::IdleArgs;
 use crate::processes::{cpu_ms_of_servers, resident_mb};
 use crate::report::{Found, Spread, flag, measured};
-use primus_local::TemporaryFarm;
 use primus_local::answers::metric;
 use primus_local::home::SERVERS_MAX;
+use primus_local::{Purpose, TemporaryFarm};
 
-const SERVERS: u64 = 5;
+pub(crate) const SERVERS: u64 = 5;
 const WORKERS_MAX: u64 = 1000;
 const RUNS: u64 = 10;
 const RUNS_MAX: u64 = 100_000;
@@ -58,7 +58,7 @@ pub(crate) fn idle(args: &IdleArgs, format: Format) -> Result<Verdict, Failure> 
 }
 
 fn measure(servers: u64, workers: u64, runs: u64) -> Result<Idle, Failure> {
-    let farm = settled(servers, workers)?;
+    let farm = settled("bench", servers, workers)?;
     let started = Instant::now();
     let first = cpu_of(&farm)?;
     let mut before = first;
@@ -78,8 +78,8 @@ fn measure(servers: u64, workers: u64, runs: u64) -> Result<Idle, Failure> {
     Ok(Idle { servers, workers, cpu, cpu_percent, resident_mb, messages })
 }
 
-fn settled(servers: u64, workers: u64) -> Result<TemporaryFarm, Failure> {
-    let farm = TemporaryFarm::start_with_workers("bench", servers, workers, 1)?;
+pub(crate) fn settled(purpose: impl Into<Purpose>, servers: u64, workers: u64) -> Result<TemporaryFarm, Failure> {
+    let farm = TemporaryFarm::start_with_workers(purpose, servers, workers, 1)?;
     farm.settled()?;
     farm.wait_for_workers(workers)?;
     thread::sleep(CALM);
@@ -87,7 +87,7 @@ fn settled(servers: u64, workers: u64) -> Result<TemporaryFarm, Failure> {
 }
 
 fn messages(servers: u64) -> Result<Messages, Failure> {
-    let farm = settled(servers, 0)?;
+    let farm = settled("bench", servers, 0)?;
     let sent = || -> Result<f64, Failure> {
         let counts = farm.servers().iter().map(|server| metric(&server.api, "primus_messages_sent_total"));
         counts.sum::<Option<f64>>().ok_or_else(unknown)
@@ -103,7 +103,7 @@ fn pids(farm: &TemporaryFarm) -> Result<Vec<u32>, Failure> {
     farm.now()?.servers.iter().map(|server| server.pid).collect::<Option<_>>().ok_or_else(unknown)
 }
 
-fn cpu_of(farm: &TemporaryFarm) -> Result<f64, Failure> {
+pub(crate) fn cpu_of(farm: &TemporaryFarm) -> Result<f64, Failure> {
     cpu_ms_of_servers(farm).ok_or_else(unknown)
 }
 

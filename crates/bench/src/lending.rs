@@ -20,16 +20,16 @@ use serde_json::{Value, json};
 
 use crate::args::LendingArgs;
 use crate::report::{Found, Spread, flag, measured, milliseconds};
-use primus_local::TemporaryFarm;
 use primus_local::answers::time_ms;
 use primus_local::chaos;
+use primus_local::{Purpose, TemporaryFarm};
 
 /// Of each farm.
 const SERVERS: u64 = 3;
 const WORKERS: u64 = 4;
-const TASKS: u64 = 160;
+pub(crate) const TASKS: u64 = 160;
 /// No more tasks are of use here.
-const TASKS_MAX: u64 = 10_000;
+pub(crate) const TASKS_MAX: u64 = 10_000;
 const TASK_MS: u64 = 500;
 const TASK_MS_MAX: u64 = 600_000;
 /// How long anything may take, beside the tasks themselves.
@@ -79,12 +79,17 @@ pub(crate) fn lending(args: &LendingArgs, format: Format) -> Result<Verdict, Fai
         n: flag("-n", &args.n, TASKS, 1, TASKS_MAX)?,
         task_ms: flag("--task-ms", &args.task_ms, TASK_MS, 1, TASK_MS_MAX)?,
     };
-    measured(format, || measure(plan))
+    measured(format, || measure("bench".into(), plan))
 }
 
-fn measure(plan: Plan) -> Result<Lending, Failure> {
-    let alone = alone(plan)?;
-    let [borrower, lender] = TemporaryFarm::start_neighbours("bench", SERVERS, WORKERS, &[])?;
+/// How much sooner it is done than the one that is alone, in such farms.
+pub(crate) fn ratio(purpose: Purpose, n: u64) -> Result<f64, Failure> {
+    Ok(measure(purpose, Plan { n, task_ms: TASK_MS })?.makespan_ratio)
+}
+
+fn measure(purpose: Purpose, plan: Plan) -> Result<Lending, Failure> {
+    let alone = alone(purpose, plan)?;
+    let [borrower, lender] = TemporaryFarm::start_neighbours(purpose, SERVERS, WORKERS, &[])?;
     meet(&borrower, &lender)?;
     let helped = flood(&borrower, plan)?;
     come_home(&[&borrower, &lender])?;
@@ -111,8 +116,8 @@ fn measure(plan: Plan) -> Result<Lending, Failure> {
     })
 }
 
-fn alone(plan: Plan) -> Result<Flood, Failure> {
-    let farm = TemporaryFarm::start_with_workers("bench", SERVERS, WORKERS, 1)?;
+fn alone(purpose: Purpose, plan: Plan) -> Result<Flood, Failure> {
+    let farm = TemporaryFarm::start_with_workers(purpose, SERVERS, WORKERS, 1)?;
     farm.settled()?;
     flood(&farm, plan)
 }

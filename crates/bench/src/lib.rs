@@ -8,6 +8,7 @@
 
 mod args;
 mod beat;
+mod encryption;
 mod failover;
 mod groups;
 mod handover;
@@ -64,6 +65,7 @@ pub fn run<T: Transport<Refusal = Failure>>(
         Bench::Lead(args) => lead::lead(args, format),
         Bench::Groups(args) => groups::groups(args, format),
         Bench::Pressure(args) => pressure::pressure(args, format),
+        Bench::Encryption(args) => encryption::encryption(args, format),
         Bench::Guard(args) => pressure::guard(args),
         Bench::Hold(args) => groups::hold(args, leases),
         Bench::Burn(args) => processes::burn(args),

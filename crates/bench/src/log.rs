@@ -25,10 +25,10 @@ use primus_local::home::SERVERS_MAX;
 
 const SERVERS: u64 = 3;
 const RECORDS: u64 = 500_000;
-const RECORDS_MAX: u64 = 1_000_000_000;
+pub(crate) const RECORDS_MAX: u64 = 1_000_000_000;
 /// One by one, this share of the records is written.
 const SINGLE_SHARE: u64 = 5;
-const BATCH: u64 = 100;
+pub(crate) const BATCH: u64 = 100;
 const BATCH_MAX: u64 = 4000;
 const RUNS: u64 = 5;
 const RUNS_MAX: u64 = 10_000;
@@ -111,7 +111,7 @@ impl Figure {
 }
 
 /// All clients write their part; the time ends when the last record of all is acknowledged.
-fn run(farm: &TemporaryFarm, records: u64, batch: u64) -> Result<f64, Failure> {
+pub(crate) fn run(farm: &TemporaryFarm, records: u64, batch: u64) -> Result<f64, Failure> {
     let leader = farm.settled()?.leader;
     let server = farm.servers().iter().find(|server| server.id == leader);
     let api = server.map(|server| place(&server.api).to_string()).unwrap_or_default();

@@ -24,7 +24,7 @@ use crate::args::{PressureArgs, PressureLoad};
 use crate::processes::{Burners, count_anew, peak_mib};
 use crate::report::{Figures, Spread, debug_remark, flag, refuse_to_draw};
 use crate::watch::{Watch, Watched};
-use primus_local::TemporaryFarm;
+use primus_local::{Purpose, TemporaryFarm};
 
 pub(crate) use others::guard;
 
@@ -147,7 +147,7 @@ impl Plan {
 fn measure(plan: &Plan, load: PressureLoad) -> Result<Row, Failure> {
     crowds::allow_files(plan.clients(load))?;
     // One of the loads is workers that nobody has named.
-    let farm = TemporaryFarm::start_insecure("bench", SERVERS, WORKERS, 1)?;
+    let farm = TemporaryFarm::start_with_workers(Purpose::plain("bench"), SERVERS, WORKERS, 1)?;
     let reign = farm.settled()?;
     let name = farm.now()?.name;
     loads::prepare(&farm, plan, load, reign.leader)?;

@@ -29,7 +29,7 @@ const WORKERS_MAX: u64 = 1000;
 const SLOTS: u64 = 1;
 const SLOTS_MAX: u64 = 1024;
 const XARGS_MAX: u64 = WORKERS_MAX * SLOTS_MAX;
-const TASKS_MAX: u64 = 1_000_000;
+pub(crate) const TASKS_MAX: u64 = 1_000_000;
 const RUNS_MAX: u64 = 10_000;
 /// Unless somebody says how many, no run starts after this; a bench ends within 45 s.
 const BUDGET_MS: f64 = 20_000.0;
@@ -150,6 +150,19 @@ fn measure(plan: Plan) -> Result<Tasks, Failure> {
     let (start, cli_start) = (Start::of(&starts), Start::of(&with_cli));
     let kind = kind.name();
     Ok(Tasks { kind, n, servers, workers, slots, spread, tasks_per_s, start, cli_start, reference, ratio, watched })
+}
+
+/// Has this farm run so many times `/bin/true` at each call, and says how long that took.
+pub(crate) fn of_true(
+    farm: &TemporaryFarm,
+    n: u64,
+    workers: u64,
+) -> Result<impl FnMut() -> Result<f64, Failure> + use<>, Failure> {
+    let runs = Runs::typed(&None, 1, 1, BUDGET_MS)?;
+    let plan = Plan { kind: TaskKind::True, n, servers: SERVERS, workers, slots: SLOTS, xargs: workers, runs };
+    let tasks = Submitter { plan, leader: Leader::of(farm)? };
+    tasks.warm_up()?;
+    Ok(move || Ok(tasks.run()?.0))
 }
 
 /// What submits tasks to the leader and waits for their ends.

@@ -352,6 +352,8 @@ const MISTAKES: &[&str] = &[
     "bench failover --runs 0",
     "bench failover --fault fire",
     "bench failover -o mermaid",
+    "bench encryption --part fire",
+    "bench encryption --runs 0",
     "demo --loud",
     "nonsense",
 ];

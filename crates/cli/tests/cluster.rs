@@ -56,6 +56,21 @@ fn transfers_idle_servers_records_and_stability_are_measured() {
 }
 
 #[test]
+fn encrypted_links_are_measured_beside_plain_ones() {
+    let place = Place::new();
+    let bench = place.json("bench encryption --part log,tasks,failover --runs 1 -n 500 --tasks 10");
+    assert_eq!((&bench["bench"], bench["runs"].as_array().map(Vec::len)), (&"encryption".into(), Some(3)));
+    let figures = bench["figures"].as_array().expect("one for each figure");
+    let names: Vec<&str> = figures.iter().filter_map(|row| row["figure"].as_str()).collect();
+    assert_eq!(names, ["log", "tasks", "kill, median", "kill, longest", "freeze, median", "freeze, longest"]);
+    for row in figures {
+        assert!(["plain", "encrypted", "ratio"].iter().all(|name| row[name].as_f64() > Some(0.0)), "{row}");
+        assert!(row["met"].is_boolean() && row["aim"].is_string(), "{row}");
+    }
+    assert!(place.known().is_empty() && place.left().is_empty(), "{:?}", place.left());
+}
+
+#[test]
 fn lending_is_measured_and_leaves_nothing_behind() {
     let place = Place::new();
     let bench = place.json("bench lending -n 60 --task-ms 100");

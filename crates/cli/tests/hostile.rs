@@ -12,24 +12,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use common::clients::{Clients, Leaders, StopAtEnd, seed};
+use common::clients::{StopAtEnd, seed};
 use common::eventually;
 use common::http::{ask, dressed, events, exchange};
-use common::place::{Farm, Place};
+use common::place::Place;
+use common::unnoticed::{links, unnoticed};
 use primus_core::ServerId;
 use primus_lab::chance::Chance;
-use primus_lab::history::Outcome;
 use primus_wire::native::{self, Answer, Hello};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
-const CLIENTS: u64 = 2;
-/// A server never uses more memory, whatever is done to it.
-const RESIDENT_KIB_MAX: u64 = 64 * 1024;
-/// The longest time without an acknowledged write. Far more than it should be, because the host may be busy.
-const GAP_MAX: Duration = Duration::from_secs(2);
-/// Connections between servers come and go by themselves.
-const FILES_MORE: usize = 12;
 const IDLE: usize = 1000;
 /// How long somebody who misbehaves is tolerated at most.
 const TOLERANCE: Duration = Duration::from_secs(25);
@@ -222,34 +215,6 @@ fn bad_requests_get_the_right_status_and_the_usual_body() {
     farm.end();
 }
 
-/// Does this to a cluster, started with these words, that serves, then looks whether it noticed: another leader, a write that failed or was late,
-/// memory or files that are not given back.
-fn unnoticed(words: &str, act: impl FnOnce(&Farm<'_>)) {
-    let place = Place::new();
-    let farm = place.up(words);
-    let clients = Clients::new(&farm.api, seed());
-    let before = place.json("leader");
-    clients.while_they_work(CLIENTS, || {
-        clients.wait_for_a_write(0..farm.api.len());
-        let files = farm.pids().into_iter().map(open_files).collect::<Vec<_>>();
-        act(&farm);
-        for (pid, files) in farm.pids().into_iter().zip(files) {
-            let resident_kib = most_resident_kib(pid);
-            println!("process {pid}: {files} files before, at most {resident_kib} KiB");
-            assert!(resident_kib < RESIDENT_KIB_MAX, "process {pid} used {resident_kib} KiB");
-            eventually("files to be given back", || (open_files(pid) <= files + FILES_MORE).then_some(()));
-        }
-        clients.wait_for_a_write(0..farm.api.len());
-    });
-    let after = place.json("leader");
-    assert_eq!((&after["leader"], &after["term"]), (&before["leader"], &before["term"]));
-    println!("at most {} ms between two writes", clients.longest_gap().as_millis());
-    assert!(clients.longest_gap() < GAP_MAX, "no write for {:?}", clients.longest_gap());
-    assert_eq!((clients.count(Outcome::Failed), clients.count(Outcome::Unknown)), (0, 0));
-    clients.judge(Leaders::default());
-    farm.end();
-}
-
 fn on_links() -> Vec<Attack> {
     let mut hello = BytesMut::new();
     native::put(&mut hello, &Hello::new("local".to_owned(), ServerId(2), ServerId(1), [0; 16], 7))
@@ -350,12 +315,6 @@ fn has_ended(stream: &mut TcpStream, within: Duration) -> bool {
     }
 }
 
-fn links(farm: &Farm<'_>) -> Vec<SocketAddr> {
-    let servers = farm.ready["servers"].as_array().expect("servers are a list");
-    let address = |server: &Value| server["address"].as_str().and_then(|address| address.parse().ok());
-    servers.iter().map(|server| address(server).expect("a server has an address")).collect()
-}
-
 fn greet(address: SocketAddr, hello: &Hello) -> Answer {
     let (mut stream, mut said) = (connect(address), BytesMut::new());
     native::put(&mut said, hello).expect("it is short");
@@ -373,16 +332,6 @@ fn has_refused(events: &[Value], reason: &str) -> bool {
 /// A server that refuses a long body may close before it has read it all, and then its answer can be lost on the way.
 fn patiently_ask(api: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
     eventually(&format!("an answer to {method} {path}"), || ask(api, method, path, body).ok())
-}
-
-fn open_files(pid: u64) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).map(Iterator::count).unwrap_or_default()
-}
-
-fn most_resident_kib(pid: u64) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).expect("the kernel counts it")
 }
 
 /// A server without `primus up`, for as long as it is needed.

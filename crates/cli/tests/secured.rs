@@ -4,22 +4,21 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use common::place::{Place, Ran};
-use common::secured::{FARM, Record, Secured, authority, certificate, founded, keep};
+use common::secured::{
+    FARM, Record, Secured, authority, certificate, connect, dialling, founded, greet, hash, keep,
+};
 use common::{eventually, eventually_or};
 use primus_core::ServerId;
 use primus_identity::UnixTime;
-use primus_identity::authority::Authority;
-use primus_identity::config::{self, Credentials};
-use primus_identity::name::{Name, dial_any};
-use primus_identity::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream};
-use primus_identity::trust::Trust;
-use primus_identity::verify::HostClock;
+use primus_identity::config;
+use primus_identity::name::Name;
+use primus_identity::rustls::{ClientConfig, RootCertStore};
 use primus_wire::native::{self, Answer, WorkerHello};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,35 +31,6 @@ fn server(id: u64) -> Name {
 
 fn worker(name: &str) -> Name {
     Name::worker(FARM, name).expect("it is a name")
-}
-
-/// How a node of this name dials.
-fn dialling(authority: &Authority, name: &Name) -> Arc<ClientConfig> {
-    let (keys, der) = certificate(authority, name, UnixTime::now());
-    let credentials = Credentials::new(der, authority.certificate(), &keys).expect("it was issued for it");
-    let trust = Trust::new(FARM, vec![authority.certificate().clone()], Vec::new()).expect("it is its farm");
-    config::dialling(&credentials, &Arc::new(trust), FARM, Arc::new(HostClock))
-}
-
-/// What a server answers to a worker that is not what its certificate says.
-fn greet(address: SocketAddr, config: Arc<ClientConfig>, hello: &WorkerHello) -> std::io::Result<Answer> {
-    let mut tcp = TcpStream::connect(address)?;
-    tcp.set_read_timeout(Some(PATIENCE))?;
-    let mut tls = ClientConnection::new(config, dial_any()).expect("the name is one");
-    let mut stream = Stream::new(&mut tls, &mut tcp);
-    let (mut said, mut arrived) = (BytesMut::new(), BytesMut::new());
-    native::put(&mut said, hello).expect("it is short");
-    stream.write_all(&said)?;
-    loop {
-        if let Some(answer) = native::take(&mut arrived).expect("it is an answer") {
-            return Ok(answer);
-        }
-        let mut buffer = [0; 4096];
-        match stream.read(&mut buffer)? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            len => arrived.extend_from_slice(&buffer[..len]),
-        }
-    }
 }
 
 #[test]
@@ -123,8 +93,10 @@ fn whoever_cannot_prove_a_name_is_turned_away_with_a_sentence_on_both_sides() {
     let north = authority(&founding);
     let other = other.to_str().expect("it is text");
 
-    let foreign =
-        ("no authority that is trusted here has issued the certificate", "its authority is not trusted there");
+    let foreign = (
+        "the other side has another authority than this node expects",
+        "the caller expects another authority than this farm's",
+    );
     is_refused(&farm, || farm.run_worker("foreign", &["--founding", other]), foreign);
 
     let long_ago = UnixTime::since_unix_epoch(Duration::from_secs(1_700_000_000));
@@ -157,7 +129,7 @@ fn whoever_cannot_prove_a_name_is_turned_away_with_a_sentence_on_both_sides() {
     ] {
         let attempt = || {
             let hello = WorkerHello::new(FARM.to_owned(), "thief".to_owned(), ServerId(1), [7; 16]);
-            let answer = greet(farm.links[0], dialling(&north, &name), &hello).expect("it answers");
+            let answer = greet(connect(farm.links[0]), dialling(&north, &name), &hello).expect("it answers");
             assert!(matches!(&answer, Answer::Refused(said) if said.contains(reason)), "{answer:?}");
             if farm.log("server-1").contains(reason) { Ok(()) } else { Err(farm.log("server-1")) }
         };
@@ -185,10 +157,10 @@ fn whoever_has_no_certificate_hears_no_byte_of_content() {
         // Records of alerts, or the end of the connection.
         assert!(heard.len() <= 14 && heard.chunks(7).all(|record| record.starts_with(&[21, 3])), "{heard:?}");
     }
-    let anonymous = config_without_certificate();
+    let anonymous = config_without_certificate(config::protocol(config::LINK, hash(&founding, FARM)));
     let hello = WorkerHello::new(FARM.to_owned(), "w1".to_owned(), ServerId(1), [7; 16]);
     let attempt = || {
-        let answer = greet(farm.links[0], Arc::clone(&anonymous), &hello);
+        let answer = greet(connect(farm.links[0]), Arc::clone(&anonymous), &hello);
         assert!(answer.is_err(), "{answer:?}");
         let log = farm.log("server-1");
         if log.contains("the caller has no certificate") { Ok(()) } else { Err(log) }
@@ -197,7 +169,7 @@ fn whoever_has_no_certificate_hears_no_byte_of_content() {
 }
 
 /// Of a caller that trusts everything, and shows nothing.
-fn config_without_certificate() -> Arc<ClientConfig> {
+fn config_without_certificate(offer: Vec<u8>) -> Arc<ClientConfig> {
     use primus_identity::rustls::client::danger::{
         HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
     };
@@ -247,7 +219,7 @@ fn config_without_certificate() -> Arc<ClientConfig> {
     let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.3");
     let mut config = builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
     config.dangerous().set_certificate_verifier(Arc::new(Everybody));
-    config.alpn_protocols = vec![config::LINK.to_vec()];
+    config.alpn_protocols = vec![offer];
     Arc::new(config)
 }
 

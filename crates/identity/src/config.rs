@@ -3,6 +3,10 @@
 //! Settings are made anew, cheaply, when a certificate is renewed or an authority comes or goes; links that are up keep
 //! theirs. Resumption would skip the look at the ledger, so there are neither tickets nor early data.
 //!
+//! In TLS the one who answers shows its certificate first, and a certificate tells a farm's name and a server's number. So a
+//! dialler names an authority of the farm with the protocol that it wants to speak ([`protocol`]), and a caller that does not
+//! hears nothing of a server but that it speaks TLS. That is not a secret which opens anything: certificates do.
+//!
 //! ```
 //! use std::sync::Arc;
 //! use primus_core::ServerId;
@@ -31,23 +35,31 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
-use rustls::server::NoServerSessionStorage;
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ServerConfig};
 
 use crate::authority::AuthorityCertificate;
 use crate::certificate::{self, Certificate};
-use crate::hash::AuthorityHash;
+use crate::hash::{AuthorityHash, ShortHash};
 use crate::keys::Keys;
 use crate::refusal::Refusal;
 use crate::trust::Trust;
 use crate::verify::{Clock, JudgeCaller, JudgeInviter, JudgeServer, Pin, RustlsClock};
 
-/// The protocol of links between nodes that have names (ALPN).
+/// The protocol of links between nodes that have names.
 pub const LINK: &[u8] = b"primus";
-/// The protocol of joiners (ALPN).
+/// The protocol of joiners.
 pub const JOIN: &[u8] = b"primus-join";
+/// What stands between a protocol and an authority.
+pub(crate) const BEFORE_AUTHORITY: u8 = b'/';
+
+/// A protocol with the authority that a dialler expects: what it offers first of all (ALPN).
+#[must_use]
+pub fn protocol(kind: &[u8], authority: ShortHash) -> Vec<u8> {
+    [kind, &[BEFORE_AUTHORITY], authority.to_string().as_bytes()].concat()
+}
 
 /// A node's certificate with its private key, as it proves who it is. Clones are cheap.
 #[derive(Clone)]
@@ -125,8 +137,8 @@ pub fn accepting(credentials: &Credentials, trust: &Arc<Trust>, clock: Arc<dyn C
         .with_protocol_versions(&[&TLS13])
         .expect("the provider has TLS 1.3")
         .with_client_cert_verifier(Arc::new(judge))
-        .with_cert_resolver(credentials.resolver());
-    config.alpn_protocols = vec![LINK.to_vec(), JOIN.to_vec()];
+        .with_cert_resolver(Arc::new(Shown(Arc::clone(&credentials.certified))));
+    config.alpn_protocols = [LINK, JOIN].into_iter().flat_map(|kind| offers(kind, trust, trust.farm())).collect();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     config.max_tls13_tickets = 0;
@@ -145,7 +157,7 @@ pub fn dialling(
 ) -> Arc<ClientConfig> {
     let judge = JudgeServer { trust: trust.clone(), farm: farm.to_owned(), clock: RustlsClock(Arc::clone(&clock)) };
     let builder = client(clock).dangerous().with_custom_certificate_verifier(Arc::new(judge));
-    Arc::new(plain(builder.with_client_cert_resolver(credentials.resolver()), LINK))
+    Arc::new(plain(builder.with_client_cert_resolver(credentials.resolver()), offers(LINK, trust, farm)))
 }
 
 /// How a joiner dials: without a certificate, and only a server of the authority that it expects. After the handshake,
@@ -153,7 +165,23 @@ pub fn dialling(
 #[must_use]
 pub fn joining(authority: Pin, clock: Arc<dyn Clock>) -> Arc<ClientConfig> {
     let builder = client(clock).dangerous().with_custom_certificate_verifier(Arc::new(JudgeInviter(authority)));
-    Arc::new(plain(builder.with_no_client_auth(), JOIN))
+    Arc::new(plain(builder.with_no_client_auth(), vec![protocol(JOIN, authority.short())]))
+}
+
+/// One for each authority of a farm.
+fn offers(kind: &[u8], trust: &Trust, farm: &str) -> Vec<Vec<u8>> {
+    let authorities = trust.authorities().iter().filter(|authority| authority.farm() == farm);
+    authorities.map(|authority| protocol(kind, authority.hash().short())).collect()
+}
+
+/// A server's certificate. Callers that offer other protocols than ours are refused by rustls; those that offer none see nothing.
+#[derive(Debug)]
+struct Shown(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, caller: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        caller.alpn().is_some().then(|| Arc::clone(&self.0))
+    }
 }
 
 fn client(clock: Arc<dyn Clock>) -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
@@ -161,8 +189,10 @@ fn client(clock: Arc<dyn Clock>) -> rustls::ConfigBuilder<ClientConfig, rustls::
     builder.with_protocol_versions(&[&TLS13]).expect("the provider has TLS 1.3")
 }
 
-fn plain(mut config: ClientConfig, protocol: &[u8]) -> ClientConfig {
-    config.alpn_protocols = vec![protocol.to_vec()];
+fn plain(mut config: ClientConfig, protocols: Vec<Vec<u8>>) -> ClientConfig {
+    config.alpn_protocols = protocols;
+    // It would be in clear, and say which server is dialled. Each server has one name only.
+    config.enable_sni = false;
     config.resumption = Resumption::disabled();
     config.enable_early_data = false;
     config

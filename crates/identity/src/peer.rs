@@ -22,7 +22,7 @@ use rustls::{ClientConnection, CommonState, ProtocolVersion, ServerConnection};
 
 use crate::authority::AuthorityCertificate;
 use crate::certificate::Present;
-use crate::config::{JOIN, LINK};
+use crate::config::{BEFORE_AUTHORITY, JOIN, LINK};
 use crate::refusal::Refusal;
 use crate::trust::{Identified, Trust};
 use crate::verify::Pin;
@@ -113,5 +113,7 @@ fn protocol(connection: &CommonState) -> Result<&'static [u8], Refusal> {
     if connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
         return Err(Refusal::Protocol);
     }
-    [LINK, JOIN].into_iter().find(|ours| connection.alpn_protocol() == Some(ours)).ok_or(Refusal::Protocol)
+    let spoken = connection.alpn_protocol().unwrap_or_default();
+    let kind = spoken.split(|byte| *byte == BEFORE_AUTHORITY).next();
+    [LINK, JOIN].into_iter().find(|ours| kind == Some(ours)).ok_or(Refusal::Protocol)
 }

@@ -29,12 +29,29 @@ pub enum Refusal {
     /// The certificate cannot be read, or has no name, or several.
     #[error("the certificate cannot be used: {0}; let the node join again with --join")]
     BadCertificate(&'static str),
+    /// The certificate is a copy, shown by a node that does not have its private key.
+    #[error(
+        "the certificate is shown without its private key: let the node that shows it join with a token of this farm"
+    )]
+    WithoutKey,
     /// The certificate is from an authority that this node does not believe, at least not for that farm.
     #[error(
         "no authority that is trusted here has issued the certificate: let the node join with a token of this farm, \
          or trust its farm as a neighbour"
     )]
     ForeignAuthority,
+    /// The caller has not said which authority it expects, or none of this farm's.
+    #[error(
+        "the caller expects another authority than this farm's: start it with this farm's founding file, or let it join \
+         with a token of this farm"
+    )]
+    OtherExpected,
+    /// The server that was dialled has not the authority that was expected, and has only said so in an alert.
+    #[error(
+        "the other side has another authority than this node expects: name the founding file of the farm that is dialled, \
+         or a token of it; if those are right, somebody may be in between"
+    )]
+    OtherThere,
     /// The certificate was good once.
     #[error("the certificate ended at {until}, and now it is {now}: let the node join again, or set the clock")]
     Expired {
@@ -162,6 +179,12 @@ pub enum Refusal {
     /// The other side has refused this node's certificate, and has only said so in an alert.
     #[error("the other side refuses the certificate of this node: {0}")]
     RefusedThere(&'static str),
+    /// What arrives was not encrypted for this connection.
+    #[error(
+        "what the other side says cannot be decrypted: it repeats what was said on another connection, or somebody in between \
+         changes it"
+    )]
+    Garbled,
     /// The handshake failed for another reason.
     #[error("the handshake failed: {0}")]
     Handshake(String),
@@ -174,7 +197,10 @@ impl Refusal {
         match self {
             Self::NoCertificate => "no_certificate",
             Self::BadCertificate(_) => "bad_certificate",
+            Self::WithoutKey => "without_key",
             Self::ForeignAuthority => "foreign_authority",
+            Self::OtherExpected => "other_expected",
+            Self::OtherThere => "other_there",
             Self::Expired { .. } => "expired",
             Self::NotYetValid { .. } => "not_yet_valid",
             Self::AuthorityExpired { .. } => "authority_expired",
@@ -196,6 +222,7 @@ impl Refusal {
             Self::TokenRole { .. } => "token_role",
             Self::OtherAuthority => "other_authority",
             Self::RefusedThere(_) => "refused_there",
+            Self::Garbled => "garbled",
             Self::Handshake(_) => "handshake",
         }
     }
@@ -207,7 +234,10 @@ impl Refusal {
             Error::InvalidCertificate(error) => Self::of_certificate(error),
             Error::NoCertificatesPresented => Self::NoCertificate,
             Error::AlertReceived(alert) => Self::of_alert(*alert),
-            Error::PeerIncompatible(_) | Error::NoApplicationProtocol | Error::InvalidMessage(_) => Self::Protocol,
+            Error::NoApplicationProtocol => Self::OtherExpected,
+            Error::PeerIncompatible(_) | Error::InvalidMessage(_) => Self::Protocol,
+            Error::DecryptError => Self::Garbled,
+            Error::General(text) if text == NOTHING_SHOWN => Self::Protocol,
             error => Self::Handshake(error.to_string()),
         }
     }
@@ -228,6 +258,7 @@ impl Refusal {
                 Self::NotYetValid { from: Time(*not_before), now: Time(*time) }
             }
             CertificateError::UnknownIssuer => Self::ForeignAuthority,
+            CertificateError::BadSignature => Self::WithoutKey,
             CertificateError::BadEncoding => Self::BadCertificate(UNREADABLE),
             CertificateError::Other(OtherError(inner)) if inner.is::<Self>() => {
                 inner.downcast_ref().cloned().expect("the type was looked at")
@@ -244,12 +275,16 @@ impl Refusal {
             AlertDescription::UnknownCA => {
                 Self::RefusedThere("its authority is not trusted there: join with a token")
             }
+            AlertDescription::DecryptError => {
+                Self::RefusedThere("its private key is another one: join with a token")
+            }
             AlertDescription::CertificateRequired => Self::RefusedThere("there is none: join with a token"),
             AlertDescription::BadCertificate
             | AlertDescription::CertificateUnknown
             | AlertDescription::UnsupportedCertificate
             | AlertDescription::AccessDenied => Self::RefusedThere("see the log of the other side"),
-            AlertDescription::NoApplicationProtocol | AlertDescription::ProtocolVersion => Self::Protocol,
+            AlertDescription::NoApplicationProtocol => Self::OtherThere,
+            AlertDescription::ProtocolVersion => Self::Protocol,
             alert => Self::Handshake(format!("the other side ended it ({alert:?})")),
         }
     }
@@ -260,6 +295,8 @@ fn called(name: &Name) -> String {
     name.worker_name().map_or_else(|| name.node().to_string(), str::to_owned)
 }
 
+/// What rustls says of a caller that was not shown a certificate, because it has offered no protocol at all.
+const NOTHING_SHOWN: &str = "no server certificate chain resolved";
 /// What stands in [`Refusal::BadCertificate`] if it is not a certificate at all.
 pub(crate) const UNREADABLE: &str = "it cannot be read";
 

@@ -105,6 +105,14 @@ pub enum Pin {
 }
 
 impl Pin {
+    /// What a dialler says of it.
+    pub(crate) fn short(self) -> ShortHash {
+        match self {
+            Self::Short(short) => short,
+            Self::Whole(whole) => whole.short(),
+        }
+    }
+
     fn matches(self, hash: &AuthorityHash) -> bool {
         match self {
             Self::Short(short) => short.matches(hash),

@@ -20,7 +20,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use clap::ValueEnum;
 
-pub use temporary_farm::TemporaryFarm;
+pub use temporary_farm::{Purpose, TemporaryFarm};
 
 /// Which farms are wanted; what is absent is as the folder remembers, or as usual.
 #[derive(Debug, Clone, Default)]

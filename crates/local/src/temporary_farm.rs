@@ -38,6 +38,27 @@ const SOON: [(&str, &str); 3] = [
 /// Of what `up` says on stderr, only this much is kept.
 const WORDS_LEN_MAX: usize = 4096;
 
+/// What a farm is for, as its name tells, and how its links are.
+#[derive(Debug, Clone, Copy)]
+pub struct Purpose {
+    name: &'static str,
+    is_plain: bool,
+}
+
+impl From<&'static str> for Purpose {
+    fn from(name: &'static str) -> Self {
+        Self { name, is_plain: false }
+    }
+}
+
+impl Purpose {
+    /// A farm with links that are not encrypted: for workers that have no certificate, and to compare.
+    #[must_use]
+    pub const fn plain(name: &'static str) -> Self {
+        Self { name, is_plain: true }
+    }
+}
+
 /// The farm, as long as this lives.
 #[derive(Debug)]
 pub struct TemporaryFarm {
@@ -55,7 +76,7 @@ impl TemporaryFarm {
     ///
     /// # Errors
     /// If no farm can be started.
-    pub fn start(purpose: &str, servers: u64) -> Result<Self, Failure> {
+    pub fn start(purpose: impl Into<Purpose>, servers: u64) -> Result<Self, Failure> {
         Self::start_ranked(purpose, servers, "id")
     }
 
@@ -63,7 +84,7 @@ impl TemporaryFarm {
     ///
     /// # Errors
     /// If no farm can be started.
-    pub fn start_ranked(purpose: &str, servers: u64, rank: &str) -> Result<Self, Failure> {
+    pub fn start_ranked(purpose: impl Into<Purpose>, servers: u64, rank: &str) -> Result<Self, Failure> {
         // Nobody submits anything here, and figures should not depend on who looks on.
         Self::begin(purpose, servers, &["--rank", rank, "--workers", "0"])
     }
@@ -72,7 +93,7 @@ impl TemporaryFarm {
     ///
     /// # Errors
     /// If no farm can be started.
-    pub fn start_handing_over(purpose: &str, servers: u64) -> Result<Self, Failure> {
+    pub fn start_handing_over(purpose: impl Into<Purpose>, servers: u64) -> Result<Self, Failure> {
         Self::begin_told(purpose, servers, &["--rank", "load", "--workers", "0"], &SOON)
     }
 
@@ -80,7 +101,11 @@ impl TemporaryFarm {
     ///
     /// # Errors
     /// If no farm can be started.
-    pub fn start_electing(purpose: &str, servers: u64, algorithm: Algorithm) -> Result<Self, Failure> {
+    pub fn start_electing(
+        purpose: impl Into<Purpose>,
+        servers: u64,
+        algorithm: Algorithm,
+    ) -> Result<Self, Failure> {
         Self::begin(purpose, servers, &["--algorithm", algorithm.name(), "--rank", "id", "--workers", "0"])
     }
 
@@ -88,42 +113,38 @@ impl TemporaryFarm {
     ///
     /// # Errors
     /// If no farm can be started.
-    pub fn start_with_workers(purpose: &str, servers: u64, workers: u64, slots: u64) -> Result<Self, Failure> {
+    pub fn start_with_workers(
+        purpose: impl Into<Purpose>,
+        servers: u64,
+        workers: u64,
+        slots: u64,
+    ) -> Result<Self, Failure> {
         let [workers, slots] = [workers, slots].map(|number| number.to_string());
         Self::begin(purpose, servers, &["--rank", "id", "--workers", &workers, "--slots", &slots])
-    }
-
-    /// The same, with links that are not encrypted: for workers that have no certificate.
-    ///
-    /// # Errors
-    /// If no farm can be started.
-    pub fn start_insecure(purpose: &str, servers: u64, workers: u64, slots: u64) -> Result<Self, Failure> {
-        let [workers, slots] = [workers, slots].map(|number| number.to_string());
-        let options = ["--insecure", "--rank", "id", "--workers", &workers, "--slots", &slots];
-        Self::begin(purpose, servers, &options)
     }
 
     /// The same, by load, without workers; leases last this long.
     ///
     /// # Errors
     /// If no farm can be started.
-    pub fn start_leasing(purpose: &str, servers: u64, lease: &str) -> Result<Self, Failure> {
+    pub fn start_leasing(purpose: impl Into<Purpose>, servers: u64, lease: &str) -> Result<Self, Failure> {
         let variables = [("PRIMUS_GUARD_LEASE", lease)];
         Self::begin_told(purpose, servers, &["--rank", "load", "--workers", "0"], &variables)
     }
 
-    fn begin(purpose: &str, servers: u64, options: &[&str]) -> Result<Self, Failure> {
+    fn begin(purpose: impl Into<Purpose>, servers: u64, options: &[&str]) -> Result<Self, Failure> {
         Self::begin_told(purpose, servers, options, &[])
     }
 
     fn begin_told(
-        purpose: &str,
+        purpose: impl Into<Purpose>,
         servers: u64,
         options: &[&str],
         variables: &[(&str, &str)],
     ) -> Result<Self, Failure> {
-        let name = format!("{purpose}-{}", std::process::id());
-        Self::of(Arc::new(Up::start(&name, servers, options, variables)?), &name)
+        let purpose = purpose.into();
+        let name = format!("{}-{}", purpose.name, std::process::id());
+        Self::of(Arc::new(Up::start(purpose, &name, servers, options, variables)?), &name)
     }
 
     /// Two farms that are neighbours, with workers of one slot that can run anything. No other farms are called like them.
@@ -131,15 +152,16 @@ impl TemporaryFarm {
     /// # Errors
     /// If no farm can be started.
     pub fn start_neighbours(
-        purpose: &str,
+        purpose: impl Into<Purpose>,
         servers: u64,
         workers: u64,
         variables: &[(&str, &str)],
     ) -> Result<[Self; 2], Failure> {
-        let names = ["north", "south"].map(|wind| format!("{wind}-{purpose}-{}", std::process::id()));
+        let purpose = purpose.into();
+        let names = ["north", "south"].map(|wind| format!("{wind}-{}-{}", purpose.name, std::process::id()));
         let workers = workers.to_string();
         let options = ["--farms", "2", "--rank", "id", "--workers", &workers, "--slots", "1"];
-        let up = Arc::new(Up::start(&names[0], servers, &options, variables)?);
+        let up = Arc::new(Up::start(purpose, &names[0], servers, &options, variables)?);
         let [north, south] = names.map(|name| Self::of(Arc::clone(&up), &name));
         Ok([north?, south?])
     }
@@ -325,9 +347,16 @@ impl TemporaryFarm {
 impl Up {
     /// Starts it and waits until it says that all is ready. Servers get what variables say about elections, guards,
     /// lending and loads.
-    fn start(name: &str, servers: u64, options: &[&str], variables: &[(&str, &str)]) -> Result<Self, Failure> {
-        let spawned =
-            command(name, servers, options).and_then(|mut command| command.envs(variables.iter().copied()).spawn());
+    fn start(
+        purpose: Purpose,
+        name: &str,
+        servers: u64,
+        options: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<Self, Failure> {
+        let spawned = command(name, servers, options).and_then(|mut command| {
+            command.args(purpose.is_plain.then_some("--insecure")).envs(variables.iter().copied()).spawn()
+        });
         let mut up = spawned.map(Self).map_err(|error| {
             Failure::failed("system", format!("primus up cannot be started: {error}"), "make room, then try again")
         })?;

@@ -17,9 +17,6 @@ use crate::dialling::shake_hands;
 use crate::line::{Line, Parted};
 use crate::unidentified::Unidentified;
 
-/// How many callers may shake hands. Each needs some memory for it, so the oldest gives way.
-const HANDSHAKES_MAX: usize = 64;
-
 /// How a caller begins that speaks TLS.
 const HANDSHAKE: [u8; 2] = [22, 3];
 
@@ -64,7 +61,7 @@ impl Door {
             let _guard = guard;
             pending::<()>().await;
         });
-        Self { thread: handle, handshakes: Unidentified::new(HANDSHAKES_MAX) }
+        Self { thread: handle, handshakes: Unidentified::handshakes() }
     }
 
     /// Has the thread do this.
@@ -82,7 +79,7 @@ impl Door {
         if tcp.readable().await.is_err() {
             return Ok(None);
         }
-        let mut place = self.handshakes.enter();
+        let mut place = self.handshakes.enter().await;
         tokio::select! {
             shaken = Line::accept(tcp, own) => match shaken {
                 Ok(line) => Ok(Some(line)),

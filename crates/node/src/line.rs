@@ -8,12 +8,14 @@
 //!
 //! What was written may wait inside a line until it is flushed. So [`tokio::io::AsyncWriteExt::flush`] follows every `write_all`.
 
+use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf, BytesMut};
 use primus_identity::rustls::{ClientConnection, Connection, ServerConnection};
 use primus_identity::trust::Identified;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -24,6 +26,8 @@ use crate::credentials::{Callee, Live, Tls, Welcome};
 
 /// How much text may wait to be encrypted and sent. A line that is full takes no more until some of it has left.
 const UNSENT_LEN_MAX: usize = 256 << 10;
+/// How much is received at once. TLS alone would ask the system for 4 KiB each time, and a part of the log is far longer.
+const RECEIVED_LEN_MAX: usize = 32 << 10;
 /// How much is read of a caller that was refused. As long as something is unread, the system would not deliver why.
 const IGNORED_LEN_MAX: u64 = 64 << 10;
 /// How long a refused caller may take to hear why.
@@ -51,6 +55,8 @@ struct Secured {
     who: Box<Identified>,
     /// For how long it is welcome; nothing if nobody says that, or it is over.
     welcome: Option<Welcome>,
+    /// What has arrived and is not decrypted yet. It takes no memory while nothing arrives.
+    arrived: BytesMut,
 }
 
 impl Line {
@@ -132,8 +138,8 @@ impl Hands {
     }
 
     fn line(self, who: Identified, live: &Arc<Live>) -> Line {
-        let welcome = live.welcome(&who);
-        Line { tcp: self.tcp, secured: Some(Secured { tls: self.tls, who: Box::new(who), welcome }) }
+        let (welcome, arrived) = (live.welcome(&who), BytesMut::new());
+        Line { tcp: self.tcp, secured: Some(Secured { tls: self.tls, who: Box::new(who), welcome, arrived }) }
     }
 
     async fn shake(&mut self) -> io::Result<()> {
@@ -206,6 +212,53 @@ fn poll_receive(tls: &mut Connection, tcp: &mut TcpStream, context: &mut Context
     Poll::Ready(understood.map_err(|error| io::Error::new(ErrorKind::InvalidData, error)))
 }
 
+impl Secured {
+    /// Waits until there is something to decrypt, or the connection has ended.
+    fn poll_arrive(&mut self, tcp: &mut TcpStream, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.arrived.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(tcp.poll_read_ready(context))?;
+        self.arrived.reserve(RECEIVED_LEN_MAX);
+        let read = pin!(tcp.read_buf(&mut self.arrived)).poll(context);
+        self.release();
+        read.map(|read| read.map(drop))
+    }
+
+    /// Decrypts some of what has arrived. If that is nothing, the connection has ended.
+    fn understand(&mut self) -> io::Result<()> {
+        let len = self.tls.read_tls(&mut &*self.arrived)?;
+        self.arrived.advance(len);
+        self.release();
+        let understood = self.tls.process_new_packets();
+        understood.map(drop).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    }
+
+    /// Thousands of links that say nothing need no room to hear.
+    fn release(&mut self) {
+        if self.arrived.is_empty() {
+            self.arrived = BytesMut::new();
+        }
+    }
+
+    /// Takes as much of these pieces as there is room for, as few records. What the system takes now is sent.
+    fn poll_say(
+        &mut self,
+        tcp: &mut TcpStream,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let len = self.tls.writer().write_vectored(pieces)?;
+            let sent = poll_send(&mut self.tls, tcp, context)?;
+            if len > 0 || pieces.iter().all(|piece| piece.is_empty()) {
+                return Poll::Ready(Ok(len));
+            }
+            ready!(sent);
+        }
+    }
+}
+
 impl AsyncRead for Line {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -213,13 +266,13 @@ impl AsyncRead for Line {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Self { tcp, secured } = self.get_mut();
-        let Some(Secured { tls, welcome, .. }) = secured else { return Pin::new(tcp).poll_read(context, buffer) };
-        if let Some(Poll::Ready(refusal)) = welcome.as_mut().map(|welcome| welcome.poll_over(context)) {
-            *welcome = None;
+        let Some(secured) = secured else { return Pin::new(tcp).poll_read(context, buffer) };
+        if let Some(Poll::Ready(refusal)) = secured.welcome.as_mut().map(|welcome| welcome.poll_over(context)) {
+            secured.welcome = None;
             return Poll::Ready(Err(io::Error::other(refusal)));
         }
         loop {
-            match tls.reader().read(buffer.initialize_unfilled()) {
+            match secured.tls.reader().read(buffer.initialize_unfilled()) {
                 Ok(len) => {
                     buffer.advance(len);
                     return Poll::Ready(Ok(()));
@@ -228,26 +281,18 @@ impl AsyncRead for Line {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
-            let received = ready!(poll_receive(tls, tcp, context));
+            ready!(secured.poll_arrive(tcp, context))?;
+            let understood = secured.understand();
             // Keys may have been renewed, which wants an answer. It leaves with what is written next at the latest.
-            _ = send_now(tls, tcp);
-            received?;
+            _ = send_now(&mut secured.tls, tcp);
+            understood?;
         }
     }
 }
 
 impl AsyncWrite for Line {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
-        let Self { tcp, secured } = self.get_mut();
-        let Some(Secured { tls, .. }) = secured else { return Pin::new(tcp).poll_write(context, buffer) };
-        loop {
-            let len = tls.writer().write(buffer)?;
-            let sent = poll_send(tls, tcp, context)?;
-            if len > 0 || buffer.is_empty() {
-                return Poll::Ready(Ok(len));
-            }
-            ready!(sent);
-        }
+        self.poll_write_vectored(context, &[IoSlice::new(buffer)])
     }
 
     fn poll_write_vectored(
@@ -255,15 +300,15 @@ impl AsyncWrite for Line {
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.secured.is_none() {
-            return Pin::new(&mut self.get_mut().tcp).poll_write_vectored(context, pieces);
+        let Self { tcp, secured } = self.get_mut();
+        match secured {
+            Some(secured) => secured.poll_say(tcp, context, pieces),
+            None => Pin::new(tcp).poll_write_vectored(context, pieces),
         }
-        let first = pieces.iter().find(|piece| !piece.is_empty()).map_or(&[][..], |piece| &**piece);
-        self.poll_write(context, first)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.secured.is_none()
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

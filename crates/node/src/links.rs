@@ -48,8 +48,6 @@ mod parcels;
 
 /// How many messages may wait for one peer.
 const QUEUE_LEN_MAX: usize = 8192;
-/// How many strangers may be half-way through their hello.
-const STRANGERS_MAX: usize = 256;
 const WRITE_TIME: Duration = Duration::from_secs(5);
 /// How long a server that has no files left waits for some.
 const FILES_TIME: Duration = Duration::from_millis(20);
@@ -178,7 +176,7 @@ impl<T: Words> Links<T> {
             events,
             cuts: cuts.subscribe(),
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
-            strangers: Unidentified::new(STRANGERS_MAX),
+            strangers: Unidentified::strangers(),
             door: Door::open(),
             security,
             control: Handle::current(),
@@ -424,6 +422,8 @@ impl<T: Words> PeerLink<T> {
 async fn accept<T: Words>(listener: io::Result<std::net::TcpListener>, shared: Arc<Shared<T>>) {
     let listener = listener.and_then(TcpListener::from_std).expect("a listener stays one");
     loop {
+        // Until then callers wait in the system's queue.
+        shared.strangers.room().await;
         match listener.accept().await {
             Ok((stream, _)) => _ = tokio::spawn(serve(stream, Arc::clone(&shared))),
             // Out of files, most likely: others may end meanwhile.
@@ -499,7 +499,7 @@ async fn read<T: Words>(mut line: Line, mut arrived: BytesMut, peer: ServerId, s
 
 /// Finds out who is there; nothing if nobody says it in time.
 async fn greeted<T>(stream: TcpStream, arrived: &mut BytesMut, shared: &Shared<T>) -> Option<(Line, Greeting)> {
-    let mut place = shared.strangers.enter();
+    let mut place = shared.strangers.enter().await;
     let greeting = async {
         let line = match shared.door.receive(stream, &shared.security).await {
             Ok(line) => line?,

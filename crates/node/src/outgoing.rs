@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -19,6 +19,9 @@ const LINK_LEN_MAX: usize = 64 << 20;
 /// How much may wait on all links of a process together. Beyond that those are lost on which more waits than honest words.
 const ALL_LEN_MAX: usize = 128 << 20;
 const HONEST_LEN: usize = 1 << 20;
+/// How many words are taken from a queue at once, and how much of them leaves together.
+const WORDS_MAX: usize = 64;
+const TOGETHER_LEN_MAX: usize = 64 << 10;
 
 /// How many bytes wait on all links of one kind.
 #[derive(Debug, Clone, Default)]
@@ -86,25 +89,62 @@ impl Outgoing {
 impl Leaving {
     /// Writes until the link is lost or nobody says anything any more, as long as the gate lets it pass, where there is one.
     pub(crate) async fn write_to(mut self, mut writing: impl AsyncWrite + Unpin, mut gate: Option<LinkGate>) {
-        while let Some(bytes) = self.queue.recv().await {
-            if let Some(gate) = &mut gate {
-                gate.flows().await;
+        let mut words = Vec::new();
+        while self.queue.recv_many(&mut words, WORDS_MAX).await > 0 {
+            for bytes in together(&mut words) {
+                if let Some(gate) = &mut gate {
+                    gate.flows().await;
+                }
+                let written = async {
+                    writing.write_all(&bytes).await?;
+                    writing.flush().await
+                };
+                if !matches!(timeout(WRITE_TIME, written).await, Ok(Ok(()))) {
+                    return;
+                }
+                self.waiting.remove(bytes.len());
             }
-            let written = async {
-                writing.write_all(&bytes).await?;
-                writing.flush().await
-            };
-            if !matches!(timeout(WRITE_TIME, written).await, Ok(Ok(()))) {
-                return;
-            }
-            self.waiting.remove(bytes.len());
         }
     }
+}
+
+/// Short words that follow each other become one: each write is a system call, and a record where links are encrypted.
+fn together(words: &mut Vec<Bytes>) -> Vec<Bytes> {
+    if words.len() <= 1 {
+        return std::mem::take(words);
+    }
+    let (mut pieces, mut piece) = (Vec::new(), BytesMut::new());
+    for word in words.drain(..) {
+        let is_long = word.len() > TOGETHER_LEN_MAX;
+        if !piece.is_empty() && (is_long || piece.len() + word.len() > TOGETHER_LEN_MAX) {
+            pieces.push(piece.split().freeze());
+        }
+        if is_long {
+            pieces.push(word);
+        } else {
+            piece.extend_from_slice(&word);
+        }
+    }
+    pieces.extend((!piece.is_empty()).then(|| piece.freeze()));
+    pieces
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_words_leave_together_and_in_order() {
+        let word = |byte: u8, len| Bytes::from(vec![byte; len]);
+        let lens = [10, 20, TOGETHER_LEN_MAX + 1, 30, TOGETHER_LEN_MAX - 30, 1, 2];
+        let mut words: Vec<Bytes> = (1..).zip(lens).map(|(byte, len)| word(byte, len)).collect();
+        let all = words.concat();
+        let pieces = together(&mut words);
+        let found: Vec<usize> = pieces.iter().map(Bytes::len).collect();
+        assert_eq!(found, [30, TOGETHER_LEN_MAX + 1, TOGETHER_LEN_MAX, 3]);
+        assert!(words.is_empty() && pieces.concat() == all);
+        assert_eq!(together(&mut vec![word(7, 5)]), [word(7, 5)]);
+    }
 
     #[test]
     fn whoever_does_not_read_is_lost_and_the_others_are_not() {

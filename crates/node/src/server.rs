@@ -37,6 +37,8 @@ use crate::store::{Identity, OpenError, Opened, Store};
 
 /// How many may have called before they are accepted; a crowd must not make the system drop a peer's call.
 const CALLERS_MAX: u32 = 4096;
+/// The same for links. A node must be heard before it gives up, however many came before it.
+const CALLERS_OF_LINKS_MAX: u32 = 1024;
 /// How long what is guarded may take to end, and another server to lead, before this one ends all the same.
 pub const STOP_TIME: Duration = Duration::from_secs(10);
 
@@ -186,7 +188,8 @@ impl Server {
         founding::check_security(&opened, is_secured(&settings)?)?;
         let security = secure(&settings)?;
         founding::keep_security(&mut opened, &settings.farm, &security)?;
-        let listener = listen(address).map_err(|error| StartError::Listen(address, error))?;
+        let listener =
+            listen_for(address, CALLERS_OF_LINKS_MAX).map_err(|error| StartError::Listen(address, error))?;
         Ok(Prepared { settings, listener, opened, meter, security })
     }
 
@@ -353,10 +356,14 @@ async fn begin(
 /// # Errors
 /// If the address cannot be used.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    listen_for(address, CALLERS_MAX)
+}
+
+fn listen_for(address: SocketAddr, callers: u32) -> io::Result<std::net::TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(CALLERS_MAX)?.into_std()
+    socket.listen(callers)?.into_std()
 }
 
 impl Handle {

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test program uses its part of this")]
 
 pub(crate) mod broker;
+pub(crate) mod capture;
 pub(crate) mod clients;
 pub(crate) mod disks;
 pub(crate) mod flood;
@@ -15,6 +16,7 @@ pub(crate) mod place;
 pub(crate) mod secured;
 pub(crate) mod stranger;
 pub(crate) mod submitters;
+pub(crate) mod unnoticed;
 #[path = "../../../api/tests/validator/mod.rs"]
 pub(crate) mod validator;
 

@@ -7,13 +7,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
+use bytes::BytesMut;
 use primus_identity::authority::{Authority, AuthorityCertificate, Request, pem_of};
 use primus_identity::certificate::Validity;
+use primus_identity::config::{self, Credentials};
+use primus_identity::hash::ShortHash;
 use primus_identity::keys::Keys;
-use primus_identity::name::Name;
+use primus_identity::name::{Name, dial_any};
+use primus_identity::rustls::{ClientConfig, ClientConnection, Stream};
+use primus_identity::trust::Trust;
+use primus_identity::verify::HostClock;
 use primus_identity::{CertificateDer, UnixTime};
 use primus_node::founding_file::{FoundingAuthority, FoundingFile};
+use primus_wire::native::{self, Answer};
+use serde::Serialize;
 
 use super::broker::free_ports;
 use super::place::{Place, Ran};
@@ -22,6 +31,8 @@ use super::{eventually, eventually_or};
 /// What the farm is called.
 pub(crate) const FARM: &str = "north";
 const SERVERS: usize = 3;
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Servers 1, 2 and 3, and whatever else was started; all are killed at the end.
 pub(crate) struct Secured<'a> {
@@ -249,6 +260,12 @@ pub(crate) fn founded(place: &Place, name: &str) -> PathBuf {
     place.dir.join(name)
 }
 
+/// What the authority of a founding file is recognised by.
+pub(crate) fn hash(founding: &Path, farm: &str) -> ShortHash {
+    let file = FoundingFile::read(founding, farm).expect("it is one");
+    file.certificate().expect("its links are encrypted").hash().short()
+}
+
 /// The authority of a founding file.
 pub(crate) fn authority(founding: &Path) -> Authority {
     match FoundingFile::read(founding, FARM).expect("it is one").authority {
@@ -324,5 +341,43 @@ impl Record {
     pub(crate) fn holds(&self, text: &str) -> bool {
         let record = self.0.lock().expect("nobody panics here");
         record.windows(text.len()).any(|window| window == text.as_bytes())
+    }
+}
+
+/// How a node of this name dials.
+pub(crate) fn dialling(authority: &Authority, name: &Name) -> Arc<ClientConfig> {
+    let (keys, der) = certificate(authority, name, UnixTime::now());
+    let credentials = Credentials::new(der, authority.certificate(), &keys).expect("it was issued for it");
+    let trust = Trust::new(FARM, vec![authority.certificate().clone()], Vec::new()).expect("it is its farm");
+    config::dialling(&credentials, &Arc::new(trust), FARM, Arc::new(HostClock))
+}
+
+/// A connection to a server that begins to listen soon. It waits for answers only so long.
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let tcp = eventually("a connection", || TcpStream::connect(address).ok());
+    tcp.set_read_timeout(Some(PATIENCE)).expect("it is open");
+    tcp
+}
+
+/// What a server answers to a hello that is not what the certificate says.
+pub(crate) fn greet(
+    mut tcp: impl Read + Write,
+    config: Arc<ClientConfig>,
+    hello: &impl Serialize,
+) -> std::io::Result<Answer> {
+    let mut tls = ClientConnection::new(config, dial_any()).expect("the name is one");
+    let mut stream = Stream::new(&mut tls, &mut tcp);
+    let (mut said, mut arrived) = (BytesMut::new(), BytesMut::new());
+    native::put(&mut said, hello).expect("it is short");
+    stream.write_all(&said)?;
+    loop {
+        if let Some(answer) = native::take(&mut arrived).expect("it is an answer") {
+            return Ok(answer);
+        }
+        let mut buffer = [0; 4096];
+        match stream.read(&mut buffer)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            len => arrived.extend_from_slice(&buffer[..len]),
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::pair::{Pair, accepting, authority, credentials, day, dialling, server, trust, welcome, worker};
 use primus_core::ServerId;
 use primus_identity::authority::Authority;
-use primus_identity::config::{self, JOIN};
+use primus_identity::config::{self, JOIN, LINK, protocol};
 use primus_identity::keys::Keys;
 use primus_identity::name::{dial, dial_any};
 use primus_identity::peer::{self, Caller};
@@ -99,6 +99,11 @@ fn the_authority_of_south_cannot_name_a_server_of_north() {
     let guest = credentials(&south, &server("south", 1), 1);
     let there = trust(&[&south], &[&north]);
     let pair = Pair::new(&dialling(&one, &here, "north"), &accepting(&guest, &there), dial(ServerId(1)));
+    assert_eq!(pair.codes(), ("other_there", "other_expected"));
+    // One that lets in those who expect north is known by its certificate.
+    let mut open = (*accepting(&guest, &there)).clone();
+    open.alpn_protocols = vec![protocol(LINK, north.certificate().hash().short())];
+    let pair = Pair::new(&dialling(&one, &here, "north"), &Arc::new(open), dial(ServerId(1)));
     assert_eq!(pair.codes().0, "other_farm");
 }
 
@@ -186,17 +191,31 @@ fn a_caller_without_a_certificate_is_no_node() {
     client.client_auth_cert_resolver = Arc::new(Nothing);
     let pair = Pair::new(&Arc::new(client.clone()), &accepting(&two, &trust), dial(ServerId(2)));
     assert_eq!(pair.meet(&trust, &trust).1, Err(Refusal::NoCertificate));
-    // Without a protocol it is not even a joiner.
-    client.alpn_protocols.clear();
-    let pair = Pair::new(&Arc::new(client.clone()), &accepting(&two, &trust), dial(ServerId(2)));
-    assert_eq!(pair.meet(&trust, &trust), (Err(Refusal::Protocol), Err(Refusal::Protocol)));
-    client.alpn_protocols = vec![b"h2".to_vec()];
-    let pair = Pair::new(&Arc::new(client.clone()), &accepting(&two, &trust), dial(ServerId(2)));
-    assert_eq!(pair.codes(), ("protocol", "protocol"));
     // With a certificate of its own it is a node, unless it asks to join.
-    client.alpn_protocols = vec![JOIN.to_vec()];
+    client.alpn_protocols = vec![protocol(JOIN, north.certificate().hash().short())];
     let pair = Pair::new(&Arc::new(client), &accepting(&two, &trust), dial(ServerId(2)));
     assert_eq!(pair.meet(&trust, &trust), (Err(Refusal::Protocol), Ok(Caller::Joiner)));
+}
+
+#[test]
+fn a_caller_that_names_no_authority_of_the_farm_is_shown_no_certificate() {
+    let (north, other) = (authority("north"), authority("north"));
+    let (one, two) = (credentials(&north, &server("north", 1), 1), credentials(&north, &server("north", 2), 2));
+    let trust = trust(&[&north], &[]);
+    let mut client = (*dialling(&one, &trust, "north")).clone();
+    let named = |authority: &Authority| protocol(LINK, authority.certificate().hash().short());
+    for (offers, codes) in [
+        (vec![], ("refused_there", "protocol")),
+        (vec![b"h2".to_vec()], ("other_there", "other_expected")),
+        (vec![LINK.to_vec()], ("other_there", "other_expected")),
+        (vec![named(&other)], ("other_there", "other_expected")),
+        (vec![named(&other), named(&north)], ("", "")),
+    ] {
+        client.alpn_protocols = offers;
+        let pair = Pair::new(&Arc::new(client.clone()), &accepting(&two, &trust), dial(ServerId(2)));
+        assert_eq!(pair.codes(), codes);
+        assert_eq!(pair.client.peer_certificates().is_some(), codes.0.is_empty());
+    }
 }
 
 #[test]
@@ -216,7 +235,7 @@ fn a_certificate_without_its_key_proves_nothing() {
     let mut client = (*dialling(&one, &trust, "north")).clone();
     client.client_auth_cert_resolver = Arc::new(shown(one.chain().to_vec(), &Keys::generate().unwrap()));
     let pair = Pair::new(&Arc::new(client), &accepting(&two, &trust), dial(ServerId(2)));
-    assert_eq!(pair.codes(), ("handshake", "handshake"));
+    assert_eq!(pair.codes(), ("refused_there", "without_key"));
     assert!(peer::caller(&pair.server, &trust, &welcome, day(0)).is_err());
 }
 
@@ -244,6 +263,10 @@ fn somebody_in_between_gets_no_secret_of_a_joiner() {
     let mut between = (*accepting(&stranger, &trust(&[&evil], &[]))).clone();
     let client = config::joining(Pin::Short(true_hash.short()), Arc::new(|| day(0)));
     let pair = Pair::new(&client, &Arc::new(between.clone()), dial_any());
+    assert_eq!(pair.client_refusal, Some(Refusal::OtherThere));
+    // It says yes to everything.
+    between.alpn_protocols = client.alpn_protocols.clone();
+    let pair = Pair::new(&client, &Arc::new(between.clone()), dial_any());
     assert_eq!(pair.client_refusal, Some(Refusal::OtherAuthority));
     // It shows the true authority beside its own certificate.
     let keys = Keys::generate().unwrap();
@@ -255,7 +278,7 @@ fn somebody_in_between_gets_no_secret_of_a_joiner() {
     let two = credentials(&north, &server("north", 2), 2);
     between.cert_resolver = Arc::new(shown(two.chain().to_vec(), &keys));
     let pair = Pair::new(&client, &Arc::new(between.clone()), dial_any());
-    assert_eq!(pair.codes().0, "handshake");
+    assert_eq!(pair.codes().0, "without_key");
     // It is a worker of the farm.
     let w1 = credentials(&north, &worker("north", "w1"), 3);
     let pair = Pair::new(&client, &accepting(&w1, &trust(&[&north], &[])), dial_any());

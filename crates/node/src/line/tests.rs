@@ -175,6 +175,43 @@ async fn garbage_after_the_handshake_ends_the_line() {
     assert!(Refusal::of_io(&error).is_some(), "{error}");
 }
 
+/// Waits until so many bytes lie in the system's buffer.
+async fn await_bytes(line: &Line, len: usize) {
+    let mut seen = vec![0; len];
+    in_time(async { while line.tcp.peek(&mut seen).await.unwrap() < len {} }).await;
+}
+
+#[tokio::test]
+async fn one_read_takes_what_has_arrived() {
+    let (mut dialled, mut accepted) = pair().await;
+    let said = vec![7; RECEIVED_LEN_MAX - 200];
+    dialled.write_all(&said).await.unwrap();
+    dialled.flush().await.unwrap();
+    await_bytes(&accepted, said.len()).await;
+    assert_eq!(in_time(accepted.read(&mut [0; 1])).await.unwrap(), 1);
+    assert_eq!(accepted.tcp.try_read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    let mut rest = vec![0; said.len() - 1];
+    in_time(accepted.read_exact(&mut rest)).await.unwrap();
+    assert!(rest == said[1..]);
+    let Some(Secured { arrived, .. }) = &accepted.secured else { panic!("it is not plain") };
+    assert_eq!(arrived.capacity(), 0, "a line that says nothing needs no memory");
+}
+
+#[tokio::test]
+async fn pieces_that_are_written_together_are_one_record() {
+    let (mut dialled, accepted) = pair().await;
+    assert!(dialled.is_write_vectored());
+    let pieces = [&b"head"[..], b"", b"and", b"body"].map(IoSlice::new);
+    assert_eq!(dialled.write_vectored(&pieces).await.unwrap(), 11);
+    dialled.flush().await.unwrap();
+    let mut record = [0; 256];
+    in_time(accepted.tcp.readable()).await.unwrap();
+    let len = accepted.tcp.try_read(&mut record).unwrap();
+    // What a record says of its length ends where the record ends.
+    let [kind, _, _, high, low, ..] = record;
+    assert_eq!((kind, usize::from(u16::from_be_bytes([high, low]))), (23, len - 5));
+}
+
 #[tokio::test]
 async fn keys_are_renewed_and_nothing_is_lost() {
     let (mut dialled, mut accepted) = pair().await;
@@ -202,7 +239,7 @@ async fn each_side_hears_why_the_other_one_is_refused() {
     let (dialled, accepted) = in_time(meet(&north, &other)).await;
     let refusal =
         |end: io::Result<Line>| Refusal::of_io(&end.expect_err("it is refused")).map(|refusal| refusal.code());
-    assert_eq!((refusal(dialled), refusal(accepted)), (Some("foreign_authority"), Some("refused_there")));
+    assert_eq!((refusal(dialled), refusal(accepted)), (Some("other_there"), Some("other_expected")));
     // A worker's certificate is good for dialling, and a server answers under its own number only.
     let (dialled, accepted) = sockets().await;
     let (callee, own) = (server(&north, 1).towards("north", ServerId(3)).unwrap(), tls(&server(&north, 2)));
