@@ -138,7 +138,9 @@ pub fn accepting(credentials: &Credentials, trust: &Arc<Trust>, clock: Arc<dyn C
         .expect("the provider has TLS 1.3")
         .with_client_cert_verifier(Arc::new(judge))
         .with_cert_resolver(Arc::new(Shown(Arc::clone(&credentials.certified))));
-    config.alpn_protocols = [LINK, JOIN].into_iter().flat_map(|kind| offers(kind, trust, trust.farm())).collect();
+    let former = trust.former().iter().map(|authority| protocol(LINK, *authority));
+    let offers = [LINK, JOIN].into_iter().flat_map(|kind| offers(kind, trust, trust.farm()));
+    config.alpn_protocols = offers.chain(former).collect();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     config.max_tls13_tickets = 0;

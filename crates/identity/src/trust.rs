@@ -19,7 +19,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::authority::{AuthorityCertificate, AuthorityError};
 use crate::certificate::{self, Certificate, Present, Validity};
-use crate::hash::{AuthorityHash, Fingerprint};
+use crate::hash::{AuthorityHash, Fingerprint, ShortHash};
 use crate::name::{Name, Node};
 use crate::refusal::{Refusal, Time};
 
@@ -79,6 +79,7 @@ impl Identified {
 pub struct Trust {
     farm: String,
     authorities: Vec<AuthorityCertificate>,
+    former: Vec<ShortHash>,
 }
 
 impl Trust {
@@ -94,7 +95,18 @@ impl Trust {
         if neighbours.iter().any(|authority| authority.farm() == farm) {
             return Err(AuthorityError::OwnFarm(farm.to_owned()));
         }
-        Ok(Self { farm: farm.to_owned(), authorities: [own, neighbours].concat() })
+        Ok(Self { farm: farm.to_owned(), authorities: [own, neighbours].concat(), former: Vec::new() })
+    }
+
+    /// The same for a farm that had these authorities before. They are not trusted; callers that know only one of them are shown
+    /// what it has vouched for.
+    #[must_use]
+    pub fn after(self, former: Vec<ShortHash>) -> Self {
+        Self { former, ..self }
+    }
+
+    pub(crate) fn former(&self) -> &[ShortHash] {
+        &self.former
     }
 
     /// The own farm.

@@ -21,6 +21,8 @@ use crate::names::is_name;
 
 /// How many authorities are trusted at once: the present one, and during a rotation the one before.
 pub const AUTHORITIES_MAX: usize = 2;
+/// How many authorities that are trusted no more are remembered.
+const FORMER_MAX: usize = 8;
 /// How many join tokens there may be.
 pub const TOKENS_MAX: usize = 1000;
 /// How often all of them together may be used.
@@ -57,6 +59,8 @@ pub const CERTIFICATE_MS_MAX: u64 = 367 * DAY_MS;
 pub struct Roll {
     /// The newest first.
     authorities: Vec<Authority>,
+    /// Those that are trusted no more, the last one first: neighbours that know only these ask for them.
+    former: Vec<Fingerprint>,
     tokens: BTreeMap<TokenId, Token>,
     last_token: u64,
     workers: BTreeMap<String, Binding>,
@@ -109,7 +113,9 @@ impl Roll {
             Change::FinishRotation => match self.authorities.len() {
                 0 | 1 => Err(Denial::NoRotation),
                 len => {
-                    self.authorities.truncate(1);
+                    let over = self.authorities.split_off(1);
+                    self.former.splice(..0, over.into_iter().map(|authority| authority.hash));
+                    self.former.truncate(FORMER_MAX);
                     Ok(Done::RotationFinished(len - 1))
                 }
             },
@@ -307,6 +313,12 @@ impl Roll {
 
     fn is_serial_revoked(&self, serial: u64) -> bool {
         self.serials.contains_key(&serial)
+    }
+
+    /// Authorities that are trusted no more, the last one first.
+    #[must_use]
+    pub fn former(&self) -> &[Fingerprint] {
+        &self.former
     }
 
     /// The authorities that are trusted, the one that signs first.

@@ -153,7 +153,9 @@ impl Tls {
 
     fn shown_of(&self, own: &Own) -> Shown {
         let trust = Trust::new(&self.live.farm, own.trusted.authorities.clone(), self.neighbours.clone());
-        let trust = Arc::new(trust.expect("their farms were looked at"));
+        let former = self.live.roll.get().map(|roll| roll.borrow().former().to_vec()).unwrap_or_default();
+        let former = former.into_iter().map(|hash| AuthorityHash::from_bytes(hash.0).short()).collect();
+        let trust = Arc::new(trust.expect("their farms were looked at").after(former));
         let clock = || Arc::clone(&self.live.clock) as Arc<dyn Clock>;
         Shown {
             number: own.number,
