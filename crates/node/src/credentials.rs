@@ -68,6 +68,53 @@ pub fn is_named(dir: &Path) -> bool {
     dir.join(FOLDER).join(CERTIFICATE).exists()
 }
 
+/// The key for which a joiner asks a certificate. It is on disk before it is shown, so that one that dies in between asks again
+/// for the same.
+pub(crate) fn key_to_join(dir: &Path) -> Result<Keys, CredentialsError> {
+    let place = Place { folder: dir.join(FOLDER) };
+    let failed = |source| CredentialsError::Folder { path: place.folder.clone(), source };
+    if let Some(kept) = place.text(KEY)? {
+        return Keys::from_pem(&kept).map_err(|error| CredentialsError::Damaged {
+            path: place.folder.join(KEY),
+            folder: place.folder.clone(),
+            what: error.to_string(),
+        });
+    }
+    let keys = Keys::generate()?;
+    private::own_folder(&place.folder).map_err(failed)?;
+    place.replace(KEY, &keys.secret_pem()).map_err(failed)?;
+    Ok(keys)
+}
+
+/// Keeps what a joiner was given, if it is what was asked for. From then on the node has its name.
+pub(crate) fn keep_joined(
+    dir: &Path,
+    keys: &Keys,
+    name: &Name,
+    (certificate, authority): (Vec<u8>, &AuthorityCertificate),
+) -> Result<(), CredentialsError> {
+    let place = Place { folder: dir.join(FOLDER) };
+    let damaged = |refusal: Refusal| CredentialsError::OtherNode { folder: place.folder.clone(), refusal };
+    let certificate = CertificateDer::from(certificate);
+    let credentials = Credentials::new(certificate.clone(), authority, keys).map_err(damaged)?;
+    let given = &credentials.certificate().name;
+    if given != name {
+        return Err(damaged(Refusal::HelloDiffers { certificate: given.clone(), hello: name.clone() }));
+    }
+    place
+        .write(keys, authority, &pem_of(&certificate))
+        .map_err(|source| CredentialsError::Folder { path: place.folder.clone(), source })
+}
+
+/// True if the node of this directory has a certificate, and now is not after its time.
+#[must_use]
+pub fn has_joined(dir: &Path) -> bool {
+    let place = Place { folder: dir.join(FOLDER) };
+    // What is damaged is complained of when it is used.
+    let until = |kept: Kept| kept.credentials.certificate().validity.until;
+    is_named(dir) && place.read().ok().flatten().is_none_or(|kept| UnixTime::now() <= until(kept))
+}
+
 /// Why a node cannot prove who it is.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
@@ -253,11 +300,8 @@ impl Tls {
     }
 
     /// Who calls.
-    pub(crate) fn caller(&self, connection: &ServerConnection) -> Result<Identified, Refusal> {
-        match peer::caller(connection, &self.trust, &everybody, UnixTime::now())? {
-            Caller::Known(who) => Ok(who),
-            Caller::Joiner => Err(Refusal::NoCertificate),
-        }
+    pub(crate) fn caller(&self, connection: &ServerConnection) -> Result<Caller, Refusal> {
+        peer::caller(connection, &self.trust, &everybody, UnixTime::now())
     }
 }
 

@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 
 use crate::credentials::{Callee, Security};
 use crate::dialling::shake_hands;
-use crate::line::{Line, Parted};
+use crate::invitations::Joiners;
+use crate::line::{Accepted, Line, Parted};
 use crate::unidentified::Unidentified;
 
 /// How many callers may shake hands. Each needs some memory for it, so the oldest gives way.
@@ -28,6 +29,7 @@ const HANDSHAKE: [u8; 2] = [22, 3];
 pub(crate) struct Door {
     thread: Handle,
     handshakes: Unidentified,
+    joiners: Joiners,
 }
 
 /// Ends the thread, and waits until it has ended.
@@ -45,11 +47,11 @@ impl Drop for Guard {
 }
 
 impl Door {
-    /// Opens a door, for as long as the present runtime lasts.
+    /// Opens a door, for as long as the present runtime lasts. Those who ask to join go there.
     ///
     /// # Panics
     /// If the system gives no thread.
-    pub(crate) fn open() -> Self {
+    pub(crate) fn open(joiners: Joiners) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -64,7 +66,7 @@ impl Door {
             let _guard = guard;
             pending::<()>().await;
         });
-        Self { thread: handle, handshakes: Unidentified::new(HANDSHAKES_MAX) }
+        Self { thread: handle, handshakes: Unidentified::new(HANDSHAKES_MAX), joiners }
     }
 
     /// Has the thread do this.
@@ -72,7 +74,8 @@ impl Door {
         self.thread.spawn(task);
     }
 
-    /// Shakes hands with a caller, on this thread. Nothing is there if the caller is not heard any further.
+    /// Shakes hands with a caller, on this thread. Nothing is there if the caller is not heard any further, or only by those who
+    /// let others join.
     ///
     /// # Errors
     /// Why the caller was refused.
@@ -85,7 +88,11 @@ impl Door {
         let mut place = self.handshakes.enter();
         tokio::select! {
             shaken = Line::accept(tcp, own) => match shaken {
-                Ok(line) => Ok(Some(line)),
+                Ok(Accepted::Node(line)) => Ok(Some(line)),
+                Ok(Accepted::Joiner(line)) => {
+                    self.joiners.hear(line);
+                    Ok(None)
+                }
                 Err(error) => Refusal::of_io(&error).map_or(Ok(None), Err),
             },
             () = place.lost() => Ok(None),

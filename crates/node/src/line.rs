@@ -8,11 +8,18 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use primus_identity::UnixTime;
+use primus_identity::authority::AuthorityCertificate;
+use primus_identity::config;
+use primus_identity::name::dial_any;
+use primus_identity::peer::{self, Caller};
 use primus_identity::rustls::{ClientConnection, Connection, ServerConnection};
 use primus_identity::trust::Identified;
+use primus_identity::verify::{self, HostClock};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -44,8 +51,17 @@ pub(crate) struct Parted {
 #[derive(Debug)]
 struct Secured {
     tls: Box<Connection>,
-    /// Who is at the other end, as its certificate proves.
-    who: Box<Identified>,
+    /// Who is at the other end, as its certificate proves; nothing for a joiner, which has none.
+    who: Option<Box<Identified>>,
+}
+
+/// Who has dialled a server, once hands are shaken.
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    /// A node with a name.
+    Node(Line),
+    /// A process without one, that may ask to join, and nothing else.
+    Joiner(Line),
 }
 
 impl Line {
@@ -55,7 +71,7 @@ impl Line {
     }
 
     /// Shakes hands with a node that has dialled. It hears why if it is refused.
-    pub(crate) async fn accept(tcp: TcpStream, own: &Tls) -> io::Result<Self> {
+    pub(crate) async fn accept(tcp: TcpStream, own: &Tls) -> io::Result<Accepted> {
         let connection = ServerConnection::new(own.accepting()).map_err(io::Error::other)?;
         let mut hands = Hands::new(tcp, connection.into());
         let shaken = hands.shake().await.and_then(|()| match &*hands.tls {
@@ -63,7 +79,8 @@ impl Line {
             Connection::Client(_) => unreachable!("it was made as a server's"),
         });
         match shaken {
-            Ok(who) => Ok(hands.line(who)),
+            Ok(Caller::Known(who)) => Ok(Accepted::Node(hands.line(Some(who)))),
+            Ok(Caller::Joiner) => Ok(Accepted::Joiner(hands.line(None))),
             Err(error) => {
                 hands.refuse().await;
                 Err(error)
@@ -80,12 +97,27 @@ impl Line {
             Connection::Client(connection) => callee.judge(connection).map_err(io::Error::other)?,
             Connection::Server(_) => unreachable!("it was made as a client's"),
         };
-        Ok(hands.line(who))
+        Ok(hands.line(Some(who)))
     }
 
-    /// Who is at the other end; nothing on a plain line.
+    /// Shakes hands with a server that is to let this process join, and shows nothing before it is the one of this authority.
+    pub(crate) async fn dial_inviter(tcp: TcpStream, pin: verify::Pin) -> io::Result<(Self, AuthorityCertificate)> {
+        let joining = config::joining(pin, Arc::new(HostClock));
+        let connection = ClientConnection::new(joining, dial_any()).map_err(io::Error::other)?;
+        let mut hands = Hands::new(tcp, connection.into());
+        hands.shake().await?;
+        let (who, authority) = match &*hands.tls {
+            Connection::Client(connection) => {
+                peer::inviter(connection, pin, UnixTime::now()).map_err(io::Error::other)?
+            }
+            Connection::Server(_) => unreachable!("it was made as a client's"),
+        };
+        Ok((hands.line(Some(who)), authority))
+    }
+
+    /// Who is at the other end; nothing on a plain line, and for a joiner.
     pub(crate) fn who(&self) -> Option<&Identified> {
-        self.secured.as_ref().map(|secured| &*secured.who)
+        self.secured.as_ref().and_then(|secured| secured.who.as_deref())
     }
 
     /// The connection itself, for its addresses and options.
@@ -123,8 +155,8 @@ impl Hands {
         Self { tcp, tls: Box::new(tls) }
     }
 
-    fn line(self, who: Identified) -> Line {
-        Line { tcp: self.tcp, secured: Some(Secured { tls: self.tls, who: Box::new(who) }) }
+    fn line(self, who: Option<Identified>) -> Line {
+        Line { tcp: self.tcp, secured: Some(Secured { tls: self.tls, who: who.map(Box::new) }) }
     }
 
     async fn shake(&mut self) -> io::Result<()> {

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use primus_core::ServerId;
 use primus_core::SessionId;
 use primus_core::lease::{Answer, Poll};
+use primus_core::ledger::roll::Consume;
 use primus_core::ledger::{Effect, Entry, JobId, Spec};
 use primus_server::Plan;
 use primus_server::register::Change;
@@ -28,6 +29,7 @@ use tokio::time::{Instant, timeout_at};
 use self::conversations::{Asked, Conversation, answer_all};
 use crate::budget::{Budget, Weight};
 use crate::handle::{Handle, Unable};
+use crate::invitations::{self, Admission};
 use crate::jobs::{JobView, TaskView};
 use crate::leader_search::Patience;
 use crate::request_links::RequestLinks;
@@ -63,13 +65,17 @@ pub(crate) enum LeaderRequest {
     Tasks(JobId, u64),
     /// Cancel what has not ended of this job.
     Cancel(JobId),
+    /// Let this joiner in, whose public key this is.
+    Join(Box<Consume>, Vec<u8>),
 }
 
 impl LeaderRequest {
     /// True if it can be asked again, although it may have been heard.
     const fn is_repeatable(&self) -> bool {
         match self {
-            Self::Get(_) | Self::Job(_) | Self::Wait(..) | Self::Tasks(..) | Self::Cancel(_) => true,
+            Self::Get(_) | Self::Job(_) | Self::Wait(..) | Self::Tasks(..) | Self::Cancel(_) | Self::Join(..) => {
+                true
+            }
             Self::Put(..) | Self::Submit(..) | Self::Poll(..) => false,
         }
     }
@@ -94,6 +100,8 @@ pub(crate) enum LeaderReply {
     Tasks(Option<Vec<TaskView>>),
     /// How many tasks were cancelled, if there is such a job.
     Cancelled(Option<u64>),
+    /// What the joiner is given, or why it is not let in.
+    Joined(Admission),
 }
 
 /// How this server asks others.
@@ -106,6 +114,8 @@ pub(crate) struct Asker {
     conversations: BTreeMap<ServerId, mpsc::Sender<Asked>>,
     waiting: Semaphore,
     runtime: runtime::Handle,
+    /// Where each server is reached, as joiners hear it.
+    pub(crate) places: Vec<(ServerId, String)>,
     /// True once the server is about to end: then what it holds is given back.
     pub(crate) is_ending: watch::Sender<bool>,
 }
@@ -139,6 +149,7 @@ impl Questions {
             conversations: plan.servers.keys().filter(|peer| **peer != plan.id).map(converse).collect(),
             waiting: Semaphore::new(WAITING_MAX),
             runtime: runtime.handle().clone(),
+            places: plan.servers.iter().map(|(id, place)| (*id, place.to_string())).collect(),
             is_ending: watch::Sender::new(false),
         };
         Self { asker: Arc::new(asker), unstarted: Some(runtime), stop: None }
@@ -158,7 +169,9 @@ impl Questions {
         self.stop = Some(stop);
         let links = Arc::clone(&self.asker.links);
         let calls = links.serve(Purpose::Questions);
+        let joiners = invitations::answer_all(links.joiners.serve(), handle.clone());
         let running = move || {
+            runtime.spawn(joiners);
             // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
             runtime.spawn(answer_all(calls, links, handle));
             _ = runtime.block_on(stopped);
@@ -296,5 +309,8 @@ async fn answer(handle: &Handle, question: LeaderRequest, may_wait: bool) -> Res
         LeaderRequest::Wait(id, time_ms) => handle.wait_here(id, time_ms).await.map(LeaderReply::JobView),
         LeaderRequest::Tasks(id, from) => handle.tasks_here(id, from).await.map(LeaderReply::Tasks),
         LeaderRequest::Cancel(id) => handle.cancel_here(id).await.map(LeaderReply::Cancelled),
+        LeaderRequest::Join(consume, key) => {
+            invitations::admit_here(handle, *consume, &key).await.map(LeaderReply::Joined)
+        }
     }
 }
