@@ -11,7 +11,7 @@ const HASH: &str = "sha256:00112233445566778899aabbccddeeff00112233445566778899a
 #[test]
 fn a_farm_without_an_authority_makes_no_tokens_and_says_why() {
     let place = Place::new();
-    let _farm = place.up("--servers 1 --workers 0");
+    let _farm = place.up("--servers 1 --workers 0 --insecure");
     for line in ["token create --role worker", "cert rotate", "cert finish"] {
         let output = place.primus(line);
         let said = &output.stderr;
@@ -24,7 +24,9 @@ fn a_farm_without_an_authority_makes_no_tokens_and_says_why() {
         ("token revoke 3", 1, "the token does not exist"),
         ("token create --role worker --ttl 0s", 2, "--ttl is '0s'"),
         ("token create --role worker --uses 0", 2, "--uses"),
-        ("token create --role server --name w1", 2, "a name is for one worker"),
+        ("token create --role worker --uses 2 --name w1", 2, "a name is for one worker"),
+        ("token create --role server", 2, "tokens are for workers only as yet, and the role is server"),
+        ("token create --role boss", 2, "the role is \"boss\""),
         ("cert revoke w9", 1, "worker 'w9' does not exist"),
         ("cert revoke server/9", 1, "server 9 does not exist"),
         ("workers forget w9", 1, "worker 'w9' does not exist"),
