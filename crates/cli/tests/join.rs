@@ -395,3 +395,28 @@ fn a_joiner_whose_leader_dies_before_it_answers_joins_with_the_next_one() {
     farm.runs("hello");
     assert_ne!(farm.leader(), leader);
 }
+
+#[test]
+fn a_worker_inside_a_program_joins_with_a_token_and_needs_it_once() {
+    let place = Place::new();
+    let farm = farm(&place);
+    let (token, id) = token(&farm, "");
+    let dir = place.dir.join("own");
+    let run = |token: &str| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("the system gives a runtime");
+        let started = runtime.block_on(primus_farm::Worker::join(token, "own", &dir).start());
+        let worker = started.map_err(|error| error.to_string())?;
+        let is_there = || farm.primus("workers").contains("own").then_some(());
+        eventually("the worker", is_there);
+        runtime.block_on(worker.stop()).map_err(|error| error.to_string())
+    };
+    assert!(run("nonsense").unwrap_err().contains("the token cannot be used"));
+    assert_eq!(run(&token), Ok(()));
+    assert_eq!(left(&farm, id), 0);
+    assert_eq!(run(&token.replace("primus-worker-", "primus-server-")), Ok(()), "it is not looked at any more");
+    let other = dir.with_file_name("other");
+    let refused = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let refused = refused.block_on(primus_farm::Worker::join(&token, "other", other).start());
+    assert!(refused.expect_err("one only").to_string().contains("the token is used up"));
+}

@@ -261,3 +261,63 @@ const fn code(denial: &Denial) -> &'static str {
         _ => "malformed",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use primus_core::ledger::roll::SecretKey;
+    use primus_identity::certificate::Certificate;
+
+    use super::*;
+
+    fn authority() -> roll::Authority {
+        let authority = Authority::create("north", UnixTime::now()).unwrap();
+        roll::Authority {
+            certificate: authority.certificate().der().to_vec(),
+            hash: Fingerprint(*authority.certificate().hash().bytes()),
+            key: SecretKey(authority.keys().secret_der().to_vec()),
+        }
+    }
+
+    fn request(key: &PublicKey) -> JoinRequest {
+        JoinRequest::new(("worker", 7, [3; 16]), [1; 16], key.der().to_vec(), "w1".to_owned())
+    }
+
+    #[test]
+    fn the_newest_authority_names_the_worker_and_all_are_told() {
+        let (authorities, key) = ([authority(), authority()], Keys::generate().unwrap().public_key());
+        let Some(Admission::Issued(certificate, told)) = issue(&authorities, "north", "w1", &key, 9) else {
+            panic!("it is issued")
+        };
+        let read = Certificate::read(&certificate.clone().into()).unwrap();
+        assert_eq!((read.name, read.serial, read.key), (Name::worker("north", "w1").unwrap(), 9, key.clone()));
+        assert_eq!(told, authorities.clone().map(|authority| authority.certificate));
+        let trust = |authority: &roll::Authority| {
+            let authority = AuthorityCertificate::from_der(&authority.certificate).unwrap();
+            primus_identity::trust::Trust::new("north", vec![authority], Vec::new()).unwrap()
+        };
+        let judged =
+            authorities.map(|known| trust(&known).judge(&certificate.clone().into(), UnixTime::now()).is_ok());
+        assert_eq!(judged, [true, false]);
+        assert_eq!(issue(&[], "north", "w1", &key, 9), None);
+    }
+
+    #[test]
+    fn the_secret_goes_no_further_and_what_makes_no_sense_is_no_question() {
+        let key = Keys::generate().unwrap().public_key();
+        let asked = consume(&request(&key)).unwrap();
+        assert_eq!(asked.secret, Fingerprint(*Secret::from_bytes([3; 16]).hash().bytes()));
+        assert_eq!(asked.key, Fingerprint(*key.fingerprint().bytes()));
+        let (mut strange, mut damaged) = (request(&key), request(&key));
+        strange.role = "boss".to_owned();
+        damaged.key = vec![4; 91];
+        assert_eq!([strange, damaged].map(|request| consume(&request)), [None, None]);
+    }
+
+    #[test]
+    fn one_that_finds_the_roll_full_may_ask_again() {
+        assert!(matches!(denied(&Denial::Full(roll::List::Workers)), Admission::NotNow(_)));
+        let denial = Denial::OtherKey("w1".to_owned());
+        let words = "w1 is another worker: primus workers forget w1, or choose a name".to_owned();
+        assert_eq!(denied(&denial), Admission::Denied("another_key".to_owned(), words));
+    }
+}

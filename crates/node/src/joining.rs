@@ -77,7 +77,7 @@ pub enum JoinError {
         /// Where it is.
         place: Place,
         /// What is wrong with it.
-        refusal: Refusal,
+        refusal: Box<Refusal>,
     },
     /// The links of its farm are plain.
     #[error(
@@ -226,7 +226,7 @@ impl Joiner<'_> {
         // From here on it is certain who is at the other end.
         let (line, authority) = shaken.map_err(|error| match Refusal::of_io(&error) {
             Some(Refusal::Protocol) => JoinError::Plain(place.clone()),
-            Some(refusal) => JoinError::Impostor { place: place.clone(), refusal },
+            Some(refusal) => JoinError::Impostor { place: place.clone(), refusal: Box::new(refusal) },
             None => unreachable(error),
         })?;
         let name = Name::worker(authority.farm(), self.name)?;
@@ -275,4 +275,55 @@ async fn dial(place: &Place) -> io::Result<TcpStream> {
         Err(failed)
     };
     timeout(DIAL_TIME, dialling).await?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("primus-joining-{name}-{}", std::process::id()));
+            private::folder(&path).expect("there is room for a directory");
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_worker_knows_its_farm_again() {
+        let scratch = Scratch::new("again");
+        assert_eq!(JoinedFarm::read(&scratch.0).unwrap(), None);
+        let servers = [(1, "127.0.0.1:7460"), (2, "[::1]:7460"), (3, "no such host:1")];
+        let servers = servers.map(|(id, place)| (id, place.to_owned())).into();
+        let joined = JoinedFarm { farm: "north".to_owned(), servers };
+        joined.write(&scratch.0).unwrap();
+        assert_eq!(JoinedFarm::read(&scratch.0).unwrap(), Some(joined.clone()));
+        let addresses = joined.servers();
+        assert_eq!(addresses[&ServerId(2)], "[::1]:7460".parse().unwrap());
+        assert_eq!(addresses.len(), 2, "what cannot be resolved is left out");
+        fs::write(scratch.0.join(FARM), "nonsense").unwrap();
+        assert!(JoinedFarm::read(&scratch.0).unwrap_err().to_string().contains("farm.json is damaged"));
+    }
+
+    #[test]
+    fn what_is_asked_with_is_kept_and_one_process_at_a_time_asks() {
+        let scratch = Scratch::new("key");
+        let first = key_to_join(&scratch.0).unwrap().public_key();
+        assert_eq!(key_to_join(&scratch.0).unwrap().public_key(), first);
+        let held = lock(&scratch.0).unwrap();
+        assert!(lock(&scratch.0).unwrap_err().to_string().contains("another process joins"));
+        drop(held);
+        assert!(lock(&scratch.0).is_ok());
+        assert!(!has_joined(&scratch.0));
+    }
 }
