@@ -6,9 +6,11 @@ use axum::extract::State;
 use axum::http::Request;
 use primus_core::ServerId;
 use primus_core::ledger::Roll;
-use primus_core::ledger::roll::{Authority, Change, Done, Fingerprint, Node, Revocation, SecretKey};
+use primus_core::ledger::roll::{Authority, Change, Done, Node, Revocation};
 use primus_identity::UnixTime;
 use primus_identity::authority::{Authority as Identity, AuthorityCertificate};
+use primus_identity::keys::Keys;
+use primus_node::credentials::entry_of;
 use primus_node::handle::Unable;
 use primus_shapes::described;
 use serde::Serialize;
@@ -112,15 +114,19 @@ pub(crate) async fn rotate(
     authority_of(&context).await?;
     let failed = |error: &dyn std::fmt::Display| Problem::unavailable("busy", error.to_string(), "see its log");
     let made = Identity::create(&context.farm, UnixTime::now()).map_err(|error| failed(&error))?;
-    let authority = Authority {
-        certificate: made.certificate().der().to_vec(),
-        hash: Fingerprint(*made.certificate().hash().bytes()),
-        key: SecretKey(made.keys().secret_der().to_vec()),
-    };
-    match change(&context, Change::AddAuthority(authority)).await? {
+    let before = context.handle.farm.look(|foreman| foreman.ledger().roll().authorities().first().cloned()).await?;
+    let voucher = before.and_then(|before| voucher(&before, made.certificate())).unwrap_or_default();
+    match change(&context, Change::AddAuthority(entry_of(&made, voucher))).await? {
         Done::AuthorityAdded(hash) => Ok(Json(RotateAnswer { authority: hash.to_string() })),
         _ => Err(Unable::Unknown.into()),
     }
+}
+
+/// What the authority before signs, so that those who know only that one believe the new one, too.
+fn voucher(before: &Authority, new: &AuthorityCertificate) -> Option<Vec<u8>> {
+    let certificate = AuthorityCertificate::from_der(&before.certificate).ok()?;
+    let before = Identity::new(certificate, Keys::from_der(&before.key.0).ok()?).ok()?;
+    before.vouch_for(new).ok().map(|voucher| voucher.to_vec())
 }
 
 /// Trusts the newest authority only.
@@ -130,6 +136,11 @@ pub(crate) async fn finish(
 ) -> Result<Json<FinishAnswer>, Problem> {
     Order::nothing(request).await?;
     authority_of(&context).await?;
+    let stragglers = context.handle.stragglers(context.servers.keys().copied());
+    if !stragglers.is_empty() {
+        let message = format!("{} must show a certificate of the new authority first", stragglers.join(", "));
+        return Err(Problem::not_now("rotating", message, "nodes that run renew theirs within seconds"));
+    }
     match change(&context, Change::FinishRotation).await? {
         Done::RotationFinished(dropped) => Ok(Json(FinishAnswer { dropped })),
         _ => Err(Unable::Unknown.into()),
@@ -169,13 +180,11 @@ mod tests {
     fn an_authority_is_shown_without_its_key() {
         let made =
             Identity::create("north", UnixTime::since_unix_epoch(std::time::Duration::from_secs(86_400))).unwrap();
-        let hash = Fingerprint(*made.certificate().hash().bytes());
-        let key = SecretKey(made.keys().secret_der().to_vec());
-        let (certificate, secret) = (made.certificate().der().to_vec(), made.keys().secret_pem());
+        let secret = made.keys().secret_pem();
         let mut ledger = Ledger::default();
         let change = |change| Entry::Roll(change);
         let entries = vec![
-            change(Change::AddAuthority(Authority { certificate, hash, key })),
+            change(Change::AddAuthority(entry_of(&made, Vec::new()))),
             change(Change::Revoke(Revocation::Serial(7))),
             change(Change::Revoke(Revocation::Node(Node::Server(ServerId(2))))),
         ];

@@ -353,7 +353,9 @@ impl WorkerError {
             worker::WorkerError::Open(_)
             | worker::WorkerError::Write(_)
             | worker::WorkerError::Directory { .. } => Self::Directory(words),
-            worker::WorkerError::Credentials(_) | worker::WorkerError::Barred(_) => Self::Credentials(words),
+            worker::WorkerError::Credentials(_)
+            | worker::WorkerError::Barred(_)
+            | worker::WorkerError::Forbidden(_) => Self::Credentials(words),
             worker::WorkerError::Executor(_) | worker::WorkerError::NoCompanion => Self::Companion(words),
         }
     }

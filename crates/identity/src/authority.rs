@@ -165,10 +165,16 @@ impl AuthorityCertificate {
 
     /// True if this authority has signed the certificate, whatever the time is now. Nothing stands between the two, so no
     /// other certificate of the peer is looked at.
-    pub(crate) fn has_signed(&self, leaf: &EndEntityCert<'_>, validity: Validity) -> bool {
+    /// With vouchers, it may also have signed one for the authority that has signed the certificate.
+    pub(crate) fn has_signed(
+        &self,
+        leaf: &EndEntityCert<'_>,
+        vouchers: &[CertificateDer<'_>],
+        validity: Validity,
+    ) -> bool {
         let (algorithms, anchors) = ([webpki::ring::ECDSA_P256_SHA256], [self.anchor.clone()]);
         let usage = KeyUsage::client_auth();
-        leaf.verify_for_usage(&algorithms, &anchors, &[], validity.from, usage, None, None).is_ok()
+        leaf.verify_for_usage(&algorithms, &anchors, vouchers, validity.from, usage, None, None).is_ok()
     }
 }
 
@@ -191,11 +197,7 @@ impl Authority {
             return Err(AuthorityError::FarmName);
         }
         let keys = Keys::generate()?;
-        let mut params = params(Validity::since_yesterday(now, DAYS))?;
-        params.distinguished_name = subject(farm, &keys);
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        params.subject_alt_names = vec![SanType::URI(ia5(&format!("primus://{farm}/authority"))?)];
+        let params = authority_params(farm, &keys.public_key(), Validity::since_yesterday(now, DAYS))?;
         let der = params.self_signed(keys.pair())?;
         Ok(Self { certificate: AuthorityCertificate::from_der(der.der())?, keys })
     }
@@ -242,9 +244,19 @@ impl Authority {
         Ok(params.signed_by(request.key, &self.issuer())?.into())
     }
 
+    /// That the other authority is one of this farm, too, for those who know only this one. It is good for as long as this one.
+    pub fn vouch_for(&self, other: &AuthorityCertificate) -> Result<CertificateDer<'static>, AuthorityError> {
+        let (there, wanted) = (self.certificate.farm(), other.farm());
+        if there != wanted {
+            return Err(AuthorityError::OtherFarm { there: there.to_owned(), wanted: wanted.to_owned() });
+        }
+        let params = authority_params(there, &other.key, self.certificate.validity)?;
+        Ok(params.signed_by(&other.key, &self.issuer())?.into())
+    }
+
     fn issuer(&self) -> Issuer<'_, &rcgen::KeyPair> {
         let mut params = CertificateParams::default();
-        params.distinguished_name = subject(self.certificate.farm(), &self.keys);
+        params.distinguished_name = subject(self.certificate.farm(), &self.certificate.key);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         Issuer::new(params, self.keys.pair())
     }
@@ -266,6 +278,15 @@ fn farm_of(uri: &str) -> Option<&str> {
     uri.strip_prefix("primus://")?.strip_suffix("/authority").filter(|farm| is_name(farm))
 }
 
+fn authority_params(farm: &str, key: &PublicKey, validity: Validity) -> Result<CertificateParams, AuthorityError> {
+    let mut params = params(validity)?;
+    params.distinguished_name = subject(farm, key);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    params.subject_alt_names = vec![SanType::URI(ia5(&format!("primus://{farm}/authority"))?)];
+    Ok(params)
+}
+
 fn params(validity: Validity) -> Result<CertificateParams, AuthorityError> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -279,8 +300,8 @@ fn date(time: UnixTime) -> Result<OffsetDateTime, AuthorityError> {
 }
 
 /// The same at every start, because every certificate repeats it as its issuer.
-fn subject(farm: &str, keys: &Keys) -> DistinguishedName {
-    let mark = hex(&keys.public_key().fingerprint().bytes()[..MARK_LEN]);
+fn subject(farm: &str, key: &PublicKey) -> DistinguishedName {
+    let mark = hex(&key.fingerprint().bytes()[..MARK_LEN]);
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, format!("primus {farm} {mark}"));
     subject
@@ -388,7 +409,7 @@ mod tests {
         let request = Request { name: &name, key: &key, api: &[], serial: 1 };
         let validity = Validity::since_yesterday(now(), 365);
         let certificate = again.issue(&request, validity).unwrap();
-        assert!(north.certificate().has_signed(&certificate::parse(&certificate).unwrap(), validity));
+        assert!(north.certificate().has_signed(&certificate::parse(&certificate).unwrap(), &[], validity));
         let other = Keys::generate().unwrap();
         assert_eq!(Authority::new(north.certificate().clone(), other).unwrap_err(), AuthorityError::OtherKey);
     }

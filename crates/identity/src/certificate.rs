@@ -52,6 +52,21 @@ impl Certificate {
     }
 }
 
+/// What is known of the present: it is not before one time and not after another. By a clock that is right both are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Present {
+    /// It is not earlier.
+    pub earliest: UnixTime,
+    /// It is not later.
+    pub latest: UnixTime,
+}
+
+impl From<UnixTime> for Present {
+    fn from(now: UnixTime) -> Self {
+        Self { earliest: now, latest: now }
+    }
+}
+
 /// When a certificate is good: from one second to another, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
@@ -70,13 +85,14 @@ impl Validity {
         Self { from: at(from), until: at(until) }
     }
 
-    /// Nothing if it is good now.
-    pub fn judge(&self, now: UnixTime) -> Result<(), Refusal> {
-        if now < self.from {
-            return Err(Refusal::NotYetValid { from: Time(self.from), now: Time(now) });
+    /// Nothing if it is good now, as far as that is known.
+    pub fn judge(&self, now: impl Into<Present>) -> Result<(), Refusal> {
+        let Present { earliest, latest } = now.into();
+        if latest < self.from {
+            return Err(Refusal::NotYetValid { from: Time(self.from), now: Time(latest) });
         }
-        if now > self.until {
-            return Err(Refusal::Expired { until: Time(self.until), now: Time(now) });
+        if earliest > self.until {
+            return Err(Refusal::Expired { until: Time(self.until), now: Time(earliest) });
         }
         Ok(())
     }
@@ -168,6 +184,20 @@ mod tests {
         ] {
             let refusal = validity.judge(at(seconds)).err();
             assert_eq!(refusal.map_or("", |refusal| refusal.code()), code, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_good_if_it_may_be_good_now() {
+        let validity = Validity { from: at(100), until: at(200) };
+        let judge = |earliest, latest| {
+            let present = Present { earliest: at(earliest), latest: at(latest) };
+            validity.judge(present).err().map_or("", |refusal| refusal.code())
+        };
+        for (earliest, latest, code) in
+            [(0, 99, "not_yet_valid"), (0, 100, ""), (0, 300, ""), (200, 300, ""), (201, 300, "expired")]
+        {
+            assert_eq!(judge(earliest, latest), code, "{earliest} to {latest}");
         }
     }
 

@@ -38,6 +38,7 @@ use rustls::{ClientConfig, ServerConfig};
 
 use crate::authority::AuthorityCertificate;
 use crate::certificate::{self, Certificate};
+use crate::hash::AuthorityHash;
 use crate::keys::Keys;
 use crate::refusal::Refusal;
 use crate::trust::Trust;
@@ -52,6 +53,7 @@ pub const JOIN: &[u8] = b"primus-join";
 #[derive(Clone)]
 pub struct Credentials {
     certificate: Certificate,
+    issuer: AuthorityHash,
     certified: Arc<CertifiedKey>,
 }
 
@@ -67,18 +69,33 @@ impl Credentials {
             return Err(Refusal::BadCertificate("its private key is another one"));
         }
         let is_its = certificate.name.farm() == authority.farm();
-        if !is_its || !authority.has_signed(&certificate::parse(&der)?, certificate.validity) {
+        if !is_its || !authority.has_signed(&certificate::parse(&der)?, &[], certificate.validity) {
             return Err(Refusal::ForeignAuthority);
         }
         // Joiners know the authority by its hash only, so a server shows them all of it.
         let chain = vec![der, authority.der().clone()];
-        Ok(Self { certificate, certified: Arc::new(CertifiedKey::new(chain, keys.signing_key())) })
+        let issuer = authority.hash();
+        Ok(Self { certificate, issuer, certified: Arc::new(CertifiedKey::new(chain, keys.signing_key())) })
+    }
+
+    /// The same, that shows with its authority what vouches for that one.
+    #[must_use]
+    pub fn with_voucher(&self, voucher: CertificateDer<'static>) -> Self {
+        let chain = self.chain().iter().take(2).cloned().chain([voucher]).collect();
+        let certified = CertifiedKey::new(chain, Arc::clone(&self.certified.key));
+        Self { certified: Arc::new(certified), ..self.clone() }
     }
 
     /// What the certificate says.
     #[must_use]
     pub const fn certificate(&self) -> &Certificate {
         &self.certificate
+    }
+
+    /// The authority that has issued the certificate.
+    #[must_use]
+    pub const fn issuer(&self) -> AuthorityHash {
+        self.issuer
     }
 
     /// The certificate's DER, and that of its authority.
@@ -102,11 +119,12 @@ impl fmt::Debug for Credentials {
 /// [`peer::caller`](crate::peer::caller) does, and no byte of a caller may be read before it has spoken.
 #[must_use]
 pub fn accepting(credentials: &Credentials, trust: &Arc<Trust>, clock: Arc<dyn Clock>) -> Arc<ServerConfig> {
+    let judge = JudgeCaller { trust: trust.clone(), clock: RustlsClock(Arc::clone(&clock)) };
     let builder = ServerConfig::builder_with_details(provider(), Arc::new(RustlsClock(clock)));
     let mut config = builder
         .with_protocol_versions(&[&TLS13])
         .expect("the provider has TLS 1.3")
-        .with_client_cert_verifier(Arc::new(JudgeCaller(trust.clone())))
+        .with_client_cert_verifier(Arc::new(judge))
         .with_cert_resolver(credentials.resolver());
     config.alpn_protocols = vec![LINK.to_vec(), JOIN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -125,7 +143,7 @@ pub fn dialling(
     farm: &str,
     clock: Arc<dyn Clock>,
 ) -> Arc<ClientConfig> {
-    let judge = JudgeServer { trust: trust.clone(), farm: farm.to_owned() };
+    let judge = JudgeServer { trust: trust.clone(), farm: farm.to_owned(), clock: RustlsClock(Arc::clone(&clock)) };
     let builder = client(clock).dangerous().with_custom_certificate_verifier(Arc::new(judge));
     Arc::new(plain(builder.with_client_cert_resolver(credentials.resolver()), LINK))
 }

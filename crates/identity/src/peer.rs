@@ -21,6 +21,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{ClientConnection, CommonState, ProtocolVersion, ServerConnection};
 
 use crate::authority::AuthorityCertificate;
+use crate::certificate::Present;
 use crate::config::{JOIN, LINK};
 use crate::refusal::Refusal;
 use crate::trust::{Identified, Trust};
@@ -52,7 +53,7 @@ pub fn caller(
     connection: &ServerConnection,
     trust: &Trust,
     roll: &dyn Roll,
-    now: UnixTime,
+    now: impl Into<Present>,
 ) -> Result<Caller, Refusal> {
     match protocol(connection)? {
         JOIN => Ok(Caller::Joiner),
@@ -66,7 +67,7 @@ pub fn callee(
     connection: &ClientConnection,
     trust: &Trust,
     roll: &dyn Roll,
-    now: UnixTime,
+    now: impl Into<Present>,
 ) -> Result<Identified, Refusal> {
     match protocol(connection)? {
         LINK => identify(connection, trust, roll, now),
@@ -92,10 +93,10 @@ fn identify(
     connection: &CommonState,
     trust: &Trust,
     roll: &dyn Roll,
-    now: UnixTime,
+    now: impl Into<Present>,
 ) -> Result<Identified, Refusal> {
-    let leaf = chain(connection).first().ok_or(Refusal::NoCertificate)?;
-    let who = trust.judge(leaf, now)?;
+    let (leaf, shown) = chain(connection).split_first().ok_or(Refusal::NoCertificate)?;
+    let who = trust.judge_with(leaf, shown, now)?;
     roll.look_up(&who)?;
     Ok(who)
 }

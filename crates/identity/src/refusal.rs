@@ -73,7 +73,7 @@ pub enum Refusal {
     #[error("{0} was removed: it must join under a new number or name, with an empty directory")]
     Removed(Name),
     /// The ledger has bound the name to another key.
-    #[error("{0} has another key here: primus workers forget, if it was reinstalled, or choose another name")]
+    #[error("{} is another worker: primus workers forget {}, or choose a name", called(.0), called(.0))]
     AnotherKey(Name),
     /// A node of this farm was expected.
     #[error("this is {name}, and a node of farm {wanted} was expected: correct the address or the farm's name")]
@@ -253,6 +253,11 @@ impl Refusal {
             alert => Self::Handshake(format!("the other side ended it ({alert:?})")),
         }
     }
+}
+
+/// A node's name without what it is.
+fn called(name: &Name) -> String {
+    name.worker_name().map_or_else(|| name.node().to_string(), str::to_owned)
 }
 
 /// What stands in [`Refusal::BadCertificate`] if it is not a certificate at all.

@@ -15,13 +15,16 @@
 //! ```
 
 use primus_core::ServerId;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::CertificateDer;
 
 use crate::authority::{AuthorityCertificate, AuthorityError};
-use crate::certificate::{self, Certificate, Validity};
+use crate::certificate::{self, Certificate, Present, Validity};
 use crate::hash::{AuthorityHash, Fingerprint};
 use crate::name::{Name, Node};
 use crate::refusal::{Refusal, Time};
+
+/// How many certificates beside its own a peer may show: its authority, and a voucher for that.
+const SHOWN_MAX: usize = 2;
 
 /// Who is at the other end, proved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,24 +110,42 @@ impl Trust {
     }
 
     /// Who the bearer of this certificate is, if an authority of the farm that it names has signed it, and now is its time.
-    pub fn judge(&self, der: &CertificateDer<'_>, now: UnixTime) -> Result<Identified, Refusal> {
+    pub fn judge(&self, der: &CertificateDer<'_>, now: impl Into<Present>) -> Result<Identified, Refusal> {
+        self.judge_with(der, &[], now)
+    }
+
+    /// The same, where an authority may have vouched for the one that has signed it: the bearer shows that beside its own.
+    pub fn judge_with(
+        &self,
+        der: &CertificateDer<'_>,
+        shown: &[CertificateDer<'_>],
+        now: impl Into<Present>,
+    ) -> Result<Identified, Refusal> {
         let Certificate { name, serial, key, validity } = Certificate::read(der)?;
-        let leaf = certificate::parse(der)?;
-        let mut authorities = self.authorities.iter().filter(|authority| authority.farm() == name.farm());
-        let signer = authorities.find(|authority| authority.has_signed(&leaf, validity));
-        let signer = signer.ok_or(Refusal::ForeignAuthority)?;
+        let (leaf, now) = (certificate::parse(der)?, now.into());
+        let authorities = || self.authorities.iter().filter(|authority| authority.farm() == name.farm());
+        let signer = authorities().find(|authority| authority.has_signed(&leaf, &[], validity));
+        let vouched = || authorities().find(|authority| authority.has_signed(&leaf, vouchers(shown), validity));
+        let signer = signer.or_else(vouched).ok_or(Refusal::ForeignAuthority)?;
         validity.judge(now)?;
-        if now > signer.validity().until {
+        if now.earliest > signer.validity().until {
             let (farm, until) = (signer.farm().to_owned(), Time(signer.validity().until));
-            return Err(Refusal::AuthorityExpired { farm, until, now: Time(now) });
+            return Err(Refusal::AuthorityExpired { farm, until, now: Time(now.earliest) });
         }
         Ok(Identified { name, serial, key: key.fingerprint(), authority: signer.hash(), validity })
     }
 }
 
+/// What may be a voucher among what a peer shows: it is the last of a few.
+fn vouchers<'a, 'b>(shown: &'a [CertificateDer<'b>]) -> &'a [CertificateDer<'b>] {
+    shown.get(..SHOWN_MAX).unwrap_or(shown)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use rustls::pki_types::UnixTime;
 
     use super::*;
     use crate::authority::{Authority, Request};
@@ -185,6 +206,26 @@ mod tests {
         assert_eq!(code(trust.judge(&short, UnixTime::since_unix_epoch(Duration::ZERO))), "not_yet_valid");
         assert!(trust.judge(&long, after(DAY * 3650)).is_ok());
         assert_eq!(code(trust.judge(&long, after(DAY * 3660))), "authority_expired");
+    }
+
+    #[test]
+    fn a_new_authority_is_believed_if_the_one_before_vouches_for_it() {
+        let [old, new, other] = ["north"; 3].map(authority);
+        let trust = Trust::new("north", public(&[&old]), vec![]).unwrap();
+        let (name, new_der) = (Name::server("north", ServerId(2)).unwrap(), new.certificate().der().clone());
+        let der = certificate(&new, &name, 365);
+        let voucher = old.vouch_for(new.certificate()).unwrap();
+        assert_eq!(code(trust.judge(&der, now())), "foreign_authority");
+        let who = trust.judge_with(&der, &[new_der.clone(), voucher.clone()], now()).unwrap();
+        assert_eq!((who.name, who.authority), (name.clone(), old.certificate().hash()));
+        let forged = other.vouch_for(new.certificate()).unwrap();
+        for shown in [vec![new_der.clone()], vec![new_der.clone(), forged], vec![certificate(&old, &name, 365)]] {
+            assert_eq!(code(trust.judge_with(&der, &shown, now())), "foreign_authority");
+        }
+        // Who has a certificate is no authority.
+        let of_other = certificate(&other, &name, 365);
+        assert_eq!(code(trust.judge_with(&of_other, &[new_der, voucher], now())), "foreign_authority");
+        assert!(old.vouch_for(authority("south").certificate()).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The rules of [`trust`](crate::trust) inside rustls, for both ends of a handshake, and the time by which they are judged.
 //!
-//! Only the leaf of a chain counts: an authority signs its nodes' certificates itself. A dialler judges before it shows its
+//! An authority signs its nodes' certificates itself; while a farm changes to another one, a voucher may stand between. A dialler judges before it shows its
 //! own certificate. Signatures are ECDSA P-256 with SHA-256, like everything else here.
 //!
 //! ```
@@ -23,6 +23,7 @@ use rustls::time_provider::TimeProvider;
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use crate::authority::AuthorityCertificate;
+use crate::certificate::Present;
 use crate::hash::{AuthorityHash, ShortHash};
 use crate::name;
 use crate::refusal::Refusal;
@@ -37,6 +38,11 @@ const ALGORITHMS: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
 pub trait Clock: Send + Sync {
     /// The time now.
     fn now(&self) -> UnixTime;
+
+    /// The same, where it is not known for sure.
+    fn present(&self) -> Present {
+        self.now().into()
+    }
 }
 
 impl<F: Fn() -> UnixTime + Send + Sync> Clock for F {
@@ -72,13 +78,17 @@ impl TimeProvider for RustlsClock {
 
 /// What a server thinks of callers. A caller without a certificate may want to join: see [`peer`](crate::peer).
 #[derive(Debug)]
-pub(crate) struct JudgeCaller(pub(crate) Arc<Trust>);
+pub(crate) struct JudgeCaller {
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) clock: RustlsClock,
+}
 
 /// What a dialler thinks of who answers: it must be a server of this farm, and the one that was dialled.
 #[derive(Debug)]
 pub(crate) struct JudgeServer {
     pub(crate) trust: Arc<Trust>,
     pub(crate) farm: String,
+    pub(crate) clock: RustlsClock,
 }
 
 /// What a joiner thinks of who answers: it must be a server, named by the one authority that the token names.
@@ -172,10 +182,10 @@ impl ClientCertVerifier for JudgeCaller {
     fn verify_client_cert(
         &self,
         leaf: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        now: UnixTime,
+        shown: &[CertificateDer<'_>],
+        _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.0.judge(leaf, now)?;
+        self.trust.judge_with(leaf, shown, self.clock.0.present())?;
         Ok(ClientCertVerified::assertion())
     }
 
@@ -186,12 +196,13 @@ impl ServerCertVerifier for JudgeServer {
     fn verify_server_cert(
         &self,
         leaf: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
+        shown: &[CertificateDer<'_>],
         dialled: &ServerName<'_>,
         _: &[u8],
-        now: UnixTime,
+        _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        Ok(judge_server(&self.trust.judge(leaf, now)?, &self.farm, dialled)?)
+        let server = self.trust.judge_with(leaf, shown, self.clock.0.present())?;
+        Ok(judge_server(&server, &self.farm, dialled)?)
     }
 
     signatures!();

@@ -4,36 +4,34 @@
 //! makes the key itself. At its first start the founding file names it, if that has the authority's key; later the node needs no
 //! founding file any more. Each time it starts with one, it renews what is due.
 
+mod farm_clock;
+mod folder;
+mod joined;
+mod live;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use primus_core::ServerId;
-use primus_identity::authority::{Authority, AuthorityCertificate, AuthorityError, Request, pem_of};
-use primus_identity::certificate::Validity;
-use primus_identity::config::{self, Credentials};
-use primus_identity::keys::{KeyError, Keys};
+use primus_identity::ServerName;
+use primus_identity::authority::{Authority, AuthorityCertificate, AuthorityError};
+use primus_identity::keys::KeyError;
 use primus_identity::name::{self, Name, NameError, Node};
-use primus_identity::peer::{self, Caller};
+use primus_identity::peer;
 use primus_identity::refusal::Refusal;
-use primus_identity::rustls::pki_types::pem::PemObject;
-use primus_identity::rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
-use primus_identity::trust::{Identified, Trust};
-use primus_identity::verify::HostClock;
-use primus_identity::{CertificateDer, ServerName, UnixTime};
+use primus_identity::rustls::ClientConnection;
+use primus_identity::trust::Identified;
 
+pub(crate) use self::folder::DAYS;
+use self::folder::{CERTIFICATE, Folder};
+pub use self::joined::has_joined;
+pub(crate) use self::joined::{keep_joined, key_to_join};
+pub(crate) use self::live::{Issued, Live, Shown, Welcome};
+pub use self::live::{Tls, entry_of};
 use crate::founding_file::{FoundingAuthority, FoundingFile, FoundingFileError};
-use crate::private;
-
-/// The folder in a node's directory, and the files there.
-const FOLDER: &str = "tls";
-const KEY: &str = "key.pem";
-const CERTIFICATE: &str = "certificate.pem";
-const AUTHORITY: &str = "authority.pem";
-/// How many days a certificate is good.
-const DAYS: u32 = 365;
 
 /// How the links of a node are secured.
 #[derive(Debug, Clone, Default)]
@@ -45,74 +43,18 @@ pub enum Security {
     Tls(Arc<Tls>),
 }
 
-/// A node's name with its key, and those whom it believes.
-#[derive(Debug)]
-pub struct Tls {
-    credentials: Credentials,
-    trust: Arc<Trust>,
-    accepting: Arc<ServerConfig>,
-}
-
 /// A server that is to be dialled, and how to be sure that it is the one.
 #[derive(Debug, Clone)]
 pub(crate) struct Callee {
     own: Arc<Tls>,
     farm: Arc<str>,
     server: ServerId,
-    config: Arc<ClientConfig>,
 }
 
 /// True if the node of this directory has a certificate, and so needs no founding file.
 #[must_use]
 pub fn is_named(dir: &Path) -> bool {
-    dir.join(FOLDER).join(CERTIFICATE).exists()
-}
-
-/// The key for which a joiner asks a certificate. It is on disk before it is shown, so that one that dies in between asks again
-/// for the same.
-pub(crate) fn key_to_join(dir: &Path) -> Result<Keys, CredentialsError> {
-    let place = Place { folder: dir.join(FOLDER) };
-    let failed = |source| CredentialsError::Folder { path: place.folder.clone(), source };
-    if let Some(kept) = place.text(KEY)? {
-        return Keys::from_pem(&kept).map_err(|error| CredentialsError::Damaged {
-            path: place.folder.join(KEY),
-            folder: place.folder.clone(),
-            what: error.to_string(),
-        });
-    }
-    let keys = Keys::generate()?;
-    private::own_folder(&place.folder).map_err(failed)?;
-    place.replace(KEY, &keys.secret_pem()).map_err(failed)?;
-    Ok(keys)
-}
-
-/// Keeps what a joiner was given, if it is what was asked for. From then on the node has its name.
-pub(crate) fn keep_joined(
-    dir: &Path,
-    keys: &Keys,
-    name: &Name,
-    (certificate, authority): (Vec<u8>, &AuthorityCertificate),
-) -> Result<(), CredentialsError> {
-    let place = Place { folder: dir.join(FOLDER) };
-    let damaged = |refusal: Refusal| CredentialsError::OtherNode { folder: place.folder.clone(), refusal };
-    let certificate = CertificateDer::from(certificate);
-    let credentials = Credentials::new(certificate.clone(), authority, keys).map_err(damaged)?;
-    let given = &credentials.certificate().name;
-    if given != name {
-        return Err(damaged(Refusal::HelloDiffers { certificate: given.clone(), hello: name.clone() }));
-    }
-    place
-        .write(keys, authority, &pem_of(&certificate))
-        .map_err(|source| CredentialsError::Folder { path: place.folder.clone(), source })
-}
-
-/// True if the node of this directory has a certificate, and now is not after its time.
-#[must_use]
-pub fn has_joined(dir: &Path) -> bool {
-    let place = Place { folder: dir.join(FOLDER) };
-    // What is damaged is complained of when it is used.
-    let until = |kept: Kept| kept.credentials.certificate().validity.until;
-    is_named(dir) && place.read().ok().flatten().is_none_or(|kept| UnixTime::now() <= until(kept))
+    Folder::of(dir).path().join(CERTIFICATE).exists()
 }
 
 /// Why a node cannot prove who it is.
@@ -228,95 +170,96 @@ impl Security {
     }
 
     /// Who names the nodes of this farm, if links are encrypted.
-    pub(crate) fn authority_of(&self, farm: &str) -> Option<&AuthorityCertificate> {
+    pub(crate) fn authority_of(&self, farm: &str) -> Option<AuthorityCertificate> {
         let Self::Tls(own) = self else { return None };
-        own.trust.authorities().iter().find(|authority| authority.farm() == farm)
+        own.shown().trust().authorities().iter().find(|authority| authority.farm() == farm).cloned()
     }
 
     fn open_for(dir: &Path, name: &Name, founding: Option<&Path>) -> Result<Self, CredentialsError> {
         let founding = founding.map(|path| FoundingFile::read(path, name.farm())).transpose()?;
-        let place = Place { folder: dir.join(FOLDER) };
-        let kept = place.read()?;
+        let folder = Folder::of(dir);
+        let kept = folder.read()?;
         let (authority, issuer) = match founding.map(|file| file.authority) {
             None if kept.is_none() => return Ok(Self::None),
             Some(None) if kept.is_none() => return Ok(Self::None),
-            Some(None) => return Err(CredentialsError::WasSecured { folder: place.folder }),
+            Some(None) => return Err(CredentialsError::WasSecured { folder: folder.path().to_owned() }),
             None => (None, None),
             Some(Some(FoundingAuthority::Whole(authority))) => {
                 (Some(authority.certificate().clone()), Some(authority))
             }
             Some(Some(FoundingAuthority::Certificate(certificate))) => (Some(certificate), None),
         };
-        let kept = kept.map(|kept| place.check(kept, name, authority.as_ref(), issuer.is_some())).transpose()?;
-        let kept = match (kept, issuer) {
+        let kept = kept.map(|kept| folder.check(kept, name, authority.as_ref(), issuer.is_some())).transpose()?;
+        // A farm that has rotated its authority believes the one of its founding no more.
+        let issuer = issuer.filter(|issuer| kept.as_ref().is_none_or(|kept| kept.is_newest(issuer.certificate())));
+        let kept = match (kept, &issuer) {
             (Some(kept), None) => kept,
             (Some(kept), Some(_)) if kept.is_good(name) => kept,
-            (kept, Some(issuer)) => place.issue(kept.map(|kept| kept.keys), name, &issuer)?,
+            (kept, Some(issuer)) => folder.issue(kept, name, issuer)?,
             (None, None) => return Err(CredentialsError::NoKey),
         };
-        let trust = Trust::new(name.farm(), vec![kept.authority], Vec::new())?;
-        Ok(Self::Tls(Arc::new(Tls::new(kept.credentials, trust))))
+        let founding = keep_founding(&folder, name, issuer)?;
+        let tls = Tls::kept(name.farm(), (kept.credentials, kept.trusted), (kept.keys, folder))?;
+        tls.live().found(founding);
+        Ok(Self::Tls(Arc::new(tls)))
+    }
+
+    /// What changes while the node runs; nothing if links are plain.
+    pub(crate) fn live(&self) -> Option<&Arc<Live>> {
+        let Self::Tls(own) = self else { return None };
+        Some(own.live())
+    }
+
+    /// What the roll has against the one at the other end of a link.
+    pub(crate) fn look_up(&self, who: &Identified) -> Result<(), Refusal> {
+        self.live().map_or(Ok(()), |live| live.look_up(who))
     }
 
     /// How to dial a server of a farm; nothing if that is plain.
     pub(crate) fn towards(&self, farm: &str, server: ServerId) -> Option<Callee> {
         let Self::Tls(own) = self else { return None };
-        let config = config::dialling(&own.credentials, &own.trust, farm, Arc::new(HostClock));
-        Some(Callee { own: Arc::clone(own), farm: farm.into(), server, config })
+        Some(Callee { own: Arc::clone(own), farm: farm.into(), server })
     }
 }
 
-impl Tls {
-    /// A node that shows this certificate.
-    #[must_use]
-    pub fn new(credentials: Credentials, trust: Trust) -> Self {
-        let trust = Arc::new(trust);
-        let accepting = config::accepting(&credentials, &trust, Arc::new(HostClock));
-        Self { credentials, trust, accepting }
-    }
-
-    /// The same node, that believes these authorities about their farms, beside its own.
-    fn trusting(&self, neighbours: Vec<AuthorityCertificate>) -> Result<Self, AuthorityError> {
-        let own = self.trust.authorities().iter().filter(|authority| authority.farm() == self.trust.farm());
-        let trust = Trust::new(self.trust.farm(), own.cloned().collect(), neighbours)?;
-        Ok(Self::new(self.credentials.clone(), trust))
-    }
-
-    /// The node of this name, as this authority names it.
-    #[cfg(test)]
-    pub(crate) fn of(authority: &Authority, name: &Name) -> Security {
-        let keys = Keys::generate().expect("there is randomness");
-        let request = Request { name, key: &keys.public_key(), api: &[], serial: 7 };
-        let der =
-            authority.issue(&request, Validity::since_yesterday(UnixTime::now(), DAYS)).expect("it is its farm");
-        let credentials = Credentials::new(der, authority.certificate(), &keys).expect("it was issued for it");
-        let trust =
-            Trust::new(name.farm(), vec![authority.certificate().clone()], Vec::new()).expect("it is its farm");
-        Security::Tls(Arc::new(Self::new(credentials, trust)))
-    }
-
-    pub(crate) fn accepting(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.accepting)
-    }
-
-    /// Who calls.
-    pub(crate) fn caller(&self, connection: &ServerConnection) -> Result<Caller, Refusal> {
-        peer::caller(connection, &self.trust, &everybody, UnixTime::now())
+/// Servers keep the authority of the founding until the ledger has it: the file may be deleted before that.
+fn keep_founding(
+    folder: &Folder,
+    name: &Name,
+    authority: Option<Box<Authority>>,
+) -> Result<Option<Authority>, CredentialsError> {
+    match (name.server_id(), authority) {
+        (None, _) => Ok(None),
+        (Some(_), None) => folder.founding(),
+        (Some(_), Some(authority)) => {
+            folder.keep_founding(&authority)?;
+            Ok(Some(*authority))
+        }
     }
 }
 
 impl Callee {
-    pub(crate) fn config(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.config)
+    /// What a handshake that begins now needs.
+    pub(crate) fn shown(&self) -> Arc<Shown> {
+        self.own.shown()
+    }
+
+    pub(crate) fn farm(&self) -> &str {
+        &self.farm
     }
 
     pub(crate) fn name(&self) -> ServerName<'static> {
         name::dial(self.server)
     }
 
+    pub(crate) fn live(&self) -> &Arc<Live> {
+        self.own.live()
+    }
+
     /// Who answers.
-    pub(crate) fn judge(&self, connection: &ClientConnection) -> Result<Identified, Refusal> {
-        let who = peer::callee(connection, &self.own.trust, &everybody, UnixTime::now())?;
+    pub(crate) fn judge(&self, connection: &ClientConnection, shown: &Shown) -> Result<Identified, Refusal> {
+        let roll = |who: &Identified| self.live().look_up(who);
+        let who = peer::callee(connection, shown.trust(), &roll, shown.present())?;
         who.server_of(&self.farm)?;
         Ok(who)
     }
@@ -333,129 +276,19 @@ fn read_authority(farm: &str, path: &Path) -> Result<AuthorityCertificate, Crede
     authority.ok_or(CredentialsError::Neighbour { farm, path })
 }
 
-/// As far as certificates say, everybody who is named by an authority is welcome.
-fn everybody(_: &Identified) -> Result<(), Refusal> {
-    Ok(())
-}
-
-/// What a node has.
-struct Kept {
-    keys: Keys,
-    authority: AuthorityCertificate,
-    credentials: Credentials,
-}
-
-impl Kept {
-    /// True if it need not be issued anew.
-    fn is_good(&self, name: &Name) -> bool {
-        let certificate = self.credentials.certificate();
-        certificate.name == *name && !certificate.validity.is_renewal_due(UnixTime::now())
-    }
-}
-
-/// Where a node has it.
-struct Place {
-    folder: PathBuf,
-}
-
-impl Place {
-    /// What is there, if it is there.
-    fn read(&self) -> Result<Option<Kept>, CredentialsError> {
-        let Some(certificate) = self.text(CERTIFICATE)? else { return Ok(None) };
-        let damaged = |name: &str, what: String| CredentialsError::Damaged {
-            path: self.folder.join(name),
-            folder: self.folder.clone(),
-            what,
-        };
-        let missing = |name: &str| damaged(name, "it is missing".to_owned());
-        let keys = Keys::from_pem(&self.text(KEY)?.ok_or_else(|| missing(KEY))?)
-            .map_err(|error| damaged(KEY, error.to_string()))?;
-        let authority = AuthorityCertificate::from_pem(&self.text(AUTHORITY)?.ok_or_else(|| missing(AUTHORITY))?)
-            .map_err(|error| damaged(AUTHORITY, error.to_string()))?;
-        let der = CertificateDer::from_pem_slice(certificate.as_bytes())
-            .map_err(|_| damaged(CERTIFICATE, "it is not a certificate".to_owned()))?;
-        let credentials = Credentials::new(der, &authority, &keys)
-            .map_err(|refusal| damaged(CERTIFICATE, refusal.to_string()))?;
-        Ok(Some(Kept { keys, authority, credentials }))
-    }
-
-    fn text(&self, name: &str) -> Result<Option<String>, CredentialsError> {
-        let path = self.folder.join(name);
-        match private::open(&path).and_then(io::read_to_string) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(CredentialsError::Folder { path, source }),
-        }
-    }
-
-    /// Does this belong to the node of this name? It may have been renamed, if it can be issued anew.
-    fn check(
-        &self,
-        kept: Kept,
-        name: &Name,
-        authority: Option<&AuthorityCertificate>,
-        is_renamed: bool,
-    ) -> Result<Kept, CredentialsError> {
-        let folder = self.folder.clone();
-        if authority.is_some_and(|authority| authority.hash() != kept.authority.hash()) {
-            return Err(CredentialsError::OtherAuthority { folder });
-        }
-        let own = &kept.credentials.certificate().name;
-        let is_same_kind = own.farm() == name.farm() && own.server_id().is_some() == name.server_id().is_some();
-        if own == name || is_same_kind && own.server_id().is_none() && is_renamed {
-            return Ok(kept);
-        }
-        let refusal = match is_same_kind {
-            true => Refusal::HelloDiffers { certificate: own.clone(), hello: name.clone() },
-            false if own.farm() != name.farm() => {
-                Refusal::OtherFarm { name: own.clone(), wanted: name.farm().to_owned() }
-            }
-            false => {
-                let wanted = if name.server_id().is_some() { "server" } else { "worker" };
-                Refusal::WrongRole { name: own.clone(), wanted }
-            }
-        };
-        Err(CredentialsError::OtherNode { folder, refusal })
-    }
-
-    /// Gives the node its name, for a key that it has or that is made now.
-    fn issue(&self, keys: Option<Keys>, name: &Name, authority: &Authority) -> Result<Kept, CredentialsError> {
-        let keys = keys.map_or_else(Keys::generate, Ok)?;
-        let mut serial = [0; 8];
-        getrandom::fill(&mut serial).map_err(|_| KeyError::NoRandomness)?;
-        let request = Request { name, key: &keys.public_key(), api: &[], serial: u64::from_be_bytes(serial) };
-        let der = authority.issue(&request, Validity::since_yesterday(UnixTime::now(), DAYS))?;
-        self.write(&keys, authority.certificate(), &pem_of(&der))
-            .map_err(|source| CredentialsError::Folder { path: self.folder.clone(), source })?;
-        self.read()?.ok_or_else(|| CredentialsError::Folder {
-            path: self.folder.clone(),
-            source: ErrorKind::NotFound.into(),
-        })
-    }
-
-    /// The certificate comes last: without it nothing is there.
-    fn write(&self, keys: &Keys, authority: &AuthorityCertificate, certificate: &str) -> io::Result<()> {
-        private::own_folder(&self.folder)?;
-        self.replace(KEY, &keys.secret_pem())?;
-        self.replace(AUTHORITY, &authority.pem())?;
-        self.replace(CERTIFICATE, certificate)
-    }
-
-    fn replace(&self, name: &str, text: &str) -> io::Result<()> {
-        let unfinished = self.folder.join(format!("{name}.new"));
-        let mut file = private::make(&unfinished)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(unfinished, self.folder.join(name))?;
-        fs::File::open(&self.folder)?.sync_all()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;
 
+    use primus_identity::UnixTime;
+    use primus_identity::authority::{Request, pem_of};
+    use primus_identity::certificate::{Certificate, Validity};
+    use primus_identity::keys::Keys;
+
     use super::*;
+    use crate::private;
+
+    const FILES: [&str; 3] = ["key.pem", "authority.pem", CERTIFICATE];
 
     /// A directory with the founding file of farm north.
     struct Scratch(PathBuf);
@@ -494,6 +327,10 @@ mod tests {
         }
     }
 
+    fn shown(tls: &Tls) -> Certificate {
+        tls.shown().certificate().clone()
+    }
+
     fn server(id: u64) -> Name {
         Name::server("north", ServerId(id)).unwrap()
     }
@@ -511,12 +348,12 @@ mod tests {
             Ok(Security::None)
         ));
         let first = scratch.open(&server(2), Some(&north)).unwrap();
-        assert_eq!(first.credentials.certificate().name, server(2));
+        assert_eq!(shown(&first).name, server(2));
         for founding in [Some(&*north), None] {
             let again = scratch.open(&server(2), founding).unwrap();
-            assert_eq!(again.credentials.certificate(), first.credentials.certificate());
+            assert_eq!(shown(&again), shown(&first));
         }
-        let folder = scratch.0.join(FOLDER);
+        let folder = Folder::of(&scratch.0).path().to_owned();
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
         for file in fs::read_dir(folder).unwrap() {
             assert_eq!(file.unwrap().metadata().unwrap().mode() & 0o777, 0o600);
@@ -546,8 +383,8 @@ mod tests {
         let first = scratch.open(&worker("w1"), Some(&north)).unwrap();
         assert!(matches!(scratch.open(&worker("w2"), None), Err(CredentialsError::OtherNode { .. })));
         let second = scratch.open(&worker("w2"), Some(&north)).unwrap();
-        assert_eq!(second.credentials.certificate().key, first.credentials.certificate().key);
-        assert_eq!(second.credentials.certificate().name, worker("w2"));
+        assert_eq!(shown(&second).key, shown(&first).key);
+        assert_eq!(shown(&second).name, worker("w2"));
     }
 
     #[test]
@@ -559,15 +396,15 @@ mod tests {
         else {
             panic!("it has a key")
         };
-        let (keys, place) = (Keys::generate().unwrap(), Place { folder: scratch.0.join(FOLDER) });
+        let (keys, place) = (Keys::generate().unwrap(), Folder::of(&scratch.0));
         let long_ago = UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_700_000_000));
         let request = Request { name: &server(2), key: &keys.public_key(), api: &[], serial: 7 };
         let der = authority.issue(&request, Validity::since_yesterday(long_ago, 10)).unwrap();
         place.write(&keys, authority.certificate(), &pem_of(&der)).unwrap();
-        assert_eq!(scratch.open(&server(2), None).unwrap().credentials.certificate().serial, 7);
+        assert_eq!(shown(&scratch.open(&server(2), None).unwrap()).serial, 7);
         let renewed = scratch.open(&server(2), Some(&north)).unwrap();
-        assert_ne!(renewed.credentials.certificate().serial, 7);
-        assert!(renewed.credentials.certificate().validity.judge(UnixTime::now()).is_ok());
+        assert_ne!(shown(&renewed).serial, 7);
+        assert!(shown(&renewed).validity.judge(UnixTime::now()).is_ok());
     }
 
     #[test]
@@ -575,8 +412,8 @@ mod tests {
         let scratch = Scratch::new("damaged");
         let north = scratch.file("north");
         scratch.open(&server(2), Some(&north)).unwrap();
-        for name in [KEY, AUTHORITY, CERTIFICATE] {
-            let path = scratch.0.join(FOLDER).join(name);
+        for name in FILES {
+            let path = Folder::of(&scratch.0).path().join(name);
             let before = fs::read(&path).unwrap();
             fs::write(&path, "nonsense").unwrap();
             let refused = scratch.open(&server(2), None).unwrap_err();

@@ -136,7 +136,7 @@ impl Dialler {
         let is_alert = arrived.starts_with(&ALERT) && self.callee.is_none();
         let (answer, _) =
             heard.map_err(|error| if is_alert { io::Error::other(Refusal::Secured) } else { error })?;
-        if !matches!(answer, Answer::Refused(_)) {
+        if !matches!(answer, Answer::Refused(_) | Answer::Barred(_)) {
             self.pause = self.pace.pause_min;
         }
         Ok((answer, arrived))

@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod carry_out;
+mod fleet;
 mod news;
 mod outputs;
 mod replies;

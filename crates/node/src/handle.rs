@@ -21,9 +21,11 @@ use primus_server::transfer::Obstacle;
 use tokio::sync::{oneshot, watch};
 
 use crate::budget::{Budget, Weight};
+use crate::credentials::Live;
 use crate::elections::{Elected, ElectedGroups, Elections};
 use crate::events::History;
 use crate::farm::FarmHandle;
+use crate::fleet::Shown;
 use crate::heard::Heard;
 use crate::link_faults::LinkFaults;
 use crate::meters::Meters;
@@ -302,6 +304,10 @@ pub struct Handle {
     /// When each peer was last heard.
     pub heard: Arc<Heard>,
     pub(crate) elections: Elections,
+    /// What proves who this server is; nothing if links are plain.
+    pub(crate) live: Option<Arc<Live>>,
+    /// What the others have shown of themselves.
+    pub(crate) shown: Arc<Shown>,
 }
 
 impl Handle {

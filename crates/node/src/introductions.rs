@@ -11,8 +11,13 @@ use primus_core::ServerId;
 use primus_core::ledger::loans::home_of;
 use primus_identity::name::{Name, NameError};
 use primus_identity::trust::Identified;
-use primus_wire::native::{FarmHello, Hello, Purpose, WorkerHello};
+use primus_wire::native::{Answer, FarmHello, Hello, Purpose, WorkerHello};
+use tokio::time::timeout;
 
+use crate::credentials::Security;
+use crate::dialling::{HELLO_TIME, say};
+use crate::events::History;
+use crate::line::Line;
 use crate::links::Identity;
 
 /// A server, and what it knows of its peers.
@@ -22,6 +27,31 @@ pub(crate) struct Introductions {
     peers: BTreeSet<ServerId>,
     /// The disks of the peers, as far as they are known.
     stores: RwLock<BTreeMap<ServerId, [u8; 16]>>,
+    /// Who proves to be whom, and who is not welcome any more.
+    security: Security,
+}
+
+/// Why a caller is turned away.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Objection {
+    reason: String,
+    /// True if trying again changes nothing.
+    is_final: bool,
+}
+
+impl From<String> for Objection {
+    fn from(reason: String) -> Self {
+        Self { reason, is_final: false }
+    }
+}
+
+impl Objection {
+    /// The caller hears why, and so do the people here.
+    pub(crate) async fn tell(self, line: &mut Line, history: &History) {
+        history.refused(format!("refused a link: {}", self.reason));
+        let answer = if self.is_final { Answer::Barred(self.reason) } else { Answer::Refused(self.reason) };
+        _ = timeout(HELLO_TIME, say(line, &answer)).await;
+    }
 }
 
 impl Introductions {
@@ -30,7 +60,12 @@ impl Introductions {
         peers: impl Iterator<Item = ServerId>,
         stores: BTreeMap<ServerId, [u8; 16]>,
     ) -> Self {
-        Self { identity, peers: peers.collect(), stores: RwLock::new(stores) }
+        Self { identity, peers: peers.collect(), stores: RwLock::new(stores), security: Security::None }
+    }
+
+    /// The same where links are secured like this.
+    pub(crate) fn on(self, security: Security) -> Self {
+        Self { security, ..self }
     }
 
     /// This server.
@@ -53,7 +88,7 @@ impl Introductions {
         if let Some(objection) = hello.objection(&self.identity.cluster, me) {
             return Err(objection);
         }
-        check(who, || Name::server(&hello.cluster, hello.server))?;
+        self.check(who, || Name::server(&hello.cluster, hello.server)).map_err(|objection| objection.reason)?;
         let Some(peer) = self.peers.get(&hello.server) else {
             return Err(format!("server {} is not among the peers of server {me}", hello.server));
         };
@@ -68,11 +103,11 @@ impl Introductions {
     ///
     /// # Errors
     /// Why it is not heard, in a sentence.
-    pub(crate) fn check_worker(&self, hello: &WorkerHello, who: Option<&Identified>) -> Result<(), String> {
+    pub(crate) fn check_worker(&self, hello: &WorkerHello, who: Option<&Identified>) -> Result<(), Objection> {
         let Identity { cluster, server, .. } = &self.identity;
         hello.objection(cluster, *server).map_or(Ok(()), Err)?;
         let (name, home) = home_of(&hello.name).unwrap_or((&hello.name, cluster));
-        check(who, || Name::worker(home, name))
+        self.check(who, || Name::worker(home, name))
     }
 
     /// A server of another farm that says this. Whether that farm is a neighbour is for others to say.
@@ -81,7 +116,20 @@ impl Introductions {
     /// Why it is not heard, in a sentence.
     pub(crate) fn check_farm(&self, hello: &FarmHello, who: Option<&Identified>) -> Result<(), String> {
         hello.objection(&self.identity.cluster).map_or(Ok(()), Err)?;
-        check(who, || Name::server(&hello.farm, hello.server))
+        self.check(who, || Name::server(&hello.farm, hello.server)).map_err(|objection| objection.reason)
+    }
+
+    /// A hello must say what the certificate says, and the roll must have nothing against it.
+    fn check(
+        &self,
+        who: Option<&Identified>,
+        said: impl FnOnce() -> Result<Name, NameError>,
+    ) -> Result<(), Objection> {
+        let Some(who) = who else { return Ok(()) };
+        let said = said().map_err(|error| error.to_string())?;
+        who.must_say(&said).map_err(|refusal| refusal.to_string())?;
+        let looked = self.security.look_up(who);
+        looked.map_err(|refusal| Objection { reason: refusal.to_string(), is_final: true })
     }
 
     /// A peer that control has never met may have any disk.
@@ -99,13 +147,6 @@ impl Introductions {
             None => Err(format!("server {peer} asks before control has met it")),
         }
     }
-}
-
-/// A hello must say what the certificate says.
-fn check(who: Option<&Identified>, said: impl FnOnce() -> Result<Name, NameError>) -> Result<(), String> {
-    let Some(who) = who else { return Ok(()) };
-    let said = said().map_err(|error| error.to_string())?;
-    who.must_say(&said).map_err(|refusal| refusal.to_string())
 }
 
 fn other_disk(server: ServerId) -> String {

@@ -14,12 +14,14 @@ use primus_identity::certificate::Validity;
 use primus_identity::keys::{Keys, PublicKey};
 use primus_identity::name::Name;
 use primus_identity::token::Secret;
+use primus_identity::verify::Clock;
 use primus_wire::join::{Invitation, JoinAnswer, JoinRequest, REQUEST_LEN_MAX};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
+use crate::credentials::{DAYS, Issued};
 use crate::dialling::{HELLO_TIME, say};
 use crate::handle::{Handle, Unable};
 use crate::leader_search::Patience;
@@ -31,8 +33,6 @@ use crate::unidentified::Unidentified;
 const SILENT_MAX: usize = 16;
 /// How many requests may wait, and as many may be under way.
 const ASKED_MAX: usize = 16;
-/// How many days a certificate is good.
-const DAYS: u32 = 365;
 
 /// Where those go who ask to join.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ pub(crate) struct Joiner {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Admission {
     /// This is its certificate, and these are the farm's authorities; the first one has issued it.
-    Issued(Vec<u8>, Vec<Vec<u8>>),
+    Issued(Issued, Vec<Vec<u8>>),
     /// It is not let in, for this reason: a code and a sentence.
     Denied(String, String),
     /// It cannot be let in at the moment, for this reason.
@@ -160,9 +160,10 @@ async fn invite(handle: &Handle, request: &JoinRequest) -> JoinAnswer {
         None => return refused(&Denial::Malformed),
     };
     match handle.ask_patiently(question, Patience::LONG).await {
-        Ok(LeaderReply::Joined(Admission::Issued(certificate, authorities))) => {
+        Ok(LeaderReply::Joined(Admission::Issued(issued, authorities))) => {
+            let Issued { certificate, voucher, .. } = issued;
             let (farm, servers) = (handle.asker.links.farm().to_owned(), handle.asker.places.clone());
-            JoinAnswer::Joined(Invitation { farm, certificate, authorities, servers })
+            JoinAnswer::Joined(Invitation { farm, certificate, voucher, authorities, servers })
         }
         Ok(LeaderReply::Joined(Admission::Denied(code, reason))) => JoinAnswer::Refused(code, reason),
         Ok(LeaderReply::Joined(Admission::NotNow(reason))) => JoinAnswer::NotNow(reason),
@@ -209,7 +210,9 @@ pub(crate) async fn admit_here(handle: &Handle, consume: Consume, key: &[u8]) ->
     let name = consume.name.clone();
     match handle.farm.change_roll(Change::Consume(consume)).await? {
         Ok(Done::Consumed { serial, .. }) => {
-            let issued = issue(&authorities, handle.asker.links.farm(), &name, &key, serial);
+            let now = handle.live.as_ref().map_or_else(UnixTime::now, |live| live.clock().now());
+            let name = Name::worker(handle.asker.links.farm(), &name).ok();
+            let issued = name.and_then(|name| issue(&authorities, &name, &key, (serial, now)));
             Ok(issued.unwrap_or_else(|| {
                 Admission::NotNow("the farm's authority cannot issue certificates: see primus cert show".to_owned())
             }))
@@ -219,22 +222,21 @@ pub(crate) async fn admit_here(handle: &Handle, consume: Consume, key: &[u8]) ->
     }
 }
 
-/// The certificate of a worker, from the newest authority.
+/// A certificate of this number, from the newest authority.
 fn issue(
     authorities: &[roll::Authority],
-    farm: &str,
-    name: &str,
+    name: &Name,
     key: &PublicKey,
-    serial: u64,
+    (serial, now): (u64, UnixTime),
 ) -> Option<Admission> {
     let newest = authorities.first()?;
     let certificate = AuthorityCertificate::from_der(&newest.certificate).ok()?;
     let authority = Authority::new(certificate, Keys::from_der(&newest.key.0).ok()?).ok()?;
-    let name = Name::worker(farm, name).ok()?;
-    let request = Request { name: &name, key, api: &[], serial };
-    let issued = authority.issue(&request, Validity::since_yesterday(UnixTime::now(), DAYS)).ok()?;
-    let authorities = authorities.iter().map(|authority| authority.certificate.clone()).collect();
-    Some(Admission::Issued(issued.to_vec(), authorities))
+    let request = Request { name, key, api: &[], serial };
+    let certificate = authority.issue(&request, Validity::since_yesterday(now, DAYS)).ok()?.to_vec();
+    let (authority, voucher) = (newest.certificate.clone(), newest.voucher.clone());
+    let all = authorities.iter().map(|authority| authority.certificate.clone()).collect();
+    Some(Admission::Issued(Issued { certificate, authority, voucher }, all))
 }
 
 fn refused(denial: &Denial) -> JoinAnswer {
@@ -264,18 +266,14 @@ const fn code(denial: &Denial) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use primus_core::ledger::roll::SecretKey;
     use primus_identity::certificate::Certificate;
 
     use super::*;
+    use crate::credentials::entry_of;
 
     fn authority() -> roll::Authority {
         let authority = Authority::create("north", UnixTime::now()).unwrap();
-        roll::Authority {
-            certificate: authority.certificate().der().to_vec(),
-            hash: Fingerprint(*authority.certificate().hash().bytes()),
-            key: SecretKey(authority.keys().secret_der().to_vec()),
-        }
+        entry_of(&authority, Vec::new())
     }
 
     fn request(key: &PublicKey) -> JoinRequest {
@@ -285,11 +283,12 @@ mod tests {
     #[test]
     fn the_newest_authority_names_the_worker_and_all_are_told() {
         let (authorities, key) = ([authority(), authority()], Keys::generate().unwrap().public_key());
-        let Some(Admission::Issued(certificate, told)) = issue(&authorities, "north", "w1", &key, 9) else {
+        let (name, at) = (Name::worker("north", "w1").unwrap(), (9, UnixTime::now()));
+        let Some(Admission::Issued(Issued { certificate, .. }, told)) = issue(&authorities, &name, &key, at) else {
             panic!("it is issued")
         };
         let read = Certificate::read(&certificate.clone().into()).unwrap();
-        assert_eq!((read.name, read.serial, read.key), (Name::worker("north", "w1").unwrap(), 9, key.clone()));
+        assert_eq!((read.name, read.serial, read.key), (name.clone(), 9, key.clone()));
         assert_eq!(told, authorities.clone().map(|authority| authority.certificate));
         let trust = |authority: &roll::Authority| {
             let authority = AuthorityCertificate::from_der(&authority.certificate).unwrap();
@@ -298,7 +297,7 @@ mod tests {
         let judged =
             authorities.map(|known| trust(&known).judge(&certificate.clone().into(), UnixTime::now()).is_ok());
         assert_eq!(judged, [true, false]);
-        assert_eq!(issue(&[], "north", "w1", &key, 9), None);
+        assert_eq!(issue(&[], &name, &key, at), None);
     }
 
     #[test]

@@ -249,15 +249,16 @@ impl Joiner<'_> {
 
     /// The certificate comes last: without it the worker has not joined.
     fn keep(&self, name: &Name, invitation: Invitation) -> Result<JoinedFarm, JoinError> {
-        let Invitation { farm, certificate, authorities, servers } = invitation;
-        let newest = authorities.first().and_then(|der| AuthorityCertificate::from_der(der).ok());
-        let newest = newest.filter(|authority| authority.farm() == name.farm() && farm == name.farm());
-        let newest = newest.ok_or_else(|| JoinError::NotNow("its answer makes no sense".to_owned()))?;
+        let Invitation { farm, certificate, voucher, authorities, servers } = invitation;
+        let read = authorities.iter().map(|der| AuthorityCertificate::from_der(der).ok());
+        let read = read.collect::<Option<Vec<_>>>().filter(|_| farm == name.farm());
+        let all = read.filter(|all| !all.is_empty() && all.iter().all(|authority| authority.farm() == farm));
+        let authorities = all.ok_or_else(|| JoinError::NotNow("its answer makes no sense".to_owned()))?;
         let servers = servers.into_iter().map(|(ServerId(id), place)| (id, place)).collect();
         let joined = JoinedFarm { farm, servers };
         let unusable = |source| JoinError::Directory { path: self.dir.display().to_string(), source };
         joined.write(self.dir).map_err(unusable)?;
-        keep_joined(self.dir, &self.keys, name, (certificate, &newest))?;
+        keep_joined(self.dir, &self.keys, name, (certificate, voucher, authorities))?;
         Ok(joined)
     }
 }

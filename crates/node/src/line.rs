@@ -4,6 +4,8 @@
 //! shakes hands, and the thread that the link is for reads what is said on it. The connection's end is an end, with or without a
 //! farewell: a process that is killed sends none.
 //!
+//! A line ends, too, when the one at its other end is not welcome any more: whoever reads hears why.
+//!
 //! What was written may wait inside a line until it is flushed. So [`tokio::io::AsyncWriteExt::flush`] follows every `write_all`.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -24,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::credentials::{Callee, Tls};
+use crate::credentials::{Callee, Tls, Welcome};
 
 /// How much text may wait to be encrypted and sent. A line that is full takes no more until some of it has left.
 const UNSENT_LEN_MAX: usize = 256 << 10;
@@ -53,6 +55,8 @@ struct Secured {
     tls: Box<Connection>,
     /// Who is at the other end, as its certificate proves; nothing for a joiner, which has none.
     who: Option<Box<Identified>>,
+    /// For how long it is welcome; nothing if nobody says that, or it is over.
+    welcome: Option<Welcome>,
 }
 
 /// Who has dialled a server, once hands are shaken.
@@ -72,15 +76,19 @@ impl Line {
 
     /// Shakes hands with a node that has dialled. It hears why if it is refused.
     pub(crate) async fn accept(tcp: TcpStream, own: &Tls) -> io::Result<Accepted> {
-        let connection = ServerConnection::new(own.accepting()).map_err(io::Error::other)?;
+        let shown = own.shown();
+        let connection = ServerConnection::new(shown.accepting()).map_err(io::Error::other)?;
         let mut hands = Hands::new(tcp, connection.into());
         let shaken = hands.shake().await.and_then(|()| match &*hands.tls {
-            Connection::Server(connection) => own.caller(connection).map_err(io::Error::other),
+            Connection::Server(connection) => own.caller(connection, &shown).map_err(io::Error::other),
             Connection::Client(_) => unreachable!("it was made as a server's"),
         });
         match shaken {
-            Ok(Caller::Known(who)) => Ok(Accepted::Node(hands.line(Some(who)))),
-            Ok(Caller::Joiner) => Ok(Accepted::Joiner(hands.line(None))),
+            Ok(Caller::Known(who)) => {
+                let welcome = own.live().welcome(&who);
+                Ok(Accepted::Node(hands.line(Some(who), welcome)))
+            }
+            Ok(Caller::Joiner) => Ok(Accepted::Joiner(hands.line(None, None))),
             Err(error) => {
                 hands.refuse().await;
                 Err(error)
@@ -90,14 +98,17 @@ impl Line {
 
     /// Shakes hands with the node that was dialled.
     pub(crate) async fn dial(tcp: TcpStream, callee: &Callee) -> io::Result<Self> {
-        let connection = ClientConnection::new(callee.config(), callee.name()).map_err(io::Error::other)?;
+        let shown = callee.shown();
+        let config = shown.dialling(callee.farm());
+        let connection = ClientConnection::new(config, callee.name()).map_err(io::Error::other)?;
         let mut hands = Hands::new(tcp, connection.into());
         hands.shake().await?;
         let who = match &*hands.tls {
-            Connection::Client(connection) => callee.judge(connection).map_err(io::Error::other)?,
+            Connection::Client(connection) => callee.judge(connection, &shown).map_err(io::Error::other)?,
             Connection::Server(_) => unreachable!("it was made as a client's"),
         };
-        Ok(hands.line(Some(who)))
+        let welcome = callee.live().welcome(&who);
+        Ok(hands.line(Some(who), welcome))
     }
 
     /// Shakes hands with a server that is to let this process join, and shows nothing before it is the one of this authority.
@@ -112,7 +123,7 @@ impl Line {
             }
             Connection::Server(_) => unreachable!("it was made as a client's"),
         };
-        Ok((hands.line(Some(who)), authority))
+        Ok((hands.line(Some(who), None), authority))
     }
 
     /// Who is at the other end; nothing on a plain line, and for a joiner.
@@ -155,8 +166,8 @@ impl Hands {
         Self { tcp, tls: Box::new(tls) }
     }
 
-    fn line(self, who: Option<Identified>) -> Line {
-        Line { tcp: self.tcp, secured: Some(Secured { tls: self.tls, who: who.map(Box::new) }) }
+    fn line(self, who: Option<Identified>, welcome: Option<Welcome>) -> Line {
+        Line { tcp: self.tcp, secured: Some(Secured { tls: self.tls, who: who.map(Box::new), welcome }) }
     }
 
     async fn shake(&mut self) -> io::Result<()> {
@@ -236,7 +247,11 @@ impl AsyncRead for Line {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Self { tcp, secured } = self.get_mut();
-        let Some(Secured { tls, .. }) = secured else { return Pin::new(tcp).poll_read(context, buffer) };
+        let Some(Secured { tls, welcome, .. }) = secured else { return Pin::new(tcp).poll_read(context, buffer) };
+        if let Some(Poll::Ready(refusal)) = welcome.as_mut().map(|welcome| welcome.poll_over(context)) {
+            *welcome = None;
+            return Poll::Ready(Err(io::Error::other(refusal)));
+        }
         loop {
             match tls.reader().read(buffer.initialize_unfilled()) {
                 Ok(len) => {

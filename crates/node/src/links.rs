@@ -36,7 +36,7 @@ use crate::dialling::{Dialler, HELLO_LEN_MAX, HELLO_TIME, Pace, REFUSED_TIME, UN
 use crate::door::{Door, is_handshake};
 use crate::events::History;
 use crate::farm::CallingWorker;
-use crate::introductions::Introductions;
+use crate::introductions::{Introductions, Objection};
 use crate::late::Late;
 use crate::line::Line;
 use crate::link_faults::{LinkFaults, LinkGate, PeerGate};
@@ -169,7 +169,8 @@ impl<T: Words> Links<T> {
         history: Arc<History>,
     ) -> (Self, mpsc::Receiver<LinkEvent<T>>) {
         let (events, received) = mpsc::channel(EVENTS_MAX);
-        let introductions = Arc::new(Introductions::new(identity, peers.keys().copied(), stores));
+        let introductions = Introductions::new(identity, peers.keys().copied(), stores);
+        let introductions = Arc::new(introductions.on(security.clone()));
         let requests =
             Arc::new(RequestLinks::new(Arc::clone(&introductions), &peers, cuts.subscribe(), security.clone()));
         let shared = Arc::new(Shared {
@@ -325,7 +326,7 @@ impl<T: Words> PeerLink<T> {
                 Ok(other) => format!("server {other} answers for server {}", self.peer),
                 Err(objection) => objection,
             },
-            Answer::Refused(reason) => format!("server {} refuses: {reason}", self.peer),
+            Answer::Refused(reason) | Answer::Barred(reason) => format!("server {} refuses: {reason}", self.peer),
             Answer::Admitted => format!("server {} takes this one for something else", self.peer),
         };
         self.give_up(objection.clone()).await;
@@ -557,9 +558,8 @@ async fn admit<T>(mut line: Line, arrived: &BytesMut, hello: &Hello, shared: &Sh
     }
 }
 
-async fn refuse<T>(line: &mut Line, reason: String, shared: &Shared<T>) {
-    shared.history.refused(format!("refused a link: {reason}"));
-    _ = timeout(HELLO_TIME, say(line, &Answer::Refused(reason))).await;
+async fn refuse<T>(line: &mut Line, why: impl Into<Objection>, shared: &Shared<T>) {
+    why.into().tell(line, &shared.history).await;
 }
 
 /// A worker's link belongs to the farm.

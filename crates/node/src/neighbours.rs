@@ -207,7 +207,7 @@ impl NeighbourLink {
         loop {
             match self.dialler.dial(&self.hello).await {
                 Ok((line, _, Answer::Admitted)) => self.talk(line).await,
-                Ok((.., Answer::Refused(reason))) => {
+                Ok((.., Answer::Refused(reason) | Answer::Barred(reason))) => {
                     self.tell_refusal(reason, &mut told).await;
                     sleep(REFUSED_TIME).await;
                 }

@@ -16,8 +16,9 @@ use bytes::Bytes;
 use primus_core::ServerId;
 use primus_core::SessionId;
 use primus_core::lease::{Answer, Poll};
-use primus_core::ledger::roll::Consume;
+use primus_core::ledger::roll::{Consume, Fingerprint};
 use primus_core::ledger::{Effect, Entry, JobId, Spec};
+use primus_identity::trust::Identified;
 use primus_server::Plan;
 use primus_server::register::Change;
 use primus_wire::native::Purpose;
@@ -28,6 +29,8 @@ use tokio::time::{Instant, timeout_at};
 
 use self::conversations::{Asked, Conversation, answer_all};
 use crate::budget::{Budget, Weight};
+use crate::credentials::Issued;
+use crate::fleet;
 use crate::handle::{Handle, Unable};
 use crate::invitations::{self, Admission};
 use crate::jobs::{JobView, TaskView};
@@ -67,16 +70,19 @@ pub(crate) enum LeaderRequest {
     Cancel(JobId),
     /// Let this joiner in, whose public key this is.
     Join(Box<Consume>, Vec<u8>),
+    /// Issue another certificate to the server that asks, for this public key.
+    Renew(Vec<u8>),
+    /// The certificate of the server that asks is from the authority with this hash.
+    Shows([u8; 32]),
 }
 
 impl LeaderRequest {
     /// True if it can be asked again, although it may have been heard.
     const fn is_repeatable(&self) -> bool {
         match self {
-            Self::Get(_) | Self::Job(_) | Self::Wait(..) | Self::Tasks(..) | Self::Cancel(_) | Self::Join(..) => {
-                true
-            }
-            Self::Put(..) | Self::Submit(..) | Self::Poll(..) => false,
+            Self::Get(_) | Self::Job(_) | Self::Wait(..) | Self::Tasks(..) | Self::Cancel(_) => true,
+            Self::Shows(_) | Self::Join(..) => true,
+            Self::Put(..) | Self::Submit(..) | Self::Poll(..) | Self::Renew(_) => false,
         }
     }
 }
@@ -102,6 +108,10 @@ pub(crate) enum LeaderReply {
     Cancelled(Option<u64>),
     /// What the joiner is given, or why it is not let in.
     Joined(Admission),
+    /// The certificate.
+    Issued(Issued),
+    /// It is noted.
+    Noted,
 }
 
 /// How this server asks others.
@@ -237,7 +247,7 @@ impl Handle {
 
     async fn ask_at(&self, leader: Option<ServerId>, question: &LeaderRequest) -> Result<LeaderReply, Unable> {
         let Some(leader) = leader.filter(|leader| *leader != self.asker.id) else {
-            return answer(self, question.clone(), true).await;
+            return answer(self, question.clone(), Asking::Here).await;
         };
         let body = postcard::to_stdvec(question).map_err(|_| Unable::TooLong)?;
         if body.len() > BODY_LEN_MAX {
@@ -263,7 +273,12 @@ impl Rooms {
     }
 
     /// The answer to a question of a peer, and what the question weighs until the answer is sent.
-    fn answer(&self, handle: &Handle, body: Bytes) -> impl Future<Output = (Bytes, Option<Weight>)> + Send + use<> {
+    fn answer(
+        &self,
+        handle: &Handle,
+        body: Bytes,
+        who: Option<Identified>,
+    ) -> impl Future<Output = (Bytes, Option<Weight>)> + Send + use<> {
         let weight = self.unanswered.take(body.len());
         // Of another version, perhaps: nothing here can answer it.
         let question: Option<LeaderRequest> = postcard::from_bytes(&body).ok();
@@ -272,7 +287,7 @@ impl Rooms {
         let handle = handle.clone();
         async move {
             let answer = match question.filter(|_| room.is_ok() && weight.is_some()) {
-                Some(question) => answer(&handle, question, false).await,
+                Some(question) => answer(&handle, question, Asking::There(who)).await,
                 None => Err(Unable::Busy),
             };
             (written(&answer), weight)
@@ -286,9 +301,38 @@ fn written(answer: &Result<LeaderReply, Unable>) -> Bytes {
     body.unwrap_or_else(too_long).into()
 }
 
-/// Answers as the leader, if this server is that. What was asked of this server itself may wait here until it is.
-async fn answer(handle: &Handle, question: LeaderRequest, may_wait: bool) -> Result<LeaderReply, Unable> {
+/// Who asks.
+enum Asking {
+    /// This server itself: what it asks may wait here until it leads.
+    Here,
+    /// A peer, that has proved this on a link that is encrypted.
+    There(Option<Identified>),
+}
+
+/// Answers as the leader, if this server is that.
+async fn answer(handle: &Handle, question: LeaderRequest, asking: Asking) -> Result<LeaderReply, Unable> {
+    let may_wait = matches!(asking, Asking::Here);
     match question {
+        LeaderRequest::Renew(key) => {
+            let issued = match &asking {
+                Asking::Here => fleet::issue_own(handle, &key).await,
+                Asking::There(Some(who)) => fleet::issue(handle, who, &key).await,
+                Asking::There(None) => return Err(Unable::Unknown),
+            };
+            let told = |error: String| handle.history.refused(format!("no certificate for a server: {error}"));
+            issued.map(LeaderReply::Issued).map_err(|error| {
+                told(error);
+                Unable::Unknown
+            })
+        }
+        LeaderRequest::Shows(authority) => {
+            if let Asking::There(Some(who)) = &asking
+                && let Some(id) = who.name.server_id()
+            {
+                handle.shown.server(id, Fingerprint(authority));
+            }
+            Ok(LeaderReply::Noted)
+        }
         LeaderRequest::Put(key, value) => {
             let (reply, answer) = oneshot::channel();
             let change = value.as_ref().map_or(Change::Delete(&key), |value| Change::Put(&key, value));

@@ -136,7 +136,9 @@ impl RequestLinks {
                 tend(line.tcp(), if is_short { QUESTION_UNHEARD_TIME } else { REQUEST_UNHEARD_TIME })?;
                 Ok(line)
             }
-            Answer::Refused(reason) => Err(io::Error::other(format!("server {to} refuses: {reason}"))),
+            Answer::Refused(reason) | Answer::Barred(reason) => {
+                Err(io::Error::other(format!("server {to} refuses: {reason}")))
+            }
             Answer::Welcome(_) | Answer::Admitted => {
                 Err(io::Error::other(format!("another process answers in the place of server {to}")))
             }
@@ -184,9 +186,9 @@ pub(crate) struct Admitted {
 impl Admitted {
     /// Gives its link to those who serve it.
     pub(crate) fn pass_on(self, line: Line) {
-        let Self { from, gate, place, turn } = self;
+        let (Self { from, gate, place, turn }, who) = (self, line.who().cloned());
         if let Ok(line) = line.part() {
-            turn.send(CallingServer { from, line, gate, place });
+            turn.send(CallingServer { from, who, line, gate, place });
         }
     }
 }
@@ -196,6 +198,8 @@ impl Admitted {
 pub struct CallingServer {
     /// Which one it is.
     pub from: ServerId,
+    /// What it has proved, unless links are plain.
+    pub(crate) who: Option<Identified>,
     line: Parted,
     gate: PeerGate,
     place: OwnedSemaphorePermit,

@@ -30,7 +30,6 @@ use crate::hooks::{self, Hook};
 use crate::leader_search::Patience;
 use crate::load::{Meter, Source, Unmeasurable};
 use crate::node::{self, Config, EndError};
-use crate::own_authority;
 use crate::questions::{LeaderReply, LeaderRequest};
 use crate::store::{Identity, OpenError, Opened, Store};
 
@@ -267,9 +266,7 @@ impl Prepared {
     }
 
     async fn serve(self, ready: oneshot::Sender<Handle>, stop: oneshot::Receiver<()>) -> Result<(), EndError> {
-        let Self { settings: Settings { farm, hook, plan, founding, .. }, listener, opened, meter, security } =
-            self;
-        let authority = own_authority::of(founding.as_deref(), &farm);
+        let Self { settings: Settings { farm, hook, plan, .. }, listener, opened, meter, security } = self;
         let id = plan.id;
         let listener = TcpListener::from_std(listener).expect("a listener stays one");
         let (tell, handle) = oneshot::channel();
@@ -277,9 +274,6 @@ impl Prepared {
         // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
         let serving = tokio::spawn(node::run(config, listener, opened, tell));
         if let Ok(handle) = handle.await {
-            if let Some(authority) = authority {
-                tokio::spawn(own_authority::enter(authority, handle.clone()));
-            }
             let measured = handle.clone();
             meter.watch(move |usage| measured.measured(usage));
             if let Some(hook) = hook {

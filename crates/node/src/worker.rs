@@ -9,6 +9,7 @@ mod files;
 mod handle;
 mod identity;
 mod links;
+mod proofs;
 mod session;
 
 use std::collections::BTreeMap;
@@ -91,6 +92,9 @@ pub enum WorkerError {
     /// No server lets it in, and trying again changes nothing.
     #[error("all servers and this worker refuse each other: {0}")]
     Barred(Refusal),
+    /// Most servers say that it must not come again.
+    #[error("the farm refuses this worker: {0}")]
+    Forbidden(String),
     /// It cannot start the companion, which owns commands.
     #[error("the companion cannot be started ({0}): look whether this program can start itself")]
     Executor(io::Error),
@@ -231,8 +235,8 @@ async fn drive(
         driver.take_more()?;
         driver.fire_timers();
         driver.end_turn();
-        if let Some(refusal) = driver.barred.take() {
-            return Err(WorkerError::Barred(refusal));
+        if let Some(error) = driver.barred.take() {
+            return Err(error);
         }
         if driver.is_over() {
             driver.close().await;

@@ -210,6 +210,12 @@ impl Farm {
         Refusal::of(self.id, self.leader)
     }
 
+    /// What time it is for the ledger; false if it may be later.
+    #[must_use]
+    pub fn time_ms(&self) -> (u64, bool) {
+        (self.time.keeper.time_ms(self.now_ms()), self.time.keeper.is_sure())
+    }
+
     const fn now_ms(&self) -> u64 {
         self.now.0 / 1000
     }

@@ -56,6 +56,8 @@ pub struct Invitation {
     pub farm: String,
     /// Its certificate, as DER.
     pub certificate: Vec<u8>,
+    /// What vouches for the authority that has issued it; empty for the first one of a farm.
+    pub voucher: Vec<u8>,
     /// The certificates of the farm's authorities, as DER; the first one has issued the joiner's.
     pub authorities: Vec<Vec<u8>>,
     /// The farm's servers, each with the place where it is reached.

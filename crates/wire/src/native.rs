@@ -112,6 +112,8 @@ pub enum Answer {
     /// To a worker, or to a server of another farm: go on. It is not told which disk this server has: peers know each other
     /// by their disks, so nobody else may know them.
     Admitted,
+    /// Go away for good, for this reason: to try again changes nothing.
+    Barred(String),
 }
 
 /// What travels on a link once both know each other. A message that carries more than fits into a frame (a whole state, for

@@ -42,6 +42,24 @@ pub enum ToWorker {
     Loan(WorkerMessage, BTreeMap<ServerId, SocketAddr>),
     /// The servers of this farm are named by the authority with this certificate, in DER.
     Authority(String, Bytes),
+    /// Believe these authorities about its own farm.
+    Authorities {
+        /// How old this is, by the ledger's time.
+        as_of_ms: u64,
+        /// What time it is for the ledger.
+        now_ms: u64,
+        /// Their certificates as DER, the newest first.
+        authorities: Vec<Bytes>,
+    },
+    /// Show this certificate from now on.
+    Certificate {
+        /// The certificate, as DER.
+        certificate: Bytes,
+        /// That of the authority that has issued it.
+        authority: Bytes,
+        /// What vouches for that authority; empty for the first one of a farm.
+        voucher: Bytes,
+    },
 }
 
 /// What a worker says.
@@ -53,6 +71,10 @@ pub enum FromWorker {
     Output(u64, Option<Bytes>),
     /// Where it is.
     Loan(WorkerMessage),
+    /// A new certificate, please, for this public key, as DER.
+    Renew(Bytes),
+    /// Its certificate is from the authority with this hash.
+    Shows([u8; 32]),
 }
 
 /// A part of an attempt's output.

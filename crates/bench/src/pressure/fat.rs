@@ -110,7 +110,7 @@ impl Link {
         native::put(&mut said, &hello).map_err(io::Error::other)?;
         link.stream.write_all(&said)?;
         match link.hear(|arrived| native::take(arrived).map_err(io::Error::other))? {
-            Answer::Refused(why) => Err(io::Error::other(why)),
+            Answer::Refused(why) | Answer::Barred(why) => Err(io::Error::other(why)),
             Answer::Welcome(_) | Answer::Admitted => Ok(link),
         }
     }

@@ -84,6 +84,9 @@ pub(super) async fn work(settings: WorkerSettings, diary: Log) -> Result<(), Fai
             error.to_string(),
             "let it join with --join, in an empty directory, or name the founding file of its farm in cluster.founding",
         ),
+        WorkerError::Forbidden(_) => {
+            Failure::not_allowed(error.to_string(), "primus cert show and primus workers say whom the farm knows")
+        }
         _ => Failure::server(error.to_string(), format!("look at {dir}")),
     };
     let mut worker = worker::start(config, Kinds::default(), tell).await.map_err(failed)?;

@@ -16,8 +16,8 @@ use primus_identity::{CertificateDer, UnixTime};
 use primus_node::founding_file::{FoundingAuthority, FoundingFile};
 
 use super::broker::free_ports;
-use super::eventually_or;
 use super::place::{Place, Ran};
+use super::{eventually, eventually_or};
 
 /// What the farm is called.
 pub(crate) const FARM: &str = "north";
@@ -78,11 +78,28 @@ impl<'a> Secured<'a> {
     }
 
     pub(crate) fn start_worker(&mut self, name: &str) {
+        self.start_worker_in(name, name);
+    }
+
+    /// The same in another folder, whose name it goes by here.
+    pub(crate) fn start_worker_in(&mut self, dir: &str, name: &str) {
         let list = self.list();
         self.start(
-            name,
-            &["worker", "--farm", FARM, "--name", name, "--dir", name, "--allow", "*", "--servers", &list],
+            dir,
+            &["worker", "--farm", FARM, "--name", name, "--dir", dir, "--allow", "*", "--servers", &list],
         );
+    }
+
+    /// Kills everything, as a power cut would, and starts it again.
+    pub(crate) fn restart_all(&mut self) {
+        let names: Vec<String> = self.nodes.iter().map(|(name, _)| name.clone()).collect();
+        names.iter().for_each(|name| self.kill(name));
+        for name in names {
+            match name.strip_prefix("server-") {
+                Some(id) => self.start_server(id.parse().expect("it is a number")),
+                None => self.start_worker(&name),
+            }
+        }
     }
 
     fn list(&self) -> String {
@@ -122,8 +139,13 @@ impl<'a> Secured<'a> {
 
     /// Runs a worker to its end.
     pub(crate) fn run_worker(&self, name: &str, more: &[&str]) -> Ran {
+        self.run_worker_in(name, name, more)
+    }
+
+    /// The same in another folder.
+    pub(crate) fn run_worker_in(&self, dir: &str, name: &str, more: &[&str]) -> Ran {
         let list = self.list();
-        let words = ["worker", "--farm", FARM, "--name", name, "--dir", name, "--servers", &list];
+        let words = ["worker", "--farm", FARM, "--name", name, "--dir", dir, "--servers", &list];
         self.place.command(&[&words, more].concat()).output().expect("primus starts").into()
     }
 
@@ -133,6 +155,20 @@ impl<'a> Secured<'a> {
         let (_, mut node) = self.nodes.remove(place);
         node.kill().expect("it runs");
         node.wait().expect("it was started here");
+    }
+
+    /// Waits until it ends by itself. With which code, and what has it said?
+    pub(crate) fn ends(&mut self, name: &str) -> (Option<i32>, String) {
+        let place = self.nodes.iter().position(|(other, _)| other == name).expect("it runs");
+        let code = eventually("its end", || self.nodes[place].1.try_wait().expect("it was started here")).code();
+        self.nodes.remove(place);
+        (code, self.log(name))
+    }
+
+    /// What the farm says to a command that it refuses.
+    pub(crate) fn refusal(&self, line: &str) -> String {
+        let tries = self.apis.iter().map(|api| self.place.primus(&format!("{line} --api http://{api}")));
+        tries.map(|ran| ran.stderr).collect()
     }
 
     /// A command about this farm, as soon as it works at the first server that answers.
@@ -229,9 +265,14 @@ pub(crate) fn authority(founding: &Path) -> Authority {
 
 /// A certificate for this name, good for ten days from a day before this time on.
 pub(crate) fn certificate(authority: &Authority, name: &Name, now: UnixTime) -> (Keys, CertificateDer<'static>) {
+    issued(authority, name, Validity::since_yesterday(now, 10))
+}
+
+/// A certificate for this name, good for this time.
+pub(crate) fn issued(authority: &Authority, name: &Name, validity: Validity) -> (Keys, CertificateDer<'static>) {
     let keys = Keys::generate().expect("there is randomness");
     let request = Request { name, key: &keys.public_key(), api: &[], serial: 77 };
-    let der = authority.issue(&request, Validity::since_yesterday(now, 10)).expect("it is its farm");
+    let der = authority.issue(&request, validity).expect("it is its farm");
     (keys, der)
 }
 

@@ -6,7 +6,7 @@
 
 mod words;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -31,6 +31,8 @@ pub const TTL_MS_MAX: u64 = 30 * DAY_MS;
 pub const KEYS_MAX: usize = 10_000;
 /// How many revocations there may be: a thousandth of what a farm may issue in a year.
 pub const REVOKED_MAX: usize = 10_000;
+/// How many keys a name may have had that are remembered.
+const BARRED_KEYS_MAX: usize = 16;
 /// How many neighbours may be trusted.
 pub const NEIGHBOURS_MAX: usize = 64;
 /// How many servers of a neighbour may be known.
@@ -45,6 +47,8 @@ const BY_LEN_MAX: usize = 100;
 const DAY_MS: u64 = 24 * 3600 * 1000;
 /// A token that has expired is kept for a day, so that a joiner hears why it is refused.
 const EXPIRED_KEPT_MS: u64 = DAY_MS;
+/// Numbers from here on are given out by a founding file, at random: the ledger, which counts from 1, knows nothing of them.
+pub const FOUNDING_SERIAL: u64 = 1 << 63;
 /// No certificate of a node is good for longer, so no revocation is needed for longer.
 pub const CERTIFICATE_MS_MAX: u64 = 367 * DAY_MS;
 
@@ -66,11 +70,13 @@ pub struct Roll {
     newest_ms: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 struct Barred {
     /// The greatest number that was given out by then.
     serial: u64,
     until_ms: u64,
+    /// The keys that the worker had: what a founding file gave to them is void, too. Those of servers are void with any key.
+    keys: BTreeSet<Fingerprint>,
 }
 
 type Changed = Result<Done, Denial>;
@@ -213,8 +219,15 @@ impl Roll {
         if self.is_full_of_revocations() && !self.barred.contains_key(&node) {
             return Err(Denial::Full(List::Revocations));
         }
-        let until_ms = time_ms.saturating_add(CERTIFICATE_MS_MAX);
-        self.barred.insert(node, Barred { serial: self.last_serial, until_ms });
+        let (serial, until_ms) = (self.last_serial, time_ms.saturating_add(CERTIFICATE_MS_MAX));
+        let mut keys = self.barred.remove(&node).map(|barred| barred.keys).unwrap_or_default();
+        if let Node::Worker(name) = &node {
+            keys.extend(self.workers.get(name).map(|known| known.key));
+        }
+        while keys.len() > BARRED_KEYS_MAX {
+            keys.pop_first();
+        }
+        self.barred.insert(node, Barred { serial, until_ms, keys });
         Ok(())
     }
 
@@ -245,7 +258,7 @@ impl Roll {
     fn add_authority(&mut self, authority: Authority) -> Changed {
         let hash = authority.hash;
         if self.authorities.iter().all(|known| known.hash != hash) {
-            if authority.certificate.len().max(authority.key.0.len()) > DER_LEN_MAX {
+            if authority.certificate.len().max(authority.key.0.len()).max(authority.voucher.len()) > DER_LEN_MAX {
                 return Err(Denial::Malformed);
             }
             if self.authorities.len() >= AUTHORITIES_MAX {
@@ -295,7 +308,7 @@ impl Roll {
     /// # Errors
     /// If its certificate was revoked, or its name belongs to another key, or to none.
     pub fn object_to(&self, node: &Node, key: &Fingerprint, serial: u64) -> Result<(), Unwelcome> {
-        if self.is_revoked(node, serial) {
+        if self.is_revoked(node, key, serial) {
             return Err(Unwelcome::Revoked);
         }
         let Node::Worker(name) = node else { return Ok(()) };
@@ -306,10 +319,10 @@ impl Roll {
         }
     }
 
-    /// Is this certificate of this node trusted no more?
+    /// Is this certificate of this node, for this key, trusted no more?
     #[must_use]
-    pub fn is_revoked(&self, node: &Node, serial: u64) -> bool {
-        self.is_serial_revoked(serial) || self.barred.get(node).is_some_and(|barred| serial <= barred.serial)
+    pub fn is_revoked(&self, node: &Node, key: &Fingerprint, serial: u64) -> bool {
+        self.is_serial_revoked(serial) || self.barred.get(node).is_some_and(|barred| barred.has(node, key, serial))
     }
 
     fn is_serial_revoked(&self, serial: u64) -> bool {
@@ -355,6 +368,16 @@ impl Roll {
 
     pub(super) fn is_untouched(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+impl Barred {
+    fn has(&self, node: &Node, key: &Fingerprint, serial: u64) -> bool {
+        match node {
+            _ if serial < FOUNDING_SERIAL => serial <= self.serial,
+            Node::Server(_) => true,
+            Node::Worker(_) => self.keys.contains(key),
+        }
     }
 }
 

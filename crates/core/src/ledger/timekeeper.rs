@@ -137,6 +137,12 @@ impl Timekeeper {
         ahead_ms.map_or(0, |ahead_ms| shown(ahead_ms, now_ms)).max(self.floor_ms(now_ms))
     }
 
+    /// True if the time is known, and not only that it is not earlier.
+    #[must_use]
+    pub const fn is_sure(&self) -> bool {
+        self.believed_ms.is_some()
+    }
+
     /// How much is to be kept: what was configured or, while the time is in doubt, results of any age.
     #[must_use]
     pub const fn limits(&self, configured: Limits, now_ms: u64) -> Limits {

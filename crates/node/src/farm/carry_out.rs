@@ -52,8 +52,15 @@ impl Driver {
 
     fn say(&mut self, to: WorkerId, message: Message) {
         match message {
-            Message::Leads(term) => self.callers.say(to, &ToWorker::Leads(term)),
-            Message::Follows => self.callers.say(to, &ToWorker::Follows),
+            Message::Leads(term) => {
+                self.callers.say(to, &ToWorker::Leads(term));
+                self.callers.lead(to, true);
+                self.greet(to);
+            }
+            Message::Follows => {
+                self.callers.say(to, &ToWorker::Follows);
+                self.callers.lead(to, false);
+            }
             Message::Placement(word) => self.placements.push((to, word)),
             Message::Work(message) => {
                 if let farm::Message::Run(_, assignments) = &message {
@@ -79,8 +86,12 @@ impl Driver {
             Notice::Close(worker) => {
                 self.callers.drop_link(worker);
                 self.outputs.on_link_down(worker);
+                self.fleet.shown.gone(worker);
             }
-            Notice::Roll => self.tell_roll(),
+            Notice::Roll => {
+                self.tell_roll();
+                self.tell_authorities();
+            }
             Notice::Forgotten(worker) => self.callers.free(&worker),
             Notice::Lending(true) => {
                 self.neighbours.lead();

@@ -22,6 +22,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::arrivals::{Arrived, Inputs};
+use super::fleet::Fleet;
 use super::news::News;
 use super::outputs::Outputs;
 use super::replies::{Replies, Waiting};
@@ -60,6 +61,7 @@ pub(super) struct Driver {
     pub(super) leases: Teller,
     /// Who is who, for those who see to links.
     pub(super) roll: watch::Sender<Arc<Roll>>,
+    pub(super) fleet: Fleet,
     pub(super) wishes: mpsc::UnboundedSender<ToControl>,
     pub(super) history: Arc<History>,
     pub(super) meters: Arc<Meters>,
@@ -131,6 +133,8 @@ impl Driver {
     fn end_turn(&mut self) {
         self.command(Command::Room(self.meters.disks()));
         self.command(Command::Turn(wall_clock_us() / 1000));
+        self.tell_authorities();
+        self.set_clock();
         self.meters.state_len.set(usize::try_from(self.farm.len_bytes()).unwrap_or(usize::MAX));
         self.meters.state_full.set(self.farm.is_full());
         for lazy in self.callers.flush() {
@@ -204,6 +208,7 @@ impl Driver {
         match self.callers.meet(caller) {
             Met::New(id, before) => {
                 before.into_iter().for_each(|before| self.on_link_down(before));
+                self.note_shown(id);
                 self.command(Command::Link(id, name));
             }
             Met::Refused(reason) => self.history.refused(reason),
@@ -218,6 +223,8 @@ impl Driver {
                 FromWorker::Output(number, bytes) => self.outputs.on_answer(from, number, bytes),
                 FromWorker::Farm(message) => self.hear(from, Message::Work(message)),
                 FromWorker::Loan(word) => self.hear(from, Message::Placement(word)),
+                FromWorker::Renew(key) => self.on_renew(from, key),
+                FromWorker::Shows(authority) => self.on_shows(from, authority),
             },
         }
     }
@@ -229,6 +236,7 @@ impl Driver {
     fn on_link_down(&mut self, id: WorkerId) {
         self.callers.drop_link(id);
         self.outputs.on_link_down(id);
+        self.fleet.shown.gone(id);
         self.step(Input::LinkDown(Peer::Worker(id)));
     }
 

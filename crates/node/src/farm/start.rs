@@ -15,6 +15,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 
 use super::arrivals::Inputs;
+use super::fleet::Fleet;
 use super::news::News;
 use super::outputs::Outputs;
 use super::replies::Replies;
@@ -26,6 +27,7 @@ use crate::budget::Budget;
 use crate::clock::now;
 use crate::credentials::Security;
 use crate::events::History;
+use crate::fleet::{Shown, WISHES_MAX, Wish};
 use crate::leases::Teller;
 use crate::link_faults::LinkFaults;
 use crate::links::{Doors, Identity};
@@ -48,6 +50,9 @@ pub(crate) struct Ends {
     pub(crate) told: mpsc::UnboundedSender<ToFarm>,
     pub(crate) doors: Doors,
     pub(crate) wishes: mpsc::UnboundedReceiver<ToControl>,
+    /// What workers need so that they can prove who they are.
+    pub(crate) needs: mpsc::Receiver<Wish>,
+    pub(crate) shown: Arc<Shown>,
 }
 
 /// Starts the thread. It ends when nobody tells it anything any more.
@@ -64,6 +69,8 @@ pub(crate) fn start(
 ) -> Ends {
     let mut farm = Farm::new(identity.server, identity.incarnation, rules(plan));
     farm.restore(now(), index, state);
+    let ((need, needs), shown) = (mpsc::channel(WISHES_MAX), Arc::<Shown>::default());
+    let fleet = Fleet::new(security.live().cloned(), need, Arc::clone(&shown));
     let (neighbours, of_neighbours) =
         Neighbours::new(identity.clone(), plan.lending.neighbours.clone(), cuts, security);
     let (told_sender, told) = mpsc::unbounded_channel();
@@ -113,6 +120,7 @@ pub(crate) fn start(
                 news,
                 leases: to_leases,
                 roll,
+                fleet,
                 wishes,
                 history,
                 meters,
@@ -125,7 +133,7 @@ pub(crate) fn start(
     };
     thread::Builder::new().name("farm".to_owned()).spawn(running).expect("the system gives a thread");
     let doors = Doors { workers, envoys: envoys_sender, neighbours: servers_of_neighbours(plan) };
-    Ends { handle, leases, leader, told: told_sender, doors, wishes: wishes_received }
+    Ends { handle, leases, leader, told: told_sender, doors, wishes: wishes_received, needs, shown }
 }
 
 fn rules(plan: &Plan) -> Rules {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use primus_core::WorkerId;
 use primus_core::farm::Message;
+use primus_identity::trust::Identified;
 use primus_wire::native::{self, Answer, WorkerHello};
 use primus_wire::work::{self, FromWorker, Reader, ToWorker};
 use tokio::io::{AsyncReadExt, ReadHalf};
@@ -82,6 +83,10 @@ struct Link {
     /// Has it welcomed this worker?
     is_known: Arc<AtomicBool>,
     outgoing: Outgoing,
+    /// What it has proved; nothing on a plain link.
+    who: Option<Identified>,
+    /// Has it heard that this server leads?
+    is_led: bool,
     task: AbortHandle,
 }
 
@@ -146,12 +151,22 @@ impl WorkerLinks {
         let is_known = Arc::<AtomicBool>::default();
         let ear =
             Ear { id, events: self.events.clone(), is_known: Arc::clone(&is_known), unread: self.unread.another() };
+        let who = connection.0.who().cloned();
         let task = tokio::spawn(talk(connection, arrived, ear, leaving)).abort_handle();
         let mut answer = BytesMut::new();
         native::put(&mut answer, &Answer::Admitted).expect("it is short");
         outgoing.send(answer.freeze());
         self.kept.remove(&hello.name);
-        let link = Link { name: hello.name, store: hello.store, said: Vec::new(), is_known, outgoing, task };
+        let link = Link {
+            name: hello.name,
+            store: hello.store,
+            said: Vec::new(),
+            is_known,
+            outgoing,
+            who,
+            is_led: false,
+            task,
+        };
         self.links.insert(id, link);
         id
     }
@@ -183,6 +198,26 @@ impl WorkerLinks {
     /// Keeps a name for nobody.
     pub(super) fn free(&mut self, name: &str) {
         self.kept.remove(name);
+    }
+
+    /// What this worker has proved, on a link that is encrypted.
+    pub(super) fn who(&self, id: WorkerId) -> Option<&Identified> {
+        self.links.get(&id)?.who.as_ref()
+    }
+
+    /// Where to write to it.
+    pub(super) fn outgoing(&self, id: WorkerId) -> Option<Outgoing> {
+        self.links.get(&id).map(|link| link.outgoing.clone())
+    }
+
+    /// Those that know that this server leads.
+    pub(super) fn led(&self) -> impl Iterator<Item = WorkerId> {
+        self.links.iter().filter(|(_, link)| link.is_led).map(|(id, _)| *id)
+    }
+
+    /// It hears now whether this server leads.
+    pub(super) fn lead(&mut self, id: WorkerId, leads: bool) {
+        self.links.get_mut(&id).into_iter().for_each(|link| link.is_led = leads);
     }
 
     /// Says something at once.

@@ -28,6 +28,7 @@ use super::{Config, EndError, Running};
 use crate::budget::Budget;
 use crate::events::History;
 use crate::farm::FarmHandle;
+use crate::fleet::{self, Fleet, Wish};
 use crate::handle::{Handle, PeerView, UNWRITTEN_LEN_MAX, View};
 use crate::link_faults::LinkFaults;
 use crate::links::{self, Links};
@@ -49,7 +50,7 @@ pub(super) async fn serve(
 ) -> Result<(), EndError> {
     let (requests, received) = Requests::new();
     let incarnation = incarnation();
-    let (mut running, farm, inputs) =
+    let (mut running, (farm, fleet), inputs) =
         Running::new(config, listener, opened, incarnation, (requests.clone(), received));
     let (history, steps) = (Arc::clone(&running.shown.history), Arc::clone(&running.shown.steps));
     let (numbers, meters) = (Arc::default(), Arc::clone(&running.shown.meters));
@@ -57,6 +58,7 @@ pub(super) async fn serve(
     let leadership = running.shown.leadership.subscribe();
     let (asker, heard) = (running.questions.asker(), running.shown.acquaintances.heard());
     let (origin, elections) = (incarnation, running.others.elections.clone());
+    let (live, shown) = (running.config.security.live().cloned(), fleet.shown);
     let handle = Handle {
         requests,
         origin,
@@ -72,12 +74,23 @@ pub(super) async fn serve(
         elected,
         heard,
         elections,
+        live,
+        shown,
     };
+    if let Some(live) = handle.live.clone() {
+        handle.asker.run(Fleet::new(handle.clone(), live, fleet.needs).run());
+    }
     running.questions.start(handle.clone());
     _ = ready.send(handle);
     running.step(Input::Command(Command::Boot));
     running.writing.flush();
     running.run(inputs).await
+}
+
+/// What it takes to see to identities.
+struct Needs {
+    needs: mpsc::Receiver<Wish>,
+    shown: Arc<fleet::Shown>,
 }
 
 fn incarnation() -> u64 {
@@ -93,7 +106,7 @@ impl Running {
         opened: Opened,
         incarnation: u64,
         (requests, received): (Requests, mpsc::UnboundedReceiver<Requested>),
-    ) -> (Self, FarmHandle, Inputs) {
+    ) -> (Self, (FarmHandle, Needs), Inputs) {
         let StoreId(store) = opened.store_id;
         let identity =
             links::Identity { cluster: config.cluster.clone(), server: config.plan.id, store, incarnation };
@@ -116,6 +129,9 @@ impl Running {
             requests,
             witnesses,
         );
+        if let Some(live) = config.security.live() {
+            live.ask(farm.handle.watch_roll());
+        }
         let known = known(&config, &opened.store);
         let (links, link_events) = Links::start(identity, listener, known, farm.doors, cut, Arc::clone(&history));
         let links = Arc::new(links);
@@ -156,7 +172,7 @@ impl Running {
             questions,
         };
         let inputs = Inputs { links: link_events, wishes: farm.wishes, requests: received, failures };
-        (running, farm.handle, inputs)
+        (running, (farm.handle, Needs { needs: farm.needs, shown: farm.shown }), inputs)
     }
 }
 

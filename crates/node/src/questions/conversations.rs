@@ -117,14 +117,15 @@ impl Conversation {
 pub(super) async fn answer_all(mut calls: mpsc::Receiver<CallingServer>, links: Arc<RequestLinks>, handle: Handle) {
     let rooms = Rooms::new();
     while let Some(caller) = calls.recv().await {
-        let (from, gate) = (caller.from, links.gate(caller.from));
+        let (from, who, gate) = (caller.from, caller.who.clone(), links.gate(caller.from));
         let Ok(stream) = caller.open(QUESTION_UNHEARD_TIME) else { continue };
         let (handle, rooms) = (handle.clone(), rooms.clone());
         tokio::spawn(async move {
             let (reader, writer) = split(stream);
             let (answers, queue) = mpsc::channel(ANSWERS_MAX);
             let answer = |(number, body): Numbered| {
-                let (gate, answers, answering) = (gate.clone(), answers.clone(), rooms.answer(&handle, body));
+                let (gate, answers, answering) =
+                    (gate.clone(), answers.clone(), rooms.answer(&handle, body, who.clone()));
                 tokio::spawn(async move {
                     gate.travel(1).await;
                     let (answer, _weight) = answering.await;

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use primus_core::FarmId;
 use primus_core::ledger::LoanId;
 use primus_core::load::Usage;
 use primus_core::machine::{Input, Machine, Outbox, Output, Token};
-use primus_identity::refusal::Refusal;
+use primus_core::{FarmId, ServerId};
 use primus_server::worker::{Command, FarmAddress, Happening, Message, Notice, Peer, Record, Timer, Worker, Write};
 use primus_wire::work::{self, FromWorker, ToWorker};
 use tokio::sync::{broadcast, mpsc};
@@ -24,6 +24,7 @@ use super::links::LinkEvent;
 use super::session::{Arrival, Session, Setting};
 use super::{WorkerError, away_files};
 use crate::clock;
+use crate::credentials::{Issued, Live};
 use crate::executor::Ended;
 use crate::results::{OpenError, Results};
 use crate::timers::{Timers, drawn};
@@ -46,6 +47,8 @@ pub(super) enum Prepared {
     Written(Token, io::Result<()>),
     /// The folder of the farm of this name is open.
     Opened(String, Result<Opened, OpenError>),
+    /// What proves who the worker is has been written down; a leader is to hear that, and may be asked for more.
+    Proved { leader: ServerId, may_ask: bool },
 }
 
 /// A worker's machine, and everything that carries out what it wants.
@@ -67,7 +70,7 @@ pub(super) struct Driver {
     /// Who names the nodes of other farms, as its own farm says.
     authorities: BTreeMap<String, Bytes>,
     /// Why no server of its own farm lets it in, nor can.
-    pub(super) barred: Option<Refusal>,
+    pub(super) barred: Option<WorkerError>,
     /// When a worker that is to stop ends, whatever it still has to tell.
     stop_by: Option<Instant>,
 }
@@ -170,15 +173,32 @@ impl Driver {
                     self.authorities.insert(name, der);
                 }
             }
+            LinkEvent::WorkerMessage(server, ToWorker::Authorities { as_of_ms, now_ms, authorities }) => {
+                if farm == FarmId::OWN {
+                    self.on_authorities(server, (as_of_ms, now_ms), authorities);
+                }
+            }
+            LinkEvent::WorkerMessage(server, ToWorker::Certificate { certificate, authority, voucher }) => {
+                if farm == FarmId::OWN {
+                    let [certificate, authority, voucher] = [certificate, authority, voucher].map(Vec::from);
+                    self.on_certificate(server, Issued { certificate, authority, voucher });
+                }
+            }
             LinkEvent::WorkerMessage(server, word) => self.on_word(Peer { farm, server }, word),
             LinkEvent::Down(server) => {
                 session.links.closed(server);
                 self.step(Input::LinkDown(Peer { farm, server }));
             }
             LinkEvent::Refused(server, reason) => self.command(Command::Refused(Peer { farm, server }, reason)),
+            LinkEvent::Forbidden(server, reason) => {
+                if farm == FarmId::OWN && session.links.is_forbidden(server) {
+                    self.barred = Some(WorkerError::Forbidden(reason.clone()));
+                }
+                self.command(Command::Refused(Peer { farm, server }, reason));
+            }
             LinkEvent::Barred(server, refusal) => {
                 if farm == FarmId::OWN && session.links.is_barred_everywhere(server) {
-                    self.barred = Some(refusal.clone());
+                    self.barred = Some(WorkerError::Barred(refusal.clone()));
                 }
                 self.command(Command::Refused(Peer { farm, server }, refusal.to_string()));
             }
@@ -192,7 +212,10 @@ impl Driver {
             ToWorker::Follows => Message::Follows,
             ToWorker::Loan(word, servers) => Message::Call(word, servers),
             // They are not for the machine.
-            ToWorker::Output(..) | ToWorker::Authority(..) => return,
+            ToWorker::Output(..)
+            | ToWorker::Authority(..)
+            | ToWorker::Authorities { .. }
+            | ToWorker::Certificate { .. } => return,
         };
         self.step(Input::Message { from, message });
     }
@@ -203,6 +226,7 @@ impl Driver {
 
     pub(super) fn on_prepared(&mut self, prepared: Prepared) -> Result<(), WorkerError> {
         match prepared {
+            Prepared::Proved { leader, may_ask } => self.on_proved(leader, may_ask),
             Prepared::Written(token, written) => {
                 let dir = self.setting.executor.directory.clone();
                 written.map_err(|source| WorkerError::Directory { dir, source })?;
@@ -220,6 +244,22 @@ impl Driver {
             self.command(Command::CannotBegin(farm, error.to_string()));
         }
         Ok(())
+    }
+
+    /// What proves who the worker is; nothing if links are plain.
+    pub(super) fn live(&self) -> Option<&Arc<Live>> {
+        self.setting.security.live()
+    }
+
+    pub(super) fn prepare(&self) -> mpsc::UnboundedSender<Prepared> {
+        self.prepare.clone()
+    }
+
+    /// Says something to a server, beside what the machine says.
+    pub(super) fn send(&mut self, farm: FarmId, server: ServerId, bytes: Bytes) {
+        if let Some(session) = self.sessions.get_mut(&farm) {
+            session.send(server, bytes);
+        }
     }
 
     pub(super) fn fire_timers(&mut self) {

@@ -32,6 +32,8 @@ pub(super) enum LinkEvent {
     Down(ServerId),
     /// A server does not want this worker.
     Refused(ServerId, String),
+    /// A server does not want it, and to try again changes nothing.
+    Forbidden(ServerId, String),
     /// The two cannot prove to each other who they are.
     Barred(ServerId, Refusal),
 }
@@ -42,6 +44,8 @@ pub(super) struct Links {
     up: BTreeMap<ServerId, Outgoing>,
     /// Which servers have barred the worker, until one has let it in: nothing after that.
     barred: Option<BTreeSet<ServerId>>,
+    /// Which servers say that it must not come again, since they have let it in.
+    forbidden: BTreeSet<ServerId>,
     servers: usize,
 }
 
@@ -60,12 +64,27 @@ impl Links {
             let dialler = Dialler::new(*address, security.towards(&cluster, *server), Pace::CALLERS);
             tokio::spawn(ServerLink { server: *server, dialler, hello, events: events.clone() }.run());
         }
-        (Self { up: BTreeMap::new(), barred: Some(BTreeSet::new()), servers: servers.len() }, received)
+        (
+            Self {
+                up: BTreeMap::new(),
+                barred: Some(BTreeSet::new()),
+                forbidden: BTreeSet::new(),
+                servers: servers.len(),
+            },
+            received,
+        )
     }
 
     pub(super) fn opened(&mut self, server: ServerId, outgoing: Outgoing) {
         self.up.insert(server, outgoing);
         self.barred = None;
+        self.forbidden.remove(&server);
+    }
+
+    /// A server says that the worker must not come again. True if most say so: then the farm has agreed on it.
+    pub(super) fn is_forbidden(&mut self, server: ServerId) -> bool {
+        self.forbidden.insert(server);
+        self.forbidden.len() > self.servers / 2
     }
 
     /// A server and this worker cannot prove to each other who they are. True if it is so with all servers, and has been since the
@@ -107,6 +126,10 @@ impl ServerLink {
                 Ok((line, arrived, Answer::Admitted)) => self.talk(line, arrived).await,
                 Ok((.., Answer::Refused(reason))) => {
                     _ = self.events.send(LinkEvent::Refused(self.server, reason)).await;
+                    sleep(REFUSED_TIME).await;
+                }
+                Ok((.., Answer::Barred(reason))) => {
+                    _ = self.events.send(LinkEvent::Forbidden(self.server, reason)).await;
                     sleep(REFUSED_TIME).await;
                 }
                 // Servers of one cluster are welcome, workers are admitted.

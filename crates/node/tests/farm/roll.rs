@@ -20,8 +20,12 @@ fn joiner(token: TokenId, secret: u8) -> Consume {
 async fn a_joiner_is_known_to_all_servers_until_it_is_forgotten() {
     let farm = Farm::started().await;
     let leader = farm.farm().await;
-    let authority =
-        Authority { certificate: vec![1; 400], hash: Fingerprint([1; 32]), key: SecretKey(vec![2; 138]) };
+    let authority = Authority {
+        certificate: vec![1; 400],
+        hash: Fingerprint([1; 32]),
+        key: SecretKey(vec![2; 138]),
+        voucher: Vec::new(),
+    };
     let added = leader.change_roll(Change::AddAuthority(authority)).await;
     assert_eq!(added, Ok(Ok(Done::AuthorityAdded(Fingerprint([1; 32])))));
     let new = NewToken {

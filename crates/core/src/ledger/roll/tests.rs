@@ -47,7 +47,12 @@ fn consume(roll: &mut Roll, consume: Consume, time_ms: u64) -> Result<(u64, bool
 }
 
 fn authority(number: u8) -> Authority {
-    Authority { certificate: vec![number; 9], hash: mark(number), key: SecretKey(vec![0xAB; 32]) }
+    Authority {
+        certificate: vec![number; 9],
+        hash: mark(number),
+        key: SecretKey(vec![0xAB; 32]),
+        voucher: Vec::new(),
+    }
 }
 
 #[test]
@@ -120,13 +125,38 @@ fn a_name_belongs_to_one_key_until_it_is_forgotten() {
 }
 
 #[test]
+fn what_a_founding_file_gave_is_void_with_the_key_that_is_revoked() {
+    let (mut roll, server, given) = (Roll::default(), Node::Server(ServerId(2)), FOUNDING_SERIAL + 9);
+    let bind = |key| Change::BindWorker { name: "w1".into(), key };
+    roll.apply(bind(mark(1)), 0).unwrap();
+    assert_eq!(roll.object_to(&worker("w1"), &mark(1), given), Ok(()));
+    roll.apply(Change::ForgetWorker("w1".into()), 0).unwrap();
+    assert_eq!(roll.object_to(&worker("w1"), &mark(1), given), Err(Unwelcome::Revoked));
+    assert_eq!(
+        roll.object_to(&worker("w1"), &mark(2), given),
+        Err(Unwelcome::Unbound),
+        "another one is free to come"
+    );
+    roll.apply(bind(mark(2)), 0).unwrap();
+    roll.apply(Change::Revoke(Revocation::Node(worker("w1"))), 0).unwrap();
+    for key in [1, 2] {
+        assert_eq!(roll.object_to(&worker("w1"), &mark(key), given), Err(Unwelcome::Revoked));
+    }
+    assert_eq!(roll.object_to(&server, &mark(3), given), Ok(()));
+    roll.apply(Change::Revoke(Revocation::Node(server.clone())), 0).unwrap();
+    assert_eq!(roll.object_to(&server, &mark(3), given), Err(Unwelcome::Revoked));
+    assert_eq!(roll.object_to(&server, &mark(3), 1), Ok(()), "what the ledger counts from now on is good");
+}
+
+#[test]
 fn a_revocation_is_kept_for_as_long_as_a_certificate_may_be_good() {
     let (mut roll, server) = (Roll::default(), Node::Server(ServerId(2)));
     roll.apply(Change::DrawSerial, 0).unwrap();
     roll.apply(Change::Revoke(Revocation::Serial(7)), 0).unwrap();
     roll.apply(Change::Revoke(Revocation::Node(server.clone())), 0).unwrap();
     let refused = |roll: &Roll| {
-        [(7, &worker("w1")), (1, &server), (2, &server)].map(|(serial, node)| roll.is_revoked(node, serial))
+        [(7, &worker("w1")), (1, &server), (2, &server)]
+            .map(|(serial, node)| roll.is_revoked(node, &mark(1), serial))
     };
     assert_eq!(refused(&roll), [true, true, false]);
     assert_eq!(roll.revocations().count(), 2);

@@ -68,6 +68,10 @@ pub struct Authority {
     pub hash: Fingerprint,
     /// Its private key.
     pub key: SecretKey,
+    /// What the authority before it has signed, as DER: that this one is the farm's, too. Those who know only that one believe it.
+    /// Empty for the first.
+    #[serde(with = "whole")]
+    pub voucher: Vec<u8>,
 }
 
 /// Another farm that is trusted to name its own nodes.

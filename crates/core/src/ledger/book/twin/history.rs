@@ -167,6 +167,7 @@ fn of_the_roll() -> impl Strategy<Value = Change> {
         certificate: alloc::vec![mark; 3],
         hash: Fingerprint([mark; 32]),
         key: SecretKey(alloc::vec![mark; 2]),
+        voucher: Vec::new(),
     });
     let neighbour = (name(), mark()).prop_map(|(name, hash)| Neighbour {
         name,
