@@ -148,10 +148,12 @@ async fn read_order(request: Request<Body>) -> Result<NewToken, Problem> {
     let (ttl_ms, uses) = (order.number("ttl_ms")?.unwrap_or(TTL_MS), order.number("uses")?.unwrap_or(1));
     let role = order.given("role", role)?;
     order.done()?;
-    let unknown = || {
-        Problem::usage(format!("the role is {role:?}"), "choose server, worker, viewer, client, operator or admin")
-    };
+    let unknown = || Problem::usage(format!("the role is {role:?}"), "ask for role worker");
     let role = Role::of(&role).ok_or_else(unknown)?;
+    if role != Role::Worker {
+        let message = format!("tokens are for workers only as yet, and the role is {}", role.word());
+        return Err(Problem::usage(message, "ask for role worker"));
+    }
     if !(1..=TTL_MS_MAX).contains(&ttl_ms) {
         return Err(Problem::usage(
             format!("ttl_ms is {ttl_ms}"),
@@ -163,11 +165,8 @@ async fn read_order(request: Request<Body>) -> Result<NewToken, Problem> {
         uses.ok_or_else(|| Problem::usage("this number of uses is not possible", "a token has 1 to 10000 uses"))?;
     match &name {
         Some(name) if !is_name(name) => return Err(Problem::usage(format!("the name is {name:?}"), NAMES)),
-        Some(_) if role != Role::Worker || uses != 1 => {
-            return Err(Problem::usage(
-                "a name is for one worker",
-                "leave name out, or ask for role worker and one use",
-            ));
+        Some(_) if uses != 1 => {
+            return Err(Problem::usage("a name is for one worker", "leave name out, or ask for one use"));
         }
         _ => {}
     }

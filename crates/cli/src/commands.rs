@@ -10,6 +10,7 @@ mod events;
 mod explain;
 mod groups;
 mod init;
+mod join;
 mod kv;
 mod lead;
 mod leader;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use primus_core::load::Weights;
 use primus_core::{Place, ServerId};
 use primus_node::executor::{Kinds, Settings};
+use primus_node::joining::{self, JoinError, JoinToken, JoinedFarm};
 use primus_node::load::Meter;
 use primus_node::private;
 use primus_node::worker::{self, Config, Happening, WorkerHandle};
@@ -49,6 +50,7 @@ pub struct WorkerBuilder {
     slots: u16,
     beside: Option<ServerId>,
     founding: Option<PathBuf>,
+    token: Option<String>,
     load: Option<LoadSource>,
     allow: Vec<String>,
     pass: Vec<String>,
@@ -71,6 +73,9 @@ pub enum WorkerError {
     /// The worker cannot prove who it is, or all servers refuse it for that.
     #[error("{0}")]
     Credentials(String),
+    /// It cannot join, because no server answers, or none can decide now.
+    #[error("{0}")]
+    Unreachable(String),
     /// The host's fault, or your program's: the companion, which owns commands, does not start or does not live.
     #[error("{0}")]
     Companion(String),
@@ -86,6 +91,12 @@ impl Worker {
         dir: impl Into<PathBuf>,
     ) -> WorkerBuilder {
         WorkerBuilder::new(farm, name, servers, dir)
+    }
+
+    /// A worker that joins a farm with this token, from `primus token create`: it needs neither the farm's name nor its servers. It
+    /// needs the token once; with the same directory it is the same worker later, whatever the token says then.
+    pub fn join(token: impl Into<String>, name: impl Into<String>, dir: impl Into<PathBuf>) -> WorkerBuilder {
+        WorkerBuilder::new("", name, BTreeMap::<u64, Place>::new(), dir).joining(token.into())
     }
 
     /// What happens to the worker: from its start on, or since this was called the last time.
@@ -139,6 +150,7 @@ impl WorkerBuilder {
             slots: u16::try_from(processors).unwrap_or(u16::MAX),
             beside: None,
             founding: None,
+            token: None,
             load: None,
             allow: Vec::new(),
             pass: Vec::new(),
@@ -163,6 +175,11 @@ impl WorkerBuilder {
     /// needs it when it starts for the first time.
     pub fn founding(self, file: impl Into<PathBuf>) -> Self {
         self.founded_by(Some(file.into()))
+    }
+
+    fn joining(mut self, token: String) -> Self {
+        self.token = Some(token);
+        self
     }
 
     pub(crate) fn founded_by(mut self, file: Option<PathBuf>) -> Self {
@@ -238,7 +255,10 @@ impl WorkerBuilder {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub async fn start(self) -> Result<Worker, WorkerError> {
+    pub async fn start(mut self) -> Result<Worker, WorkerError> {
+        if let Some(token) = self.token.take() {
+            self.enter(&token).await?;
+        }
         self.check()?;
         let mut kinds = Kinds::default();
         let runtime = runtime::Handle::current();
@@ -246,6 +266,24 @@ impl WorkerBuilder {
         let (tell, heard) = worker::happenings();
         let inner = worker::start(self.into_config()?, kinds, tell).await.map_err(WorkerError::of)?;
         Ok(Worker { inner, heard })
+    }
+
+    /// Finds out which farm it belongs to: it has joined, or joins now.
+    async fn enter(&mut self, token: &str) -> Result<(), WorkerError> {
+        let dir = own_folder(&self.dir)?;
+        let unreadable = |error: io::Error| WorkerError::Directory(error.to_string());
+        let kept = if joining::has_joined(&dir) { JoinedFarm::read(&dir).map_err(unreadable)? } else { None };
+        let joined = match kept {
+            Some(joined) => joined,
+            None => {
+                let wrong = |error| WorkerError::Settings(format!("the token cannot be used: {error}"));
+                let token = JoinToken::parse(token).map_err(wrong)?;
+                joining::join(&dir, &self.name, &token).await.map_err(WorkerError::of_join)?
+            }
+        };
+        self.servers = joined.servers();
+        self.farm = joined.farm;
+        Ok(())
     }
 
     fn check(&self) -> Result<(), WorkerError> {
@@ -298,6 +336,16 @@ fn owner_of_commands(chosen: Option<(PathBuf, Vec<OsString>)>) -> Result<(PathBu
 }
 
 impl WorkerError {
+    fn of_join(error: JoinError) -> Self {
+        let words = error.to_string();
+        match error {
+            JoinError::Name(_) => Self::Settings(words),
+            JoinError::Directory { .. } => Self::Directory(words),
+            JoinError::NotNow(_) | JoinError::Unreachable(_) => Self::Unreachable(words),
+            _ => Self::Credentials(words),
+        }
+    }
+
     fn of(error: worker::WorkerError) -> Self {
         let words = error.to_string();
         match error {

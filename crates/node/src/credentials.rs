@@ -6,6 +6,7 @@
 
 mod farm_clock;
 mod folder;
+mod joined;
 mod live;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ use primus_identity::trust::Identified;
 
 pub(crate) use self::folder::DAYS;
 use self::folder::{CERTIFICATE, Folder};
+pub use self::joined::has_joined;
+pub(crate) use self::joined::{keep_joined, key_to_join};
 pub(crate) use self::live::{Issued, Live, Shown, Welcome};
 pub use self::live::{Tls, entry_of};
 use crate::founding_file::{FoundingAuthority, FoundingFile, FoundingFileError};

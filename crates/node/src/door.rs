@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 
 use crate::credentials::{Callee, Security};
 use crate::dialling::shake_hands;
-use crate::line::{Line, Parted};
+use crate::invitations::Joiners;
+use crate::line::{Accepted, Line, Parted};
 use crate::unidentified::Unidentified;
 
 /// How a caller begins that speaks TLS.
@@ -25,6 +26,7 @@ const HANDSHAKE: [u8; 2] = [22, 3];
 pub(crate) struct Door {
     thread: Handle,
     handshakes: Unidentified,
+    joiners: Joiners,
 }
 
 /// Ends the thread, and waits until it has ended.
@@ -42,11 +44,11 @@ impl Drop for Guard {
 }
 
 impl Door {
-    /// Opens a door, for as long as the present runtime lasts.
+    /// Opens a door, for as long as the present runtime lasts. Those who ask to join go there.
     ///
     /// # Panics
     /// If the system gives no thread.
-    pub(crate) fn open() -> Self {
+    pub(crate) fn open(joiners: Joiners) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -61,7 +63,7 @@ impl Door {
             let _guard = guard;
             pending::<()>().await;
         });
-        Self { thread: handle, handshakes: Unidentified::handshakes() }
+        Self { thread: handle, handshakes: Unidentified::handshakes(), joiners }
     }
 
     /// Has the thread do this.
@@ -69,7 +71,8 @@ impl Door {
         self.thread.spawn(task);
     }
 
-    /// Shakes hands with a caller, on this thread. Nothing is there if the caller is not heard any further.
+    /// Shakes hands with a caller, on this thread. Nothing is there if the caller is not heard any further, or only by those who
+    /// let others join.
     ///
     /// # Errors
     /// Why the caller was refused.
@@ -82,7 +85,11 @@ impl Door {
         let mut place = self.handshakes.enter().await;
         tokio::select! {
             shaken = Line::accept(tcp, own) => match shaken {
-                Ok(line) => Ok(Some(line)),
+                Ok(Accepted::Node(line)) => Ok(Some(line)),
+                Ok(Accepted::Joiner(line)) => {
+                    self.joiners.hear(line);
+                    Ok(None)
+                }
                 Err(error) => Refusal::of_io(&error).map_or(Ok(None), Err),
             },
             () = place.lost() => Ok(None),

@@ -145,7 +145,7 @@ impl Runner {
             self.hook.command.split_first().expect("the settings check that it is not empty");
         let mut command = Command::new(program);
         // A hook is the operator's own program and keeps the server's environment, but not by accident what opens the API.
-        command.args(arguments).process_group(0).env_remove("PRIMUS_TOKEN");
+        command.args(arguments).process_group(0).env_remove("PRIMUS_TOKEN").env_remove("PRIMUS_JOIN");
         command.env("PRIMUS_FARM", &self.farm).env("PRIMUS_SERVER", self.server.to_string());
         if let Kind::LeaderChanged { leader, term, reason, .. } = event.kind {
             command.env("PRIMUS_LEADER", leader.to_string()).env("PRIMUS_TERM", term.to_string());

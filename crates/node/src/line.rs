@@ -16,13 +16,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use primus_identity::UnixTime;
+use primus_identity::authority::AuthorityCertificate;
+use primus_identity::config;
+use primus_identity::name::dial_any;
+use primus_identity::peer::{self, Caller};
 use primus_identity::rustls::{ClientConnection, Connection, ServerConnection};
 use primus_identity::trust::Identified;
+use primus_identity::verify::{self, HostClock};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::credentials::{Callee, Live, Tls, Welcome};
+use crate::credentials::{Callee, Tls, Welcome};
 
 /// How much text may wait to be encrypted and sent. A line that is full takes no more until some of it has left.
 const UNSENT_LEN_MAX: usize = 256 << 10;
@@ -51,12 +57,21 @@ pub(crate) struct Parted {
 #[derive(Debug)]
 struct Secured {
     tls: Box<Connection>,
-    /// Who is at the other end, as its certificate proves.
-    who: Box<Identified>,
+    /// Who is at the other end, as its certificate proves; nothing for a joiner, which has none.
+    who: Option<Box<Identified>>,
     /// For how long it is welcome; nothing if nobody says that, or it is over.
     welcome: Option<Welcome>,
     /// What has arrived and is not decrypted yet. It takes no memory while nothing arrives.
     arrived: BytesMut,
+}
+
+/// Who has dialled a server, once hands are shaken.
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    /// A node with a name.
+    Node(Line),
+    /// A process without one, that may ask to join, and nothing else.
+    Joiner(Line),
 }
 
 impl Line {
@@ -66,7 +81,7 @@ impl Line {
     }
 
     /// Shakes hands with a node that has dialled. It hears why if it is refused.
-    pub(crate) async fn accept(tcp: TcpStream, own: &Tls) -> io::Result<Self> {
+    pub(crate) async fn accept(tcp: TcpStream, own: &Tls) -> io::Result<Accepted> {
         let shown = own.shown();
         let connection = ServerConnection::new(shown.accepting()).map_err(io::Error::other)?;
         let mut hands = Hands::new(tcp, connection.into());
@@ -75,7 +90,11 @@ impl Line {
             Connection::Client(_) => unreachable!("it was made as a server's"),
         });
         match shaken {
-            Ok(who) => Ok(hands.line(who, own.live())),
+            Ok(Caller::Known(who)) => {
+                let welcome = own.live().welcome(&who);
+                Ok(Accepted::Node(hands.line(Some(who), welcome)))
+            }
+            Ok(Caller::Joiner) => Ok(Accepted::Joiner(hands.line(None, None))),
             Err(error) => {
                 hands.refuse().await;
                 Err(error)
@@ -94,12 +113,28 @@ impl Line {
             Connection::Client(connection) => callee.judge(connection, &shown).map_err(io::Error::other)?,
             Connection::Server(_) => unreachable!("it was made as a client's"),
         };
-        Ok(hands.line(who, callee.live()))
+        let welcome = callee.live().welcome(&who);
+        Ok(hands.line(Some(who), welcome))
     }
 
-    /// Who is at the other end; nothing on a plain line.
+    /// Shakes hands with a server that is to let this process join, and shows nothing before it is the one of this authority.
+    pub(crate) async fn dial_inviter(tcp: TcpStream, pin: verify::Pin) -> io::Result<(Self, AuthorityCertificate)> {
+        let joining = config::joining(pin, Arc::new(HostClock));
+        let connection = ClientConnection::new(joining, dial_any()).map_err(io::Error::other)?;
+        let mut hands = Hands::new(tcp, connection.into());
+        hands.shake().await?;
+        let (who, authority) = match &*hands.tls {
+            Connection::Client(connection) => {
+                peer::inviter(connection, pin, UnixTime::now()).map_err(io::Error::other)?
+            }
+            Connection::Server(_) => unreachable!("it was made as a client's"),
+        };
+        Ok((hands.line(Some(who), None), authority))
+    }
+
+    /// Who is at the other end; nothing on a plain line, and for a joiner.
     pub(crate) fn who(&self) -> Option<&Identified> {
-        self.secured.as_ref().map(|secured| &*secured.who)
+        self.secured.as_ref().and_then(|secured| secured.who.as_deref())
     }
 
     /// The connection itself, for its addresses and options.
@@ -137,9 +172,9 @@ impl Hands {
         Self { tcp, tls: Box::new(tls) }
     }
 
-    fn line(self, who: Identified, live: &Arc<Live>) -> Line {
-        let (welcome, arrived) = (live.welcome(&who), BytesMut::new());
-        Line { tcp: self.tcp, secured: Some(Secured { tls: self.tls, who: Box::new(who), welcome, arrived }) }
+    fn line(self, who: Option<Identified>, welcome: Option<Welcome>) -> Line {
+        let arrived = BytesMut::new();
+        Line { tcp: self.tcp, secured: Some(Secured { tls: self.tls, who: who.map(Box::new), welcome, arrived }) }
     }
 
     async fn shake(&mut self) -> io::Result<()> {

@@ -177,7 +177,7 @@ impl<T: Words> Links<T> {
             cuts: cuts.subscribe(),
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
             strangers: Unidentified::strangers(),
-            door: Door::open(),
+            door: Door::open(requests.joiners.clone()),
             security,
             control: Handle::current(),
             doors,

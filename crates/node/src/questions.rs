@@ -16,7 +16,7 @@ use bytes::Bytes;
 use primus_core::ServerId;
 use primus_core::SessionId;
 use primus_core::lease::{Answer, Poll};
-use primus_core::ledger::roll::Fingerprint;
+use primus_core::ledger::roll::{Consume, Fingerprint};
 use primus_core::ledger::{Effect, Entry, JobId, Spec};
 use primus_identity::trust::Identified;
 use primus_server::Plan;
@@ -32,6 +32,7 @@ use crate::budget::{Budget, Weight};
 use crate::credentials::Issued;
 use crate::fleet;
 use crate::handle::{Handle, Unable};
+use crate::invitations::{self, Admission};
 use crate::jobs::{JobView, TaskView};
 use crate::leader_search::Patience;
 use crate::request_links::RequestLinks;
@@ -67,6 +68,8 @@ pub(crate) enum LeaderRequest {
     Tasks(JobId, u64),
     /// Cancel what has not ended of this job.
     Cancel(JobId),
+    /// Let this joiner in, whose public key this is.
+    Join(Box<Consume>, Vec<u8>),
     /// Issue another certificate to the server that asks, for this public key.
     Renew(Vec<u8>),
     /// The certificate of the server that asks is from the authority with this hash.
@@ -78,7 +81,7 @@ impl LeaderRequest {
     const fn is_repeatable(&self) -> bool {
         match self {
             Self::Get(_) | Self::Job(_) | Self::Wait(..) | Self::Tasks(..) | Self::Cancel(_) => true,
-            Self::Shows(_) => true,
+            Self::Shows(_) | Self::Join(..) => true,
             Self::Put(..) | Self::Submit(..) | Self::Poll(..) | Self::Renew(_) => false,
         }
     }
@@ -103,6 +106,8 @@ pub(crate) enum LeaderReply {
     Tasks(Option<Vec<TaskView>>),
     /// How many tasks were cancelled, if there is such a job.
     Cancelled(Option<u64>),
+    /// What the joiner is given, or why it is not let in.
+    Joined(Admission),
     /// The certificate.
     Issued(Issued),
     /// It is noted.
@@ -119,6 +124,8 @@ pub(crate) struct Asker {
     conversations: BTreeMap<ServerId, mpsc::Sender<Asked>>,
     waiting: Semaphore,
     runtime: runtime::Handle,
+    /// Where each server is reached, as joiners hear it.
+    pub(crate) places: Vec<(ServerId, String)>,
     /// True once the server is about to end: then what it holds is given back.
     pub(crate) is_ending: watch::Sender<bool>,
 }
@@ -152,6 +159,7 @@ impl Questions {
             conversations: plan.servers.keys().filter(|peer| **peer != plan.id).map(converse).collect(),
             waiting: Semaphore::new(WAITING_MAX),
             runtime: runtime.handle().clone(),
+            places: plan.servers.iter().map(|(id, place)| (*id, place.to_string())).collect(),
             is_ending: watch::Sender::new(false),
         };
         Self { asker: Arc::new(asker), unstarted: Some(runtime), stop: None }
@@ -171,7 +179,9 @@ impl Questions {
         self.stop = Some(stop);
         let links = Arc::clone(&self.asker.links);
         let calls = links.serve(Purpose::Questions);
+        let joiners = invitations::answer_all(links.joiners.serve(), handle.clone());
         let running = move || {
+            runtime.spawn(joiners);
             // A task of its own: whatever wakes the future that a runtime was started with costs a system call more.
             runtime.spawn(answer_all(calls, links, handle));
             _ = runtime.block_on(stopped);
@@ -343,5 +353,8 @@ async fn answer(handle: &Handle, question: LeaderRequest, asking: Asking) -> Res
         LeaderRequest::Wait(id, time_ms) => handle.wait_here(id, time_ms).await.map(LeaderReply::JobView),
         LeaderRequest::Tasks(id, from) => handle.tasks_here(id, from).await.map(LeaderReply::Tasks),
         LeaderRequest::Cancel(id) => handle.cancel_here(id).await.map(LeaderReply::Cancelled),
+        LeaderRequest::Join(consume, key) => {
+            invitations::admit_here(handle, *consume, &key).await.map(LeaderReply::Joined)
+        }
     }
 }

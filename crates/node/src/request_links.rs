@@ -26,6 +26,7 @@ use tokio::time::timeout;
 use crate::credentials::Security;
 use crate::dialling::{Dialler, Pace, shake_hands};
 use crate::introductions::Introductions;
+use crate::invitations::Joiners;
 use crate::line::{Line, Parted};
 use crate::link_faults::{LinkFaults, PeerGate};
 use crate::sockets::tend;
@@ -54,6 +55,8 @@ pub struct RequestLinks {
     security: Security,
     questions: OnceLock<mpsc::Sender<CallingServer>>,
     requests: OnceLock<mpsc::Sender<CallingServer>>,
+    /// Those who ask to join the farm.
+    pub(crate) joiners: Joiners,
 }
 
 /// Where a peer is, and how much room is left for links to it and from it.
@@ -95,8 +98,13 @@ impl RequestLinks {
                 },
             )
         };
-        let (questions, requests) = <_>::default();
-        Self { introductions, peers: peers.iter().map(peer).collect(), cuts, security, questions, requests }
+        let (peers, questions, requests) = (peers.iter().map(peer).collect(), OnceLock::new(), OnceLock::new());
+        Self { introductions, peers, cuts, security, questions, requests, joiners: Joiners::default() }
+    }
+
+    /// The farm that this server belongs to.
+    pub(crate) fn farm(&self) -> &str {
+        &self.introductions.own().cluster
     }
 
     /// The links of peers that are for this purpose, from now on; nothing comes if somebody serves it already. Until then such

@@ -64,6 +64,11 @@ impl Unidentified {
         Self::new(HANDSHAKES_MAX, HANDSHAKE_TIME_MIN)
     }
 
+    /// Those without a certificate that say why they call, so many at once.
+    pub(crate) fn joiners(max: usize) -> Self {
+        Self::new(max, STRANGER_TIME_MIN)
+    }
+
     fn new(max: usize, least: Duration) -> Self {
         Self { max, least, crowd: Mutex::default(), turn: tokio::sync::Mutex::default(), left: Notify::new() }
     }

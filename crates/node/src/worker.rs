@@ -29,6 +29,9 @@ use tokio::time::sleep_until;
 
 pub use primus_server::worker::Happening;
 
+pub(crate) use self::files::replace as replace_file;
+pub(crate) use self::identity::of as store_of;
+
 use self::driver::{Driver, Prepared};
 use self::handle::Order;
 pub use self::handle::WorkerHandle;

@@ -54,6 +54,9 @@ pub(crate) struct WorkerArgs {
     /// Work for servers whose links are not encrypted
     #[arg(long)]
     pub(crate) insecure: bool,
+    /// Join the farm with this token from primus token create; - reads it from stdin [default: $PRIMUS_JOIN, if set]
+    #[arg(long, value_name = "TOKEN", hide_default_value = true)]
+    pub(crate) join: Option<String>,
     #[command(flatten)]
     pub(crate) overrides: WorkerOverrides,
     /// How to write what happens to stderr; how much, $PRIMUS_LOG says: off, error, warn, info (the default), debug or trace

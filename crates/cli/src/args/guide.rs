@@ -170,8 +170,9 @@ Examples:
   primus token revoke 3";
 
 pub(super) const TOKEN_CREATE: &str = "\
-The farm keeps only a hash of the secret: the token is printed this once. In a farm that was founded without TLS there is nothing
-to join with a token, and it ends with exit code 4.
+The farm keeps only a hash of the secret: the token is printed this once, with the places of the servers, and with the command for
+the new host. As yet tokens are for workers only. In a farm that was founded without TLS there is nothing to join with a token, and it
+ends with exit code 4.
 
 Examples:
   primus token create --role worker
@@ -323,7 +324,11 @@ A server's file says where the servers are; a worker finds its own values under 
   slots = 4
   allow = [\"./job.sh\", \"make\"]
 
+On another host a worker joins with a token, from primus token create, and needs no file. It needs the token once, and a refusal ends
+it with exit code 5. Arguments are seen by other users of the host: --join - and PRIMUS_JOIN are not.
+
 Examples:
+  primus worker --join - --name w1 --allow make
   primus worker --config cluster.toml --name w1 --slots 4
   primus worker --config cluster.toml --name w1 --beside 2   # on the host of server 2: its tasks count in that server's load
   primus worker --api http://127.0.0.1:7461 --name w2 --allow '*'

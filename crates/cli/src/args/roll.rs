@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use primus_terminal::Place;
 
 use super::{ListArgs, guide};
@@ -34,9 +34,9 @@ pub(crate) enum TokenWhat {
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub(crate) struct CreateArgs {
-    /// What it is good for
-    #[arg(long, value_enum, value_name = "ROLE")]
-    pub(crate) role: WhichRole,
+    /// What it is good for: worker, to join as a worker
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) role: String,
     /// For how long it is good
     #[arg(long, value_name = "TIME", default_value = "1h", allow_hyphen_values = true)]
     pub(crate) ttl: String,
@@ -48,30 +48,6 @@ pub(crate) struct CreateArgs {
     pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) place: Place,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WhichRole {
-    Server,
-    Worker,
-    Viewer,
-    Client,
-    Operator,
-    Admin,
-}
-
-impl WhichRole {
-    /// Its name in the API.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Worker => "worker",
-            Self::Viewer => "viewer",
-            Self::Client => "client",
-            Self::Operator => "operator",
-            Self::Admin => "admin",
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Args)]

@@ -42,8 +42,9 @@ fn create(args: &CreateArgs, format: Format) -> Result<Verdict, Failure> {
     if ttl_ms == 0 {
         return Err(Failure::usage(format!("--ttl is {}", quoted(&args.ttl)), "give it a millisecond at least"));
     }
-    let body = json!({ "role": args.role.name(), "ttl_ms": ttl_ms, "uses": uses, "name": args.name });
-    change(&args.place, format, "/v1/tokens", &body, roll::token_created)
+    let body = json!({ "role": args.role, "ttl_ms": ttl_ms, "uses": uses, "name": args.name });
+    let name = args.name.as_deref();
+    change(&args.place, format, "/v1/tokens", &body, |answer| roll::token_created(answer, name))
 }
 
 pub(super) fn cert(args: &CertArgs, format: Format) -> Result<Verdict, Failure> {

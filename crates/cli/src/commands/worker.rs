@@ -28,6 +28,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::diagnostics::{Level, Log, Note};
+use super::join;
 use super::server::end_with;
 use crate::args::WorkerArgs;
 use crate::settings::server::WorkerSettings;
@@ -47,6 +48,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
     if let Some(parent) = args.parent {
         end_with(parent, Signal::KILL)?;
     }
+    join::join(args, &mut settings, diary)?;
     if settings.servers.is_empty() {
         (settings.farm, settings.servers) = ask_for_servers(args)?;
         settings.check_beside()?;
@@ -79,7 +81,7 @@ pub(super) async fn work(settings: WorkerSettings, diary: Log) -> Result<(), Fai
         WorkerError::Credentials(error) => super::not_believed(error),
         WorkerError::Barred(_) => Failure::not_allowed(
             error.to_string(),
-            "start it with the founding file of this farm in cluster.founding",
+            "let it join with --join, in an empty directory, or name the founding file of its farm in cluster.founding",
         ),
         WorkerError::Forbidden(_) => {
             Failure::not_allowed(error.to_string(), "primus cert show and primus workers say whom the farm knows")
@@ -111,11 +113,7 @@ fn config(settings: WorkerSettings) -> Result<Config, Failure> {
     let unusable = |error: io::Error| {
         Failure::server(format!("{} cannot be used: {error}", dir.display()), "choose another worker.dir")
     };
-    if settings.user.is_some() {
-        passable_folder(&dir).map_err(unusable)?;
-    }
-    private::folder(&dir).map_err(unusable)?;
-    private::check(&dir).map_err(|exposed| super::exposed(&exposed, "worker.dir"))?;
+    own_folder(&settings)?;
     private::folder(&dir.join(HOME)).map_err(unusable)?;
     let dir = fs::canonicalize(&dir).map_err(unusable)?;
     let user = settings.user.as_deref().map(|user| make_room_for(user, &dir)).transpose()?;
@@ -126,6 +124,16 @@ fn config(settings: WorkerSettings) -> Result<Config, Failure> {
     let companion = (program, vec!["companion".into()]);
     let executor = Settings { user, home: dir.join(HOME), ..executor(settings, dir, companion) };
     Ok(Config { cluster: farm, name, slots, servers, executor, load: Some(load), weights, beside, founding })
+}
+
+/// Makes the worker's folder, which only its user can change.
+pub(super) fn own_folder(WorkerSettings { dir, user, .. }: &WorkerSettings) -> Result<(), Failure> {
+    let made = if user.is_some() { passable_folder(dir) } else { Ok(()) };
+    let unusable = |error: io::Error| {
+        Failure::server(format!("{} cannot be used: {error}", dir.display()), "choose another worker.dir")
+    };
+    made.and_then(|()| private::folder(dir)).map_err(unusable)?;
+    private::check(dir).map_err(|exposed| super::exposed(&exposed, "worker.dir"))
 }
 
 /// How tasks run.

@@ -8,10 +8,14 @@ use serde_json::Value;
 const TOKEN_COLUMNS: [&str; 7] = ["TOKEN", "ROLE", "STATE", "NAME", "LEFT", "UNTIL", "BY"];
 const NEIGHBOUR_COLUMNS: [&str; 4] = ["FARM", "AUTHORITY", "CERTIFIED", "SERVERS"];
 
-/// A token, once.
-pub(crate) fn token_created(answer: &Value) -> String {
+/// A token, once, and what to do with it.
+pub(crate) fn token_created(answer: &Value, name: Option<&str>) -> String {
     let [token, until] = ["token", "until"].map(|key| plain(&answer[key]));
-    format!("{token}\n\nit is shown this once, and good until {until}\n")
+    let name = name.map(|name| format!(" --name {name}")).unwrap_or_default();
+    format!(
+        "{token}\n\nit is shown this once, and good until {until}; on the new host, in an empty directory:\n  primus worker \
+         --join {token}{name}\n--allow says which programs its tasks may run\n"
+    )
 }
 
 /// A table of tokens.
@@ -107,8 +111,10 @@ TOKEN  ROLE    STATE  NAME  LEFT    UNTIL  BY
 ";
         assert_eq!(tokens(&[token]), expected);
         assert!(tokens(&[]).starts_with("no join tokens"));
-        let made = token_created(&json!({"token": "primus-worker-…", "until": "U"}));
-        assert_eq!(made, "primus-worker-…\n\nit is shown this once, and good until U\n");
+        let made = |name| token_created(&json!({"token": "primus-worker-…", "until": "U"}), name);
+        assert!(made(None).starts_with("primus-worker-…\n\nit is shown this once, and good until U; "));
+        assert!(made(None).contains("\n  primus worker --join primus-worker-…\n"));
+        assert!(made(Some("w1")).contains("\n  primus worker --join primus-worker-… --name w1\n"));
     }
 
     #[test]

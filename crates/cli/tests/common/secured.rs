@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -119,14 +119,25 @@ impl<'a> Secured<'a> {
     }
 
     fn start(&mut self, name: &str, words: &[&str]) {
-        let parent = std::process::id().to_string();
         let mut command = self.place.command(words);
-        command.args(["--parent", &parent]).stdin(Stdio::null()).stdout(Stdio::null());
         match &self.founding {
             Some(file) => command.arg("--founding").arg(file),
             None if self.is_plain => command.arg("--insecure"),
             None => &mut command,
         };
+        self.spawn(name, command);
+    }
+
+    /// Starts a node that is told this, and nothing of the farm.
+    pub(crate) fn start_told(&mut self, name: &str, words: &[&str], environment: &[(&str, &str)]) {
+        let mut command = self.place.command(words);
+        command.envs(environment.iter().copied());
+        self.spawn(name, command);
+    }
+
+    fn spawn(&mut self, name: &str, mut command: Command) {
+        let parent = std::process::id().to_string();
+        command.args(["--parent", &parent]).stdin(Stdio::null()).stdout(Stdio::null());
         let log = OpenOptions::new().append(true).create(true).open(self.place.dir.join(format!("{name}.log")));
         command.stderr(log.expect("a file can be made"));
         self.nodes.push((name.to_owned(), command.spawn().expect("primus starts")));
@@ -200,6 +211,11 @@ impl<'a> Secured<'a> {
         eventually_or(line, attempt)
     }
 
+    /// Where the API of this server is.
+    pub(crate) fn api(&self, id: usize) -> String {
+        format!("http://{}", self.apis[id - 1])
+    }
+
     /// Runs a task, whose words come back.
     pub(crate) fn runs(&self, word: &str) {
         let api = self.apis[0];
@@ -221,6 +237,12 @@ impl<'a> Secured<'a> {
             Err(self.logs())
         };
         eventually_or("a task", attempt);
+    }
+
+    /// True if it has ended by itself.
+    pub(crate) fn has_ended(&mut self, name: &str) -> bool {
+        let (_, node) = self.nodes.iter_mut().find(|(other, _)| other == name).expect("it was started");
+        node.try_wait().expect("it was started here").is_some()
     }
 
     pub(crate) fn leader(&self) -> usize {

@@ -152,58 +152,47 @@ impl Roll {
 
     /// Lets a joiner in. For one that asks again, whatever happened between, nothing is done twice.
     fn consume(&mut self, consume: Consume, time_ms: u64) -> Changed {
-        let Consume { token: id, secret, role, store, name, key } = consume;
-        let known = self.tokens.get(&id).filter(|token| token.secret == secret);
-        let token = known.ok_or(Denial::NoSuchToken)?;
-        if token.role != role {
-            return Err(Denial::OtherRole(token.role));
+        if let Some(serial) = self.judge(&consume, time_ms)? {
+            return Ok(Done::Consumed { serial, is_new: false });
         }
-        if let Some(used) = token.used.get(&store) {
-            return self.consume_again(used, role, &name, key);
-        }
-        if token.until_ms <= time_ms {
-            return Err(Denial::Expired);
-        }
-        if token.uses_left() == 0 {
-            return Err(Denial::UsedUp);
-        }
-        if let Some(expected) = token.name.as_ref().filter(|expected| **expected != name) {
-            return Err(Denial::OtherName(expected.clone()));
-        }
-        match role {
-            Role::Worker => self.bind(&name, key, time_ms)?,
-            _ if !name.is_empty() => return Err(Denial::Malformed),
-            _ => {}
+        let Consume { token, role, store, name, key, .. } = consume;
+        if role == Role::Worker {
+            self.bind(&name, key, time_ms)?;
         }
         let serial = self.draw_serial();
-        let token = self.tokens.get_mut(&id).ok_or(Denial::NoSuchToken)?;
+        let token = self.tokens.get_mut(&token).ok_or(Denial::NoSuchToken)?;
         token.used.insert(store, Use { serial, name, key });
         Ok(Done::Consumed { serial, is_new: true })
     }
 
-    fn consume_again(&self, used: &Use, role: Role, name: &str, key: Fingerprint) -> Changed {
-        if used.key != key || used.name != name {
+    fn consumed_again(&self, used: &Use, consume: &Consume) -> Result<u64, Denial> {
+        if used.key != consume.key || used.name != consume.name {
             return Err(Denial::UsedUp);
         }
         let node = Node::Worker(used.name.clone());
         if self.is_serial_revoked(used.serial)
-            || role == Role::Worker && self.object_to(&node, &key, used.serial).is_err()
+            || consume.role == Role::Worker && self.object_to(&node, &consume.key, used.serial).is_err()
         {
             return Err(Denial::Revoked);
         }
-        Ok(Done::Consumed { serial: used.serial, is_new: false })
+        Ok(used.serial)
     }
 
     fn bind(&mut self, name: &str, key: Fingerprint, time_ms: u64) -> Result<(), Denial> {
+        if !self.is_bound(name, &key)? {
+            self.workers.insert(name.into(), Binding { key, since_ms: time_ms });
+        }
+        Ok(())
+    }
+
+    /// Does the name belong to this key? If not, it may, unless it is refused.
+    fn is_bound(&self, name: &str, key: &Fingerprint) -> Result<bool, Denial> {
         match self.workers.get(name) {
-            Some(known) if known.key == key => Ok(()),
+            Some(known) if known.key == *key => Ok(true),
             Some(_) => Err(Denial::OtherKey(name.into())),
             None if !is_name(name) => Err(Denial::Malformed),
             None if self.workers.len() >= KEYS_MAX => Err(Denial::Full(List::Workers)),
-            None => {
-                self.workers.insert(name.into(), Binding { key, since_ms: time_ms });
-                Ok(())
-            }
+            None => Ok(false),
         }
     }
 
@@ -289,6 +278,37 @@ impl Roll {
 
 /// What others ask.
 impl Roll {
+    /// What would come of this joiner's request now: nothing for one that would be let in, and the number of its certificate for
+    /// one that is in already. A request that is refused here need not be written down.
+    ///
+    /// # Errors
+    /// Why it would be refused.
+    pub fn judge(&self, consume: &Consume, time_ms: u64) -> Result<Option<u64>, Denial> {
+        let Consume { token, secret, role, store, name, key } = consume;
+        let known = self.tokens.get(token).filter(|token| token.secret == *secret);
+        let token = known.ok_or(Denial::NoSuchToken)?;
+        if token.role != *role {
+            return Err(Denial::OtherRole(token.role));
+        }
+        if let Some(used) = token.used.get(store) {
+            return self.consumed_again(used, consume).map(Some);
+        }
+        if token.until_ms <= time_ms {
+            return Err(Denial::Expired);
+        }
+        if token.uses_left() == 0 {
+            return Err(Denial::UsedUp);
+        }
+        if let Some(expected) = token.name.as_ref().filter(|expected| *expected != name) {
+            return Err(Denial::OtherName(expected.clone()));
+        }
+        match role {
+            Role::Worker => self.is_bound(name, key).map(|_| None),
+            _ if !name.is_empty() => Err(Denial::Malformed),
+            _ => Ok(None),
+        }
+    }
+
     /// Why a node whose certificate is good is not welcome, if it is not. Asked after every handshake.
     ///
     /// # Errors

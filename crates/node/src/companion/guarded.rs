@@ -35,8 +35,8 @@ const BUFFER_LEN: usize = 16 << 10;
 /// So long before the deadline everything is killed: that takes time, too.
 pub(crate) const KILL_BEFORE_US: u64 = 20_000;
 
-/// Opens the farm's API to programs of this user. The command does not get it by accident: it has its own ways to ask for it.
-const TOKEN: &str = "PRIMUS_TOKEN";
+/// What opens the farm to programs of this user. The command does not get it by accident: it has its own ways to ask for it.
+const SECRETS: [&str; 2] = ["PRIMUS_TOKEN", "PRIMUS_JOIN"];
 /// Tells [`exec`] which control group the command belongs into.
 const CAGE: &str = "PRIMUS_CAGE";
 
@@ -122,7 +122,9 @@ pub fn exec(arguments: &[OsString]) -> io::Error {
     if getppid() != parent || parent.is_none_or(|parent| parent == Pid::INIT) {
         return io::Error::other("the companion has ended");
     }
-    Command::new(program).args(rest).env_remove(CAGE).env_remove(TOKEN).exec()
+    let mut command = Command::new(program);
+    SECRETS.into_iter().for_each(|name| _ = command.env_remove(name));
+    command.args(rest).env_remove(CAGE).exec()
 }
 
 struct Companion {

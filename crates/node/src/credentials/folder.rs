@@ -233,6 +233,37 @@ impl Folder {
         self.replace(CERTIFICATE, certificate)
     }
 
+    /// The key of a node that has no certificate yet, if it has one.
+    pub(super) fn key(&self) -> Result<Option<Keys>, CredentialsError> {
+        let keys = self.text(KEY)?.map(|text| Keys::from_pem(&text)).transpose();
+        keys.map_err(|error| self.damaged(KEY, error.to_string()))
+    }
+
+    /// Keeps it.
+    pub(super) fn keep_key(&self, keys: &Keys) -> Result<(), CredentialsError> {
+        let kept = private::own_folder(&self.0).and_then(|()| self.replace(KEY, &keys.secret_pem()));
+        kept.map_err(|source| self.unusable(source))
+    }
+
+    /// Keeps the first certificate of a node that has joined, for the key that is kept already. The certificate comes last.
+    pub(super) fn keep_joined(
+        &self,
+        trusted: &Trusted,
+        voucher: &[u8],
+        certificate: &[u8],
+    ) -> Result<(), CredentialsError> {
+        let keep = || {
+            self.keep_trusted(trusted)?;
+            trusted.authorities.first().map_or(Ok(()), |newest| self.replace(AUTHORITY, &newest.pem()))?;
+            match voucher {
+                [] => self.remove(VOUCHER)?,
+                voucher => self.replace(VOUCHER, &pem_of(&CertificateDer::from(voucher)))?,
+            }
+            self.replace(CERTIFICATE, &pem_of(&CertificateDer::from(certificate)))
+        };
+        keep().map_err(|source| self.unusable(source))
+    }
+
     /// Writes down which authorities are trusted.
     pub(super) fn keep_trusted(&self, trusted: &Trusted) -> io::Result<()> {
         self.replace(TRUSTED, &trusted.text())

@@ -168,12 +168,9 @@ impl Tls {
     }
 
     /// Who calls.
-    pub(crate) fn caller(&self, connection: &ServerConnection, shown: &Shown) -> Result<Identified, Refusal> {
+    pub(crate) fn caller(&self, connection: &ServerConnection, shown: &Shown) -> Result<Caller, Refusal> {
         // What the roll says is looked at with the hello, so that the caller hears why it is refused.
-        match peer::caller(connection, &shown.trust, &|_: &Identified| Ok(()), shown.present())? {
-            Caller::Known(who) => Ok(who),
-            Caller::Joiner => Err(Refusal::NoCertificate),
-        }
+        peer::caller(connection, &shown.trust, &|_: &Identified| Ok(()), shown.present())
     }
 }
 

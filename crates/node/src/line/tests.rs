@@ -39,11 +39,19 @@ async fn sockets() -> (TcpStream, TcpStream) {
     (dialled, listener.accept().await.unwrap().0)
 }
 
+/// Accepts a node.
+async fn accept(tcp: TcpStream, own: &Tls) -> io::Result<Line> {
+    match Line::accept(tcp, own).await? {
+        Accepted::Node(line) => Ok(line),
+        Accepted::Joiner(_) => panic!("it has a certificate"),
+    }
+}
+
 /// What comes of it if server 1 of one authority dials server 2 of another one.
 async fn meet(dials: &Authority, accepts: &Authority) -> (io::Result<Line>, io::Result<Line>) {
     let (dialled, accepted) = sockets().await;
     let (callee, own) = (server(dials, 1).towards("north", ServerId(2)).unwrap(), tls(&server(accepts, 2)));
-    tokio::join!(Line::dial(dialled, &callee), Line::accept(accepted, &own))
+    tokio::join!(Line::dial(dialled, &callee), accept(accepted, &own))
 }
 
 async fn pair() -> (Line, Line) {
@@ -150,7 +158,7 @@ async fn a_line_that_is_cut_in_the_middle_brings_whole_records_and_its_end() {
             };
         });
         let talk = async {
-            let (dialled, accepted) = tokio::join!(Line::dial(left, &callee), Line::accept(right, &own));
+            let (dialled, accepted) = tokio::join!(Line::dial(left, &callee), accept(right, &own));
             // The shortest cut is in the middle of the handshake.
             let (Ok(mut dialled), Ok(mut accepted)) = (dialled, accepted) else { return Vec::new() };
             let said = tokio::spawn(async move { dialled.write_all(&bytes(1)).await });
@@ -244,7 +252,7 @@ async fn each_side_hears_why_the_other_one_is_refused() {
     let (dialled, accepted) = sockets().await;
     let (callee, own) = (server(&north, 1).towards("north", ServerId(3)).unwrap(), tls(&server(&north, 2)));
     let (dialled, accepted) =
-        in_time(async { tokio::join!(Line::dial(dialled, &callee), Line::accept(accepted, &own)) }).await;
+        in_time(async { tokio::join!(Line::dial(dialled, &callee), accept(accepted, &own)) }).await;
     assert_eq!((refusal(dialled), refusal(accepted)), (Some("other_server"), Some("refused_there")));
 }
 
@@ -259,7 +267,7 @@ async fn a_plain_caller_hears_an_alert_and_nothing_else() {
         drop(dialled);
         heard
     };
-    let (refused, heard) = in_time(async { tokio::join!(Line::accept(accepted, &own), heard) }).await;
+    let (refused, heard) = in_time(async { tokio::join!(accept(accepted, &own), heard) }).await;
     assert_eq!(Refusal::of_io(&refused.expect_err("it is plain")), Some(Refusal::Protocol));
     assert!(heard.len() <= 14 && heard.starts_with(&[21, 3]), "{heard:?}");
 }

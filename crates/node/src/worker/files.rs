@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::private;
 
 /// Writes a file in the place of an older one of that name. When this returns, a crash does not bring the older one back.
-pub(super) fn replace(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let unfinished = directory.join(format!("{name}.new"));
     let mut file = private::make(&unfinished)?;
     file.write_all(bytes)?;

@@ -9,7 +9,7 @@ use super::files::replace;
 const NAME: &str = "identity";
 
 /// The number in this folder; a new one if there is none, or none that is whole.
-pub(super) fn of(directory: &Path) -> io::Result<[u8; 16]> {
+pub(crate) fn of(directory: &Path) -> io::Result<[u8; 16]> {
     let path = directory.join(NAME);
     match fs::read(&path) {
         Ok(bytes) => {

@@ -33,11 +33,17 @@ fn joiner(token: TokenId, store: u8, name: &str) -> Consume {
     Consume { token, secret: mark(7), role: Role::Worker, store: [store; 16], name: name.into(), key: mark(store) }
 }
 
+/// A look beforehand must say the same; only what is swept meanwhile is refused for another reason.
 fn consume(roll: &mut Roll, consume: Consume, time_ms: u64) -> Result<(u64, bool), Denial> {
-    match roll.apply(Change::Consume(consume), time_ms)? {
-        Done::Consumed { serial, is_new } => Ok((serial, is_new)),
+    let (judged, next) = (roll.judge(&consume, time_ms), roll.last_serial + 1);
+    let outcome = match roll.apply(Change::Consume(consume), time_ms) {
+        Ok(Done::Consumed { serial, is_new }) => Ok((serial, is_new)),
+        Err(denial) => Err(denial),
         other => panic!("{other:?}"),
-    }
+    };
+    let foreseen = judged.map(|known| known.map_or((next, true), |serial| (serial, false)));
+    assert!(foreseen == outcome || foreseen == Err(Denial::Expired) && outcome == Err(Denial::NoSuchToken));
+    outcome
 }
 
 fn authority(number: u8) -> Authority {
