@@ -16,6 +16,8 @@ use primus_wire::native::{FarmHello, Hello, Purpose, WorkerHello};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::founding::Founders;
+use crate::line::Line;
 use crate::links::Identity;
 
 /// How long a caller waits for a founding that is under way.
@@ -28,6 +30,8 @@ pub(crate) struct Introductions {
     peers: BTreeSet<ServerId>,
     /// What is durable here of the founding of its cluster: which one it is, and the disks of its members.
     claim: watch::Receiver<Claim>,
+    /// Those who want to hear how far that is.
+    pub(crate) founders: Founders,
 }
 
 impl Introductions {
@@ -36,12 +40,20 @@ impl Introductions {
         peers: impl Iterator<Item = ServerId>,
         claim: watch::Receiver<Claim>,
     ) -> Self {
-        Self { identity, peers: peers.collect(), claim }
+        Self { identity, peers: peers.collect(), claim, founders: Founders::default() }
     }
 
     /// How far its founding is, and every change of that.
     pub(crate) fn claim(&self) -> watch::Receiver<Claim> {
         self.claim.clone()
+    }
+
+    /// Serves the link of a server that wants to hear how far the founding is, until its end.
+    ///
+    /// # Errors
+    /// Why it is not heard, in a sentence.
+    pub(crate) async fn receive_founder(&self, line: &mut Line, hello: &Hello) -> Result<(), String> {
+        self.founders.receive(line, hello, self).await
     }
 
     /// Waits until it belongs to a cluster.
