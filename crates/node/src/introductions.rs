@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use crate::credentials::Security;
 use crate::dialling::{HELLO_TIME, say};
 use crate::events::History;
+use crate::founding::Founders;
 use crate::line::Line;
 use crate::links::Identity;
 
@@ -32,6 +33,8 @@ pub(crate) struct Introductions {
     peers: BTreeSet<ServerId>,
     /// What is durable here of the founding of its cluster: which one it is, and the disks of its members.
     claim: watch::Receiver<Claim>,
+    /// Those who want to hear how far that is.
+    pub(crate) founders: Founders,
     /// Who proves to be whom, and who is not welcome any more.
     security: Security,
 }
@@ -65,7 +68,8 @@ impl Introductions {
         peers: impl Iterator<Item = ServerId>,
         claim: watch::Receiver<Claim>,
     ) -> Self {
-        Self { identity, peers: peers.collect(), claim, security: Security::None }
+        let founders = Founders::default();
+        Self { identity, peers: peers.collect(), claim, founders, security: Security::None }
     }
 
     /// The same where links are secured like this.
@@ -76,6 +80,14 @@ impl Introductions {
     /// How far its founding is, and every change of that.
     pub(crate) fn claim(&self) -> watch::Receiver<Claim> {
         self.claim.clone()
+    }
+
+    /// Serves the link of a server that wants to hear how far the founding is, until its end.
+    ///
+    /// # Errors
+    /// Why it is not heard, in a sentence.
+    pub(crate) async fn receive_founder(&self, line: &mut Line, hello: &Hello) -> Result<(), String> {
+        self.founders.receive(line, hello, self).await
     }
 
     /// Waits until it belongs to a cluster.

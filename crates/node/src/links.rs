@@ -34,7 +34,6 @@ use crate::dialling::{Dialler, HELLO_LEN_MAX, HELLO_TIME, Pace, REFUSED_TIME, UN
 use crate::door::{Door, is_handshake};
 use crate::events::History;
 use crate::farm::CallingWorker;
-use crate::founding::Founders;
 use crate::introductions::{Introductions, Objection};
 use crate::late::Late;
 use crate::line::Line;
@@ -109,8 +108,6 @@ pub struct Links<T> {
     pub(crate) requests: Arc<RequestLinks>,
     /// Who this server says it is, whatever a link is for.
     pub(crate) introductions: Arc<Introductions>,
-    /// Those who want to hear how far the founding is.
-    pub(crate) founders: Arc<Founders>,
 }
 
 /// Where those who call and are no peers are passed on to: the farm.
@@ -127,7 +124,6 @@ pub struct Doors {
 struct Shared<T> {
     introductions: Arc<Introductions>,
     requests: Arc<RequestLinks>,
-    founders: Arc<Founders>,
     events: mpsc::Sender<LinkEvent<T>>,
     cuts: watch::Receiver<LinkFaults>,
     /// A peer that dials us is there: time to dial it.
@@ -168,11 +164,9 @@ impl<T: Words> Links<T> {
         let introductions = Arc::new(introductions.on(security.clone()));
         let requests =
             Arc::new(RequestLinks::new(Arc::clone(&introductions), &peers, cuts.subscribe(), security.clone()));
-        let founders = Arc::<Founders>::default();
         let shared = Arc::new(Shared {
             introductions: Arc::clone(&introductions),
             requests: Arc::clone(&requests),
-            founders: Arc::clone(&founders),
             events,
             cuts: cuts.subscribe(),
             wake: peers.keys().map(|peer| (*peer, Notify::new())).collect(),
@@ -194,7 +188,7 @@ impl<T: Words> Links<T> {
             (*peer, sender)
         };
         let outgoing = peers.iter().map(dial).collect();
-        (Self { outgoing, cuts, requests, introductions, founders }, received)
+        (Self { outgoing, cuts, requests, introductions }, received)
     }
 
     /// Sends, or drops what does not fit: whoever needs it will ask again.
@@ -447,7 +441,7 @@ async fn serve<T: Words>(stream: TcpStream, shared: Arc<Shared<T>>) {
     match hello.purpose() {
         Some(Purpose::Questions | Purpose::Requests) => return admit(line, &arrived, &hello, &shared).await,
         Some(Purpose::Founding) => {
-            if let Err(reason) = shared.founders.receive(&mut line, &hello, &shared.introductions).await {
+            if let Err(reason) = shared.introductions.receive_founder(&mut line, &hello).await {
                 refuse(&mut line, reason, &shared).await;
             }
             return;

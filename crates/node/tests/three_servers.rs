@@ -11,7 +11,8 @@ use common::{PATIENCE, eventually_async};
 use primus_core::ServerId;
 use primus_core::rank::RankBy;
 use primus_node::credentials::Security;
-use primus_node::handle::{Handle, Unable};
+use primus_node::handle::{Handle, Request, Unable};
+use primus_node::link_faults::LinkFaults;
 use primus_node::node::{self, Config};
 use primus_node::store::{Identity, Store};
 use primus_server::Plan;
@@ -32,15 +33,6 @@ async fn start(config: Config, dir: &Path, listener: TcpListener) -> Server {
     let task =
         tokio::spawn(async move { node::run(config, listener, opened, ready).await.expect("the disk works") });
     Server { handle: handle.await.expect("it starts"), task }
-}
-
-/// Starts a server once more, as soon as nothing else has its directory and its port.
-async fn again(config: Config, dir: &Path, address: SocketAddr) -> Server {
-    let own = dir.join(config.plan.id.to_string());
-    let identity = Identity { cluster: config.cluster.clone(), server: config.plan.id };
-    eventually_async("its directory", async || Store::open(&own, &identity).ok()).await;
-    let listener = eventually_async("its port", async || TcpListener::bind(address).await.ok()).await;
-    start(config, dir, listener).await
 }
 
 /// The servers of a cluster, none of them started.
@@ -134,17 +126,15 @@ async fn a_server_that_was_away_for_long_gets_the_whole_state_in_pieces() {
     }
     // All of them must run once.
     leader(&servers).await;
-    let (late, away) = servers.pop().expect("three servers");
-    away.task.abort();
-    _ = away.task.await;
-    drop(away.handle);
-    let late_address = late.plan.servers[&late.plan.id].number().expect("a number");
+    let (_, late) = servers.pop().expect("three servers");
+    let peers = [1, 2].map(ServerId).into();
+    late.handle.ask(Request::Cut(LinkFaults { peers, ..LinkFaults::default() }));
     let value = "x".repeat(100_000);
     for number in 0..60 {
         put(&servers, &format!("key {number}"), &value).await;
     }
     let index = put(&servers, "last", "word").await;
-    let late = again(late, &dir, late_address).await;
+    late.handle.ask(Request::Cut(LinkFaults::default()));
     let mut view = late.handle.view.clone();
     let arrived = view.wait_for(|view| view.applied >= index);
     tokio::time::timeout(PATIENCE, arrived).await.expect("it catches up").expect("it runs");

@@ -28,13 +28,8 @@ impl<S: Display> Display for Kind<S> {
                 write!(f, "an election of group {group} was held: server {leader} leads on{}", shown(scores))
             }
             Self::FoundingWaits { reason } => f.write_str(reason),
-            Self::Founded { cluster, members } => {
-                write!(f, "cluster {cluster} is founded with the servers {}", counted(members))
-            }
-            Self::ListDiffers { listed, members } => {
-                let (listed, members) = (counted(listed), counted(members));
-                write!(f, "the file lists {listed}; the cluster has {members}: correct the file")
-            }
+            Self::Founded { cluster, members } => founded(f, cluster, members),
+            Self::ListDiffers { listed, members } => list_differs(f, listed, members),
             Self::Suspected { peer, reason } => write!(f, "server {peer} is suspected ({reason})"),
             Self::LinkRefused { reason, left_out } => {
                 write!(f, "a link was refused: {reason}{}", others(*left_out))
@@ -84,6 +79,14 @@ impl<S: Display> Display for Kind<S> {
             }
         }
     }
+}
+
+fn founded(f: &mut Formatter<'_>, cluster: &str, members: &[u64]) -> fmt::Result {
+    write!(f, "cluster {cluster} is founded with the servers {}", counted(members))
+}
+
+fn list_differs(f: &mut Formatter<'_>, listed: &[u64], members: &[u64]) -> fmt::Result {
+    write!(f, "the file lists {}; the cluster has {}: correct the file", counted(listed), counted(members))
 }
 
 /// Numbers as people write them: `1, 2, 3`.

@@ -14,7 +14,6 @@ use tokio::time::{Instant, interval, sleep_until};
 
 use super::alone::{authority, machine};
 use super::calls::Caller;
-use super::founders::Founders;
 use super::members::{listed, with_addresses};
 use super::{Order, Shown, Standing};
 use crate::clock;
@@ -39,7 +38,6 @@ pub(crate) struct Beginning {
     pub(crate) origins: Origins,
     pub(crate) security: Security,
     pub(crate) introductions: Arc<Introductions>,
-    pub(crate) founders: Arc<Founders>,
     pub(crate) shown: Shown,
     pub(crate) history: Arc<History>,
     /// Its directory.
@@ -111,7 +109,7 @@ impl Driver {
 
     /// One caller for each other server of the list. They end with what is returned.
     fn call_all(&self, machine: &mpsc::Sender<Input<Founding>>) -> JoinSet<()> {
-        let Beginning { list, security, introductions, founders, history, .. } = &self.beginning;
+        let Beginning { list, security, introductions, history, .. } = &self.beginning;
         let mut callers = JoinSet::new();
         for (peer, address) in list.iter().filter(|(id, _)| **id != introductions.own().server) {
             let caller = Caller {
@@ -119,7 +117,7 @@ impl Driver {
                 address: address.clone(),
                 security: security.clone(),
                 introductions: Arc::clone(introductions),
-                bell: founders.bell(*peer),
+                bell: introductions.founders.bell(*peer),
                 machine: machine.clone(),
                 history: Arc::clone(history),
             };

@@ -222,7 +222,6 @@ fn begin(
         origins: disk.origins(),
         security: security.clone(),
         introductions: Arc::clone(&links.introductions),
-        founders: Arc::clone(&links.founders),
         shown,
         history: Arc::clone(history),
         dir,
