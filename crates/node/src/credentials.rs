@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use primus_core::ServerId;
 use primus_identity::authority::{Authority, AuthorityCertificate, AuthorityError, Request, pem_of};
@@ -49,6 +49,12 @@ pub enum Security {
 #[derive(Debug)]
 pub struct Tls {
     credentials: Credentials,
+    believed: RwLock<Believed>,
+}
+
+/// Whom a node believes at present.
+#[derive(Debug, Clone)]
+struct Believed {
     trust: Arc<Trust>,
     accepting: Arc<ServerConfig>,
 }
@@ -171,6 +177,18 @@ impl Security {
         Ok(Self::Tls(Arc::new(own.trusting(authorities)?)))
     }
 
+    /// From now on these authorities are believed about their farms, beside the own one, and no others. Links that are up are
+    /// for others to close.
+    ///
+    /// # Errors
+    /// If one of them claims to be the own farm's.
+    pub fn set_neighbours(&self, authorities: Vec<AuthorityCertificate>) -> Result<(), AuthorityError> {
+        let Self::Tls(own) = self else { return Ok(()) };
+        let believed = Believed::new(&own.credentials, own.trust_with(authorities)?);
+        *own.believed.write().expect("nobody panics while holding this") = believed;
+        Ok(())
+    }
+
     /// The same for a worker that goes to another farm, whose authority it was told by its own.
     pub(crate) fn abroad(&self, farm: &str, authority: Option<&[u8]>) -> Self {
         let Self::Tls(own) = self else { return Self::None };
@@ -181,9 +199,9 @@ impl Security {
     }
 
     /// Who names the nodes of this farm, if links are encrypted.
-    pub(crate) fn authority_of(&self, farm: &str) -> Option<&AuthorityCertificate> {
+    pub(crate) fn authority_of(&self, farm: &str) -> Option<AuthorityCertificate> {
         let Self::Tls(own) = self else { return None };
-        own.trust.authorities().iter().find(|authority| authority.farm() == farm)
+        own.trust().authorities().iter().find(|authority| authority.farm() == farm).cloned()
     }
 
     fn open_for(dir: &Path, name: &Name, founding: Option<&Path>) -> Result<Self, CredentialsError> {
@@ -214,7 +232,7 @@ impl Security {
     /// How to dial a server of a farm; nothing if that is plain.
     pub(crate) fn towards(&self, farm: &str, server: ServerId) -> Option<Callee> {
         let Self::Tls(own) = self else { return None };
-        let config = config::dialling(&own.credentials, &own.trust, farm, Arc::new(HostClock));
+        let config = config::dialling(&own.credentials, &own.trust(), farm, Arc::new(HostClock));
         Some(Callee { own: Arc::clone(own), farm: farm.into(), server, config })
     }
 }
@@ -223,16 +241,27 @@ impl Tls {
     /// A node that shows this certificate.
     #[must_use]
     pub fn new(credentials: Credentials, trust: Trust) -> Self {
-        let trust = Arc::new(trust);
-        let accepting = config::accepting(&credentials, &trust, Arc::new(HostClock));
-        Self { credentials, trust, accepting }
+        let believed = RwLock::new(Believed::new(&credentials, trust));
+        Self { credentials, believed }
     }
 
     /// The same node, that believes these authorities about their farms, beside its own.
     fn trusting(&self, neighbours: Vec<AuthorityCertificate>) -> Result<Self, AuthorityError> {
-        let own = self.trust.authorities().iter().filter(|authority| authority.farm() == self.trust.farm());
-        let trust = Trust::new(self.trust.farm(), own.cloned().collect(), neighbours)?;
-        Ok(Self::new(self.credentials.clone(), trust))
+        Ok(Self::new(self.credentials.clone(), self.trust_with(neighbours)?))
+    }
+
+    fn trust_with(&self, neighbours: Vec<AuthorityCertificate>) -> Result<Trust, AuthorityError> {
+        let trust = self.trust();
+        let own = trust.authorities().iter().filter(|authority| authority.farm() == trust.farm());
+        Trust::new(trust.farm(), own.cloned().collect(), neighbours)
+    }
+
+    fn believed(&self) -> Believed {
+        self.believed.read().expect("nobody panics while holding this").clone()
+    }
+
+    fn trust(&self) -> Arc<Trust> {
+        self.believed().trust
     }
 
     /// The node of this name, as this authority names it.
@@ -249,15 +278,23 @@ impl Tls {
     }
 
     pub(crate) fn accepting(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.accepting)
+        self.believed().accepting
     }
 
     /// Who calls.
     pub(crate) fn caller(&self, connection: &ServerConnection) -> Result<Identified, Refusal> {
-        match peer::caller(connection, &self.trust, &everybody, UnixTime::now())? {
+        match peer::caller(connection, &self.trust(), &everybody, UnixTime::now())? {
             Caller::Known(who) => Ok(who),
             Caller::Joiner => Err(Refusal::NoCertificate),
         }
+    }
+}
+
+impl Believed {
+    fn new(credentials: &Credentials, trust: Trust) -> Self {
+        let trust = Arc::new(trust);
+        let accepting = config::accepting(credentials, &trust, Arc::new(HostClock));
+        Self { trust, accepting }
     }
 }
 
@@ -272,7 +309,7 @@ impl Callee {
 
     /// Who answers.
     pub(crate) fn judge(&self, connection: &ClientConnection) -> Result<Identified, Refusal> {
-        let who = peer::callee(connection, &self.own.trust, &everybody, UnixTime::now())?;
+        let who = peer::callee(connection, &self.own.trust(), &everybody, UnixTime::now())?;
         who.server_of(&self.farm)?;
         Ok(who)
     }

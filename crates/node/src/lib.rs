@@ -35,7 +35,7 @@ pub mod link_faults;
 pub mod links;
 pub mod load;
 pub mod meters;
-mod neighbours;
+pub mod neighbours;
 pub mod node;
 mod outgoing;
 pub mod outputs;

@@ -8,11 +8,16 @@
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use primus_core::ServerId;
+use primus_identity::authority::AuthorityCertificate;
 use primus_identity::rustls::{ClientConnection, Connection, ServerConnection};
 use primus_identity::trust::Identified;
+use primus_identity::verify::{self, HostClock};
+use primus_identity::{UnixTime, config, name, peer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -81,6 +86,22 @@ impl Line {
             Connection::Server(_) => unreachable!("it was made as a client's"),
         };
         Ok(hands.line(who))
+    }
+
+    /// Shakes hands with a server as one who has no name yet, to see the authority of its farm. Nothing is said.
+    pub(crate) async fn visit(
+        tcp: TcpStream,
+        expected: verify::Pin,
+        server: ServerId,
+    ) -> io::Result<(Identified, AuthorityCertificate)> {
+        let config = config::joining(expected, Arc::new(HostClock));
+        let connection = ClientConnection::new(config, name::dial(server)).map_err(io::Error::other)?;
+        let mut hands = Hands::new(tcp, connection.into());
+        hands.shake().await?;
+        match &*hands.tls {
+            Connection::Client(shown) => peer::inviter(shown, expected, UnixTime::now()).map_err(io::Error::other),
+            Connection::Server(_) => unreachable!("it was made as a client's"),
+        }
     }
 
     /// Who is at the other end; nothing on a plain line.

@@ -33,7 +33,11 @@ fn start(id: u64, listener: TcpListener, other: SocketAddr) -> (Links<Said>, mps
     let identity =
         Identity { cluster: "test".to_owned(), server: ServerId(id), store: [id as u8; 16], incarnation: id };
     let peers = BTreeMap::from([(ServerId(3 - id), other)]);
-    let doors = Doors { workers: mpsc::channel(1).0, envoys: mpsc::channel(1).0, neighbours: BTreeMap::new() };
+    let doors = Doors {
+        workers: mpsc::channel(1).0,
+        envoys: mpsc::channel(1).0,
+        neighbours: watch::channel(Arc::default()).1,
+    };
     let known = Known { peers, stores: BTreeMap::new(), security: Security::None };
     Links::start(identity, listener, known, doors, watch::channel(LinkFaults::default()).0, Arc::default())
 }
