@@ -65,7 +65,7 @@ fn find_founding(settings: &mut ServerSettings) -> Result<(), Failure> {
     }
     for neighbour in &plan.lending.neighbours {
         let is_local = neighbour.servers.values().all(|address| address.ip().is_loopback());
-        if is_local && !authorities.contains_key(&neighbour.name) {
+        if is_local && neighbour.authority.is_none() && !authorities.contains_key(&neighbour.name) {
             let file = common_founding::of(&neighbour.name, &neighbour.servers)?;
             authorities.insert(neighbour.name.clone(), file);
         }
@@ -120,7 +120,6 @@ fn serve_api(settings: ServerSettings, web: std::net::TcpListener, handle: Handl
         queue_max: settings.plan.farm.limits.waiting,
         lease_us: settings.plan.lease_us,
         lending: settings.plan.lending.rules,
-        neighbours: settings.plan.lending.neighbours.into_iter().map(|neighbour| neighbour.name).collect(),
         has_chaos: settings.chaos,
     };
     std::thread::Builder::new()
