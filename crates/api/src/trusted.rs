@@ -141,7 +141,7 @@ fn not_fetched(error: &NotFetched) -> Problem {
         NotFetched::OtherServer { .. } => Problem::forbidden(error.to_string(), "correct the name or --servers"),
         NotFetched::OtherAuthority { .. } | NotFetched::NotShown { .. } => Problem::forbidden(
             error.to_string(),
-            "nothing was stored; compare the hash with primus cert show there",
+            "nothing was stored; compare the hash with primus neighbours list there",
         ),
     }
 }
@@ -186,7 +186,7 @@ fn numbered(servers: &[String]) -> Result<BTreeMap<ServerId, String>, Problem> {
     Ok(places)
 }
 
-const HASH: &str = "primus cert show says it, on the other farm";
+const HASH: &str = "primus neighbours list says it, on the other farm";
 
 /// The certificate of this farm's authority, as DER, if it is the one that was named.
 fn checked(farm: &str, hash: AuthorityHash, pem: &str) -> Result<Vec<u8>, Problem> {

@@ -132,7 +132,7 @@ pub(crate) struct TrustArgs {
     /// The farm's name
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// The hash of its authority, as primus cert show says there
+    /// The hash of its authority, as primus neighbours list says there
     #[arg(long, value_name = "HASH")]
     pub(crate) authority: String,
     /// Its servers and where they listen for links, such as 1=10.0.1.1:7460,2=10.0.1.2:7460
