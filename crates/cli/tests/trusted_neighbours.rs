@@ -5,15 +5,28 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::BytesMut;
 use common::broker::free_ports;
 use common::neighbourhood::{Ledgers, text};
 use common::place::{Farm, Place, Ran};
-use common::secured::Record;
+use common::secured::{Record, certificate};
 use common::{eventually, eventually_or, send};
+use primus_core::ServerId;
+use primus_identity::UnixTime;
+use primus_identity::authority::{Authority, AuthorityCertificate};
+use primus_identity::config::{self, Credentials};
+use primus_identity::name::{Name, dial_any};
+use primus_identity::rustls::{ClientConnection, Stream};
+use primus_identity::trust::Trust;
+use primus_identity::verify::HostClock;
+use primus_wire::native::{self, Answer, FarmHello, Hello, WorkerHello};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -181,6 +194,88 @@ fn nobody_between_two_farms_reads_what_a_borrowed_worker_is_given() {
         assert_eq!(record.holds(SECRET), is_plain, "{words}");
         assert_eq!(record.holds("north"), is_plain, "{words}");
     }
+}
+
+/// What a server of north answers to this hello of a node that its own authority has named.
+fn greet<H: serde::Serialize>(
+    address: SocketAddr,
+    north: &AuthorityCertificate,
+    (authority, name): (&Authority, &Name),
+    hello: &H,
+) -> std::io::Result<Answer> {
+    let (keys, der) = certificate(authority, name, UnixTime::now());
+    let credentials = Credentials::new(der, authority.certificate(), &keys).expect("it was issued for it");
+    let trust = Trust::new("north", vec![north.clone()], Vec::new()).expect("it is its farm");
+    let config = config::dialling(&credentials, &Arc::new(trust), "north", Arc::new(HostClock));
+    let mut tcp = TcpStream::connect(address)?;
+    tcp.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut tls = ClientConnection::new(config, dial_any()).expect("the name is one");
+    let mut stream = Stream::new(&mut tls, &mut tcp);
+    let (mut said, mut arrived) = (BytesMut::new(), BytesMut::new());
+    native::put(&mut said, hello).expect("it is short");
+    stream.write_all(&said)?;
+    loop {
+        if let Some(answer) = native::take(&mut arrived).expect("it is an answer") {
+            return Ok(answer);
+        }
+        let mut buffer = [0; 4096];
+        match stream.read(&mut buffer)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            len => arrived.extend_from_slice(&buffer[..len]),
+        }
+    }
+}
+
+#[test]
+fn the_authority_of_a_neighbour_vouches_for_its_own_nodes_and_for_none_here() {
+    let place = Place::new();
+    let north = up(&place, "north", "--servers 1 --workers 0");
+    let address = north.ready["servers"][0]["address"].as_str().and_then(|at| at.parse().ok()).expect("it listens");
+    let pem = fs::read_to_string(Path::new(&text(&north.ready["dir"])).join("authority.pem")).expect("it is there");
+    let own = AuthorityCertificate::from_pem(&pem).expect("it is one");
+    let south = Authority::create("south", UnixTime::now()).expect("there is randomness");
+    let false_north = Authority::create("north", UnixTime::now()).expect("there is randomness");
+    fs::write(place.dir.join("south.pem"), south.certificate().pem()).expect("there is room");
+    let hash = south.certificate().hash();
+    let words = format!(
+        "neighbours trust south --authority {hash} --servers 1=127.0.0.1:1,2=127.0.0.1:2 --certificate south.pem"
+    );
+    let server = |farm: &str, id| Name::server(farm, ServerId(id)).expect("it is a name");
+    let worker = |name: &str| Name::worker("south", name).expect("it is a name");
+    let as_worker = |name: &str| WorkerHello::new("north".to_owned(), name.to_owned(), ServerId(1), [7; 16]);
+    let as_farm = |farm: &str, id| FarmHello::new(farm.to_owned(), "north".to_owned(), ServerId(id), [7; 16]);
+    let as_peer = |id| Hello::new("north".to_owned(), ServerId(id), ServerId(1), [7; 16], 1);
+    let farm_link = || greet(address, &own, (&south, &server("south", 1)), &as_farm("south", 1));
+    assert!(farm_link().is_err(), "south is not trusted yet");
+    assert_eq!(place.primus(&words).code, Some(0));
+    assert_eq!(farm_link().expect("it answers"), Answer::Admitted);
+    let guest = greet(address, &own, (&south, &worker("w1")), &as_worker("w1@south")).expect("it answers");
+    assert_eq!(guest, Answer::Admitted);
+    let refused = |answer: std::io::Result<Answer>, words: &str| match answer {
+        Ok(Answer::Refused(reason)) => assert!(reason.contains(words), "{words}: {reason}"),
+        other => panic!("{words}: {other:?}"),
+    };
+    let (s1, w1) = (server("south", 1), worker("w1"));
+    refused(greet(address, &own, (&south, &s1), &as_peer(2)), "a node of farm north was expected");
+    refused(greet(address, &own, (&south, &w1), &as_worker("w1")), "a node of farm north was expected");
+    refused(greet(address, &own, (&south, &w1), &as_worker("w2@south")), "the hello says");
+    refused(greet(address, &own, (&south, &w1), &as_worker("w1@west")), "a node of farm west was expected");
+    refused(greet(address, &own, (&south, &s1), &as_worker("w1@south")), "a worker was expected");
+    refused(greet(address, &own, (&south, &w1), &as_farm("south", 1)), "a server was expected");
+    refused(greet(address, &own, (&south, &s1), &as_farm("south", 2)), "the hello says");
+    refused(greet(address, &own, (&south, &s1), &as_farm("west", 1)), "a node of farm west was expected");
+    refused(greet(address, &own, (&south, &server("south", 3)), &as_farm("south", 3)), "has no server 3");
+    // It is not heard at all.
+    assert!(greet(address, &own, (&false_north, &server("north", 2)), &as_peer(2)).is_err());
+    assert_eq!(place.primus("neighbours forget south").code, Some(0));
+    assert!(farm_link().is_err(), "south is trusted no more");
+    let again = greet(address, &own, (&south, &w1), &as_worker("w1@south"));
+    assert!(again.is_err(), "{again:?}");
+    let events = eventually("the refusals to be told", || {
+        let events = place.primus("events").stdout;
+        events.contains("no authority that is trusted here has issued the certificate").then_some(events)
+    });
+    assert!(!events.contains("w1@south works here"), "{events}");
 }
 
 /// A process that is killed when the test ends.
