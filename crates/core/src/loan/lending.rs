@@ -51,7 +51,7 @@ const UNKNOWN_MAX: usize = 8;
 /// How many own workers may have said that they are away.
 const AWAY_MAX: usize = 4096;
 /// How many requests of a neighbour are answered at once, and after how many looks one more is.
-const REQUESTS_MAX: u32 = 2;
+const REQUESTS_MAX: u32 = 10;
 const REQUEST_EVERY: u64 = 20;
 /// Of how many leaders of a neighbour the last request is kept in mind.
 const LEADERS_MAX: usize = 4;
