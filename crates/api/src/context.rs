@@ -1,17 +1,16 @@
 //! What handlers know: the server, the farm, and the way to the leader.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use axum::http::{Method, Request};
 use axum::response::{IntoResponse, Response};
-use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::loan::lending::Rules as LendingRules;
 use primus_core::rank::RankBy;
+use primus_core::{Place, ServerId};
 use primus_node::handle::{Handle, Reply, Request as ControlRequest, Unable};
 use primus_node::leader_search::Patience;
 use primus_server::register::Change;
@@ -47,13 +46,13 @@ pub(crate) struct Knowledge {
     pub(crate) has_chaos: bool,
 }
 
-/// Where a server listens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where others reach a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     /// For links of servers and workers.
-    pub address: SocketAddr,
+    pub address: Place,
     /// For the HTTP API.
-    pub api: SocketAddr,
+    pub api: Place,
 }
 
 impl Knowledge {

@@ -15,6 +15,7 @@ use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use primus_core::Place;
 use primus_shapes::token::Token;
 
 use crate::context::Places;
@@ -30,7 +31,7 @@ const KINDS: [&str; 3] = ["application/json", "application/x-ndjson", "applicati
 #[derive(Debug)]
 pub(crate) struct Doors {
     /// Where the APIs of the farm are.
-    apis: BTreeSet<SocketAddr>,
+    apis: BTreeSet<Place>,
     /// The addresses and names under which clients reach this server.
     addresses: BTreeSet<IpAddr>,
     names: BTreeSet<String>,
@@ -50,7 +51,7 @@ pub(crate) async fn guard(State(doors): State<Arc<Doors>>, request: Request<Body
 }
 
 impl Doors {
-    /// For a server that listens here, beside these others. `names`: further names and addresses of this host.
+    /// For a server that listens here and is reached, like the others, at these places. `names`: further names and addresses of this host.
     pub(crate) fn new(
         listens: SocketAddr,
         places: impl Iterator<Item = Places>,
@@ -58,14 +59,20 @@ impl Doors {
         token: Option<Token>,
     ) -> Self {
         let places: Vec<Places> = places.collect();
-        let listed = places.iter().flat_map(|places| [places.address.ip(), places.api.ip()]);
+        let all = || places.iter().flat_map(|places| [&places.address, &places.api]);
+        let listed = all().filter_map(|place| Some(place.number()?.ip()));
+        let called = all().filter_map(|place| place.name().map(plain));
         let (named, names): (Vec<&String>, Vec<&String>) =
             names.iter().partition(|name| name.parse::<IpAddr>().is_ok());
         let addresses = listed.chain(named.iter().filter_map(|name| name.parse().ok())).chain([listens.ip()]);
         Self {
-            apis: places.iter().map(|places| places.api).chain([listens]).collect(),
+            apis: places.iter().map(|places| places.api.clone()).chain([listens.into()]).collect(),
             addresses: addresses.filter(|address| !address.is_unspecified()).collect(),
-            names: names.into_iter().map(|name| name.to_ascii_lowercase()).collect(),
+            names: names
+                .into_iter()
+                .map(|name| plain(name).to_ascii_lowercase())
+                .chain(called.map(str::to_owned))
+                .collect(),
             token,
         }
     }
@@ -105,7 +112,7 @@ impl Doors {
         match bare.parse::<IpAddr>() {
             Ok(address) => address.is_loopback() || self.addresses.contains(&address),
             Err(_) => {
-                let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+                let name = plain(host).to_ascii_lowercase();
                 name == "localhost" || self.names.contains(&name)
             }
         }
@@ -115,7 +122,7 @@ impl Doors {
     fn check_origin(&self, host: &str, headers: &HeaderMap) -> Result<(), Problem> {
         let is_own = |origin: &str| {
             let place = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            let is_api = |place: &str| place.parse().is_ok_and(|place: SocketAddr| self.apis.contains(&place));
+            let is_api = |place: &str| place.parse().is_ok_and(|place: Place| self.apis.contains(&place));
             place.is_some_and(|place| place.eq_ignore_ascii_case(host) || is_api(place))
         };
         let is_near = |site: &str| ["same-origin", "none"].contains(&site);
@@ -134,6 +141,11 @@ impl Doors {
         let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
         if token.accepts(given) { Ok(()) } else { Err(Problem::unauthorized()) }
     }
+}
+
+/// A name without the dot that stands for the root of all names.
+fn plain(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 /// The host of `host:port`.
@@ -162,8 +174,8 @@ mod tests {
 
     fn doors() -> Doors {
         let places = |last: u8| Places {
-            address: SocketAddr::from(([10, 0, 0, last], 7460)),
-            api: SocketAddr::from(([10, 0, 0, last], 7461)),
+            address: SocketAddr::from(([10, 0, 0, last], 7460)).into(),
+            api: SocketAddr::from(([10, 0, 0, last], 7461)).into(),
         };
         let names = ["Farm.example".to_owned(), "fd00::7".to_owned()];
         let token = String::from("0123456789abcdef0123456789abcdef").try_into().unwrap();

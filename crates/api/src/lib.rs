@@ -73,7 +73,7 @@ pub struct Settings {
     pub names: Vec<String>,
     /// The secret that requests must show; without one, every user of this host may ask.
     pub token: Option<Token>,
-    /// All servers of the farm, this one included, and where they listen.
+    /// All servers of the farm, this one included, and where they are reached.
     pub servers: BTreeMap<ServerId, Places>,
     /// How servers elect.
     pub algorithm: Algorithm,
@@ -91,7 +91,7 @@ pub struct Settings {
 
 /// Answers what is asked on this listener, until the process ends.
 pub async fn serve(settings: Settings, handle: Handle, listener: TcpListener) {
-    let places = settings.servers.values().copied();
+    let places = settings.servers.values().cloned();
     let doors = Arc::new(Doors::new(settings.listens, places, &settings.names, settings.token));
     let knowledge = Knowledge {
         farm: settings.farm,

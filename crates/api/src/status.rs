@@ -120,7 +120,7 @@ fn crew(foreman: &Foreman, farm: &str) -> Crew {
 
 impl StatusAnswer {
     fn new(context: &Context, view: &View, crew: Crew) -> Self {
-        let servers = context.servers.iter().map(|(id, places)| ServerAnswer::new(context, view, *id, *places));
+        let servers = context.servers.iter().map(|(id, places)| ServerAnswer::new(context, view, *id, places));
         Self {
             leader: LeaderAnswer::new(context, view),
             server: view.id.0,
@@ -137,7 +137,7 @@ impl StatusAnswer {
 
 impl ServerAnswer {
     /// What a server that is not up said of its load counts no more; how much of the log it has stays true.
-    fn new(context: &Context, view: &View, id: ServerId, places: Places) -> Self {
+    fn new(context: &Context, view: &View, id: ServerId, places: &Places) -> Self {
         let is_self = id == view.id;
         let peer = view.peers.get(&id).cloned().unwrap_or_default();
         let state = if is_self { PeerState::Up } else { peer.state };

@@ -188,8 +188,7 @@ pub(crate) async fn authority_of(context: &Context) -> Result<Fingerprint, Probl
 
 /// Where a joiner asks: at the servers of this cluster.
 fn places(context: &Knowledge) -> Vec<Place> {
-    let place = |address: std::net::SocketAddr| Place { host: address.ip().to_string(), port: address.port() };
-    context.servers.values().take(PLACES_MAX).map(|server| place(server.address)).collect()
+    context.servers.values().take(PLACES_MAX).map(|server| server.address.clone()).collect()
 }
 
 pub(crate) async fn revoke(

@@ -7,12 +7,12 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Request;
 use axum::response::Response;
-use primus_core::ServerId;
 use primus_core::ledger::roll::{Change, Fingerprint, Neighbour, SERVERS_MAX};
 use primus_core::names::is_name;
+use primus_core::place::PlaceError;
+use primus_core::{Place, ServerId};
 use primus_identity::authority::AuthorityCertificate;
 use primus_identity::hash::AuthorityHash;
-use primus_identity::token::Place;
 use primus_node::neighbours::{Neighbour as Known, NotFetched, Origin, fetch};
 use primus_shapes::described;
 use serde::Serialize;
@@ -127,7 +127,8 @@ async fn certified(context: &Knowledge, neighbour: Neighbour) -> Result<Neighbou
         return Ok(neighbour);
     }
     let hash = AuthorityHash::from_bytes(neighbour.hash.0);
-    let authority = fetch(&neighbour.name, hash, &neighbour.servers).await.map_err(|error| not_fetched(&error))?;
+    let servers = neighbour.servers.iter().filter_map(|(id, text)| Some((*id, text.parse().ok()?))).collect();
+    let authority = fetch(&neighbour.name, hash, &servers).await.map_err(|error| not_fetched(&error))?;
     Ok(Neighbour { certificate: authority.der().to_vec(), ..neighbour })
 }
 
@@ -166,11 +167,12 @@ fn neighbour(
     }
     let servers = numbered(&servers)?;
     let certificate = certificate.map(|text| checked(&name, hash, text)).transpose()?.unwrap_or_default();
+    let servers = servers.into_iter().map(|(id, place)| (id, place.to_string())).collect();
     Ok(Neighbour { name, certificate, hash: Fingerprint(*hash.bytes()), servers })
 }
 
 /// Servers by their numbers, as `1=HOST:PORT`.
-fn numbered(servers: &[String]) -> Result<BTreeMap<ServerId, String>, Problem> {
+fn numbered(servers: &[String]) -> Result<BTreeMap<ServerId, Place>, Problem> {
     const EXAMPLE: &str = "write each server as ID=HOST:PORT, such as 1=10.0.1.1:7460";
     let mut places = BTreeMap::new();
     for text in servers {
@@ -178,8 +180,9 @@ fn numbered(servers: &[String]) -> Result<BTreeMap<ServerId, String>, Problem> {
         let (id, place) = parts
             .filter(|(id, _)| *id > 0)
             .ok_or_else(|| Problem::usage(format!("a server is named {text:?}"), EXAMPLE))?;
-        place.parse::<Place>().map_err(|error| Problem::usage(error.to_string(), EXAMPLE))?;
-        if places.insert(ServerId(id), place.to_owned()).is_some() {
+        let wrong = |error: PlaceError| Problem::usage(format!("{place}: {error}"), EXAMPLE);
+        let place = place.parse().map_err(wrong)?;
+        if places.insert(ServerId(id), place).is_some() {
             return Err(Problem::usage(format!("server {id} is named twice"), EXAMPLE));
         }
     }

@@ -74,7 +74,8 @@ fn must_trust(place: &Place, farm: &str, (other, servers): (&str, &str)) {
 fn kill_leader(ledgers: &Ledgers, farm: &Farm<'_>) {
     let leader = ledgers.leader(&text(&farm.ready["farm"]));
     let servers = farm.ready["servers"].as_array().expect("servers are a list");
-    let found = servers.iter().find(|server| server["id"].to_string() == leader).expect("it is one of them");
+    let leader: u64 = leader.parse().expect("it is a number");
+    let found = servers.iter().find(|server| server["id"] == leader).expect("it is one of them");
     send(Signal::KILL, &[found["pid"].as_u64().expect("it runs")]);
 }
 

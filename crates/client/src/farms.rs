@@ -6,13 +6,14 @@
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use primus_shapes::token::Token;
 use rustix::process::{Pid, getuid, test_kill_process};
 use serde::{Deserialize, Serialize};
+
+use primus_core::Place;
 
 use crate::error::{Error, Kind};
 use crate::tokens;
@@ -244,7 +245,7 @@ pub fn process(pid: u32) -> Option<Pid> {
 
 /// Where the files are. The folder need not exist; in the temporary directory it must be nobody else's.
 /// The founding file of the farm of this name, if it runs on this host and its servers listen there. Nothing if this user has none.
-pub fn founding_of(farm: &str, servers: impl IntoIterator<Item = SocketAddr>) -> Option<PathBuf> {
+pub fn founding_of(farm: &str, servers: impl IntoIterator<Item = Place>) -> Option<PathBuf> {
     let servers: BTreeSet<String> = servers.into_iter().map(|address| address.to_string()).collect();
     let is_it = |running: &Farm| {
         running.name == farm && running.servers.iter().any(|server| servers.contains(&server.address))

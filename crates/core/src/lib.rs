@@ -26,6 +26,7 @@ pub mod load;
 pub mod loan;
 pub mod machine;
 pub mod names;
+pub mod place;
 pub mod planted;
 pub mod rank;
 pub mod retry;
@@ -35,3 +36,4 @@ pub mod trace;
 
 pub use ids::{FarmId, Fence, Round, ServerId, SessionId, Term, WorkerId};
 pub use machine::{Delay, Input, Machine, Moment, Never, Outbox, Output, Token, WriteName};
+pub use place::Place;

@@ -5,13 +5,14 @@
 
 use core::cmp::Ordering;
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::ServerId;
 use crate::load::Score;
+use crate::place::Place;
 
 /// Scores are compared in buckets this wide (in hundredths), so that noise decides nothing.
 pub const BUCKET_HUNDREDTHS: u32 = 500;
@@ -124,6 +125,13 @@ impl Address {
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Self {
         Self::new(address.ip(), Some(address.port()))
+    }
+}
+
+/// A name has no number to compare, so all names are worse than all numbers, and equal among themselves.
+impl From<&Place> for Address {
+    fn from(place: &Place) -> Self {
+        place.number().map_or_else(|| Self::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), None), Self::from)
     }
 }
 

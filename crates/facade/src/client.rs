@@ -3,13 +3,13 @@
 mod http;
 mod links;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use primus_client::Attempts;
 use primus_client::farms::founding_of;
+use primus_core::Place;
 use primus_core::ledger::JobId;
 use primus_core::retry::{Fate, Retry};
 use primus_node::handle::Handle;
@@ -46,7 +46,7 @@ struct Own {
     handle: Handle,
     farm: String,
     founding: Option<PathBuf>,
-    servers: Vec<(u64, SocketAddr)>,
+    servers: Vec<(u64, Place)>,
 }
 
 /// Why a farm cannot be asked.
@@ -87,7 +87,7 @@ impl Client {
     pub(crate) fn of(
         handle: Handle,
         (farm, founding): (String, Option<PathBuf>),
-        servers: Vec<(u64, SocketAddr)>,
+        servers: Vec<(u64, Place)>,
     ) -> Self {
         Self(Way::Links(Arc::new(Own { handle, farm, founding, servers })))
     }
@@ -195,7 +195,7 @@ impl Client {
             Way::Links(server) => (server.farm.clone(), server.servers.clone(), server.founding.clone()),
             Way::Http(http) => {
                 let (farm, servers) = http.servers().await?;
-                let founding = founding_of(&farm, servers.iter().map(|(_, address)| *address));
+                let founding = founding_of(&farm, servers.iter().map(|(_, address)| address.clone()));
                 (farm, servers, founding)
             }
         };

@@ -117,6 +117,7 @@ pub use job::{Job, SubmitError};
 pub use leadership::{Leader, Leadership};
 pub use primus_core::ServerId;
 pub use primus_core::ledger::{GroupRank, JobId, TaskId};
+pub use primus_core::place::{Place, PlaceError};
 pub use primus_node::group::Turn;
 pub use server::{Server, ServerBuilder, StartError, StopError};
 pub use settings::{LoadSource, Network, Rank};

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::load::Weights;
+use primus_core::{Place, ServerId};
 use primus_node::hooks::Hook;
 use primus_node::node::EndError;
 use primus_node::server::{self, Settings};
@@ -26,7 +26,7 @@ use crate::worker::WorkerBuilder;
 pub struct Server {
     inner: server::Server,
     farm: String,
-    servers: Vec<(u64, SocketAddr)>,
+    servers: Vec<(u64, Place)>,
     founding: Option<PathBuf>,
 }
 
@@ -73,12 +73,12 @@ pub enum StopError {
 }
 
 impl Server {
-    /// Server `id` of the farm with this name, whose servers listen for each other at these addresses. The directory is its own,
+    /// Server `id` of the farm with this name, whose servers reach each other at these places. The directory is its own,
     /// and keeps what must survive it.
     pub fn builder(
         farm: impl Into<String>,
         id: u64,
-        servers: impl IntoIterator<Item = (u64, SocketAddr)>,
+        servers: impl IntoIterator<Item = (u64, impl Into<Place>)>,
         dir: impl Into<PathBuf>,
     ) -> ServerBuilder {
         ServerBuilder { settings: Settings::new(farm, id, servers, dir), weights: None }
@@ -110,7 +110,7 @@ impl Server {
 
     /// A worker beside this server: what it runs counts in the server's load.
     pub fn worker(&self, name: impl Into<String>, dir: impl Into<PathBuf>) -> WorkerBuilder {
-        let worker = WorkerBuilder::new(self.farm.clone(), name, self.servers.iter().copied(), dir);
+        let worker = WorkerBuilder::new(self.farm.clone(), name, self.servers.iter().cloned(), dir);
         worker.beside(self.id().0).founded_by(self.founding.clone())
     }
 
@@ -199,7 +199,7 @@ impl ServerBuilder {
 
     /// Listens here, although others find the server at another address.
     pub const fn listen(mut self, address: SocketAddr) -> Self {
-        self.settings.address = Some(address);
+        self.settings.listen = Some(address);
         self
     }
 
@@ -229,7 +229,7 @@ impl ServerBuilder {
     pub async fn start(mut self) -> Result<Server, StartError> {
         self.check()?;
         let farm = self.settings.farm.clone();
-        let servers = self.settings.plan.servers.iter().map(|(id, at)| (id.0, *at)).collect();
+        let servers = self.settings.plan.servers.iter().map(|(id, at)| (id.0, at.clone())).collect();
         let founding = self.settings.founding.clone();
         let inner = server::Server::start(self.settings).await.map_err(StartError::of)?;
         Ok(Server { inner, farm, servers, founding })
@@ -264,7 +264,9 @@ fn micros(length: Duration) -> u64 {
 impl StartError {
     fn of(error: server::StartError) -> Self {
         match error {
-            server::StartError::NotAmongServers(_) => Self::Settings(error.to_string()),
+            server::StartError::NotAmongServers(_) | server::StartError::NoListen(..) => {
+                Self::Settings(error.to_string())
+            }
             server::StartError::Load(_) => Self::Load(error.to_string()),
             server::StartError::Store(error) => Self::Directory(error.to_string()),
             server::StartError::Credentials(error) => Self::Credentials(error.to_string()),

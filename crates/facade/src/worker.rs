@@ -9,12 +9,11 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::mem;
-use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use primus_core::ServerId;
 use primus_core::load::Weights;
+use primus_core::{Place, ServerId};
 use primus_node::executor::{Kinds, Settings};
 use primus_node::load::Meter;
 use primus_node::private;
@@ -45,7 +44,7 @@ pub struct Worker {
 pub struct WorkerBuilder {
     farm: String,
     name: String,
-    servers: BTreeMap<ServerId, SocketAddr>,
+    servers: BTreeMap<ServerId, Place>,
     dir: PathBuf,
     slots: u16,
     beside: Option<ServerId>,
@@ -83,7 +82,7 @@ impl Worker {
     pub fn builder(
         farm: impl Into<String>,
         name: impl Into<String>,
-        servers: impl IntoIterator<Item = (u64, SocketAddr)>,
+        servers: impl IntoIterator<Item = (u64, impl Into<Place>)>,
         dir: impl Into<PathBuf>,
     ) -> WorkerBuilder {
         WorkerBuilder::new(farm, name, servers, dir)
@@ -128,14 +127,14 @@ impl WorkerBuilder {
     pub(crate) fn new(
         farm: impl Into<String>,
         name: impl Into<String>,
-        servers: impl IntoIterator<Item = (u64, SocketAddr)>,
+        servers: impl IntoIterator<Item = (u64, impl Into<Place>)>,
         dir: impl Into<PathBuf>,
     ) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         Self {
             farm: farm.into(),
             name: name.into(),
-            servers: servers.into_iter().map(|(id, at)| (ServerId(id), at)).collect(),
+            servers: servers.into_iter().map(|(id, at)| (ServerId(id), at.into())).collect(),
             dir: dir.into(),
             slots: u16::try_from(processors).unwrap_or(u16::MAX),
             beside: None,

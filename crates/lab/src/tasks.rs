@@ -31,6 +31,6 @@ pub fn report(held: Held, worker: String, code: u8, took_us: u64) -> Report {
 #[must_use]
 pub fn address(farm: &str, servers: impl IntoIterator<Item = ServerId>) -> FarmAddress {
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 1));
-    let servers: Servers = servers.into_iter().map(|server| (server, anywhere)).collect();
+    let servers: Servers = servers.into_iter().map(|server| (server, anywhere.into())).collect();
     FarmAddress { name: farm.to_owned(), servers }
 }

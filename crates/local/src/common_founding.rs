@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use primus_core::ServerId;
+use primus_core::{Place, ServerId};
 use primus_node::founding_file::FoundingFile;
 use primus_node::private;
 use primus_terminal::failure::Failure;
@@ -24,10 +23,9 @@ const DATA: &str = ".local/share";
 ///
 /// # Errors
 /// If a server is beyond loopback, or the file cannot be made.
-pub fn of(farm: &str, servers: &BTreeMap<ServerId, SocketAddr>) -> Result<PathBuf, Failure> {
-    if let Some(address) = servers.values().find(|address| !address.ip().is_loopback()) {
-        let message =
-            format!("a server listens on {address}, which other hosts can reach, and links are not encrypted");
+pub fn of(farm: &str, servers: &BTreeMap<ServerId, Place>) -> Result<PathBuf, Failure> {
+    if let Some(address) = servers.values().find(|address| !address.is_loopback()) {
+        let message = format!("a server is reached at {address}, beyond this host, and links are not encrypted");
         let hint = "make a founding file with primus init and name it in cluster.founding, or add --insecure if you trust the network";
         return Err(Failure::usage(message, hint));
     }
@@ -68,7 +66,7 @@ fn make(file: &Path, farm: &str) -> Result<(), Failure> {
 }
 
 /// So that lists that differ make files that differ (FNV-1a).
-fn mark(servers: &BTreeMap<ServerId, SocketAddr>) -> String {
+fn mark(servers: &BTreeMap<ServerId, Place>) -> String {
     let mut text = String::new();
     servers.iter().for_each(|(id, address)| _ = write!(text, "{id}@{address},"));
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -87,7 +85,7 @@ fn failed(path: &Path, error: &io::Error) -> Failure {
 mod tests {
     use super::*;
 
-    fn servers(text: &str) -> BTreeMap<ServerId, SocketAddr> {
+    fn servers(text: &str) -> BTreeMap<ServerId, Place> {
         (1..).map(ServerId).zip(text.split(' ').map(|address| address.parse().unwrap())).collect()
     }
 

@@ -4,22 +4,26 @@
 //! Every stage has a time limit. Only a *refusal* of the system says that a process is dead: a time-out or a lack of files says
 //! nothing. What becomes of an open link, its owner decides; when it is lost, the same dialler dials again.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use primus_core::Place;
 use primus_identity::refusal::Refusal;
 use primus_wire::native::{self, Answer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::oneshot::error::RecvError;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::credentials::Callee;
 use crate::line::Line;
+use crate::names::{Lookup, Unresolved, look_up};
 use crate::sockets::tend;
 
 /// How long one dial may take.
@@ -62,10 +66,14 @@ impl Pace {
         Self { pause_min: Duration::from_millis(1), pause_max: Duration::from_millis(250), dials_max: 1 };
 }
 
-/// Dials one address again and again.
+/// Dials one place again and again. A name is looked up anew for every dial.
 #[derive(Debug)]
 pub(crate) struct Dialler {
-    address: SocketAddr,
+    place: Place,
+    /// Where a name led when the last dial was taken, until a dial there fails.
+    last: Option<SocketAddr>,
+    /// A lookup that was still under way when the last dial ended.
+    lookup: Option<Lookup>,
     /// Who is to answer; nothing if links are plain.
     callee: Option<Callee>,
     pace: Pace,
@@ -76,8 +84,8 @@ pub(crate) struct Dialler {
 }
 
 impl Dialler {
-    pub(crate) const fn new(address: SocketAddr, callee: Option<Callee>, pace: Pace) -> Self {
-        Self { address, callee, pace, pause: pace.pause_min, patience: PATIENCE }
+    pub(crate) const fn new(place: Place, callee: Option<Callee>, pace: Pace) -> Self {
+        Self { place, last: None, lookup: None, callee, pace, pause: pace.pause_min, patience: PATIENCE }
     }
 
     /// Opens a link, and says who calls. Gives back what came after the answer, too.
@@ -95,7 +103,10 @@ impl Dialler {
 
     /// A connection; [`io::ErrorKind::ConnectionRefused`] if no process listens there.
     pub(crate) async fn connect(&mut self) -> io::Result<TcpStream> {
-        let stream = timeout(DIAL_TIME, self.connect_patiently()).await??;
+        let stream = match self.place.number() {
+            Some(address) => timeout(DIAL_TIME, self.connect_to_any(&[address])).await??,
+            None => self.connect_by_name().await?,
+        };
         tend(&stream, UNHEARD_TIME)?;
         // A dead port in the ephemeral range can connect to itself.
         if stream.local_addr()? == stream.peer_addr()? {
@@ -104,20 +115,79 @@ impl Dialler {
         Ok(stream)
     }
 
-    async fn connect_patiently(&mut self) -> io::Result<TcpStream> {
+    /// Where the last dial was taken the next one begins, while the name is being looked up: if the process is dead, a refusal
+    /// says so at once, however long the lookup takes. The dial after a refusal waits for the lookup, because the name may lead
+    /// elsewhere by then.
+    async fn connect_by_name(&mut self) -> io::Result<TcpStream> {
+        let mut lookup = self.lookup.take().unwrap_or_else(|| look_up(&self.place));
+        if let Some(last) = self.last.take() {
+            tokio::select! {
+                biased;
+                found = &mut lookup => return self.connect_to_found(found).await,
+                connected = timeout(DIAL_TIME, TcpStream::connect(last)) => match connected? {
+                    Ok(stream) => {
+                        self.last = Some(last);
+                        return Ok(stream);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                        self.lookup = Some(lookup);
+                        return Err(error);
+                    }
+                    Err(_) => {}
+                },
+            }
+        }
+        match timeout(DIAL_TIME, &mut lookup).await {
+            Ok(found) => self.connect_to_found(found).await,
+            Err(_) => {
+                self.lookup = Some(lookup);
+                Err(io::Error::other(Unresolved::new(&self.place, "no name server has answered yet")))
+            }
+        }
+    }
+
+    async fn connect_to_found(
+        &mut self,
+        found: Result<Result<Vec<SocketAddr>, Unresolved>, RecvError>,
+    ) -> io::Result<TcpStream> {
+        let addresses = found.map_err(io::Error::other)?.map_err(io::Error::other)?;
+        let stream = timeout(DIAL_TIME, self.connect_to_any(&addresses)).await??;
+        self.last = stream.peer_addr().ok();
+        Ok(stream)
+    }
+
+    /// Tries these addresses in turn: the next one when one fails, or takes longer than usual.
+    async fn connect_to_any(&mut self, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
         let (mut dials, began, mut patience) = (JoinSet::new(), Instant::now(), self.patience);
+        let (mut failed, mut tried) = (BTreeMap::new(), 0);
+        let dials_max = self.pace.dials_max.max(addresses.len());
         loop {
-            dials.spawn(TcpStream::connect(self.address));
-            let connected = tokio::select! {
-                Some(connected) = dials.join_next() => connected,
-                () = sleep(patience), if dials.len() < self.pace.dials_max => {
-                    patience *= 2;
-                    continue;
+            let next = (tried..).map(|turn| addresses[turn % addresses.len()]);
+            if let Some(address) = next.take(addresses.len()).find(|address| !failed.contains_key(address)) {
+                tried += 1;
+                dials.spawn(async move { (address, TcpStream::connect(address).await) });
+            }
+            loop {
+                tokio::select! {
+                    Some(dialled) = dials.join_next() => match dialled.map_err(io::Error::other)? {
+                        (_, Ok(stream)) => {
+                            self.patience = (began.elapsed() * PATIENCE_TIMES).clamp(PATIENCE_MIN, PATIENCE_MAX);
+                            return Ok(stream);
+                        }
+                        (address, Err(error)) => _ = failed.insert(address, error),
+                    },
+                    () = sleep(patience), if dials.len() < dials_max => {
+                        patience *= 2;
+                        break;
+                    }
                 }
-            };
-            let stream = connected.map_err(io::Error::other)??;
-            self.patience = (began.elapsed() * PATIENCE_TIMES).clamp(PATIENCE_MIN, PATIENCE_MAX);
-            return Ok(stream);
+                if failed.len() == addresses.len() {
+                    return Err(verdict(failed.into_values()));
+                }
+                if tried < addresses.len() || dials.is_empty() {
+                    break;
+                }
+            }
         }
     }
 
@@ -148,6 +218,19 @@ impl Dialler {
         self.pause = (pause * 2).min(self.pace.pause_max);
         pause
     }
+}
+
+/// What it means that no address of a place was reached. If any of them may still be alive, the process may be.
+fn verdict(errors: impl Iterator<Item = io::Error>) -> io::Error {
+    let mut errors: Vec<io::Error> = errors.collect();
+    // That this host has no way to addresses of one version tells nothing about the process.
+    let tells = |error: &io::Error| {
+        !matches!(error.kind(), io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable)
+    };
+    let is_refusal = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    let worst = errors.iter().position(|error| tells(error) && !is_refusal(error));
+    let worst = worst.or_else(|| errors.iter().position(is_refusal)).unwrap_or(0);
+    errors.swap_remove(worst)
 }
 
 /// Makes sure that the right one answers, unless links are plain.
@@ -184,3 +267,6 @@ pub(crate) async fn hear<M: DeserializeOwned>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

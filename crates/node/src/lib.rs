@@ -35,6 +35,7 @@ pub mod link_faults;
 pub mod links;
 pub mod load;
 pub mod meters;
+mod names;
 pub mod neighbours;
 pub mod node;
 mod outgoing;

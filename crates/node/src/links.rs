@@ -11,12 +11,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use primus_core::ServerId;
+use primus_core::{Place, ServerId};
 use primus_identity::refusal::Refusal;
 use primus_wire::native::{
     self, Answer, CARGO_LEN_MAX, FarmHello, Greeting, Hello, PIECE_LEN_MAX, Parcel, Purpose, WorkerHello,
@@ -40,6 +39,7 @@ use crate::introductions::Introductions;
 use crate::late::Late;
 use crate::line::Line;
 use crate::link_faults::{LinkFaults, LinkGate, PeerGate};
+use crate::names::Unresolved;
 use crate::neighbours::{Envoy, Neighbourhood};
 use crate::request_links::RequestLinks;
 use crate::sockets::tend;
@@ -86,6 +86,8 @@ pub enum LinkEvent<T> {
     Gone(ServerId),
     /// A peer said this; while it waits to be heard, it weighs so much.
     Message(ServerId, T, Weight),
+    /// The name of a peer does not resolve, with this sentence; nothing once it does again.
+    Unresolved(ServerId, Option<String>),
     /// This peer cannot be linked to, because one of the two refuses the other's hello, with this sentence.
     Barred(ServerId, String),
 }
@@ -94,7 +96,7 @@ pub enum LinkEvent<T> {
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Where they are.
-    pub peers: BTreeMap<ServerId, SocketAddr>,
+    pub peers: BTreeMap<ServerId, Place>,
     /// Their disks, as far as they are known.
     pub stores: BTreeMap<ServerId, [u8; 16]>,
     /// How it knows that they are who they say.
@@ -187,12 +189,14 @@ impl<T: Words> Links<T> {
             history,
         });
         shared.door.spawn(accept(listener.into_std(), Arc::clone(&shared)));
-        let dial = |(peer, address): (&ServerId, &SocketAddr)| {
+        let dial = |(peer, address): (&ServerId, &Place)| {
             let (sender, queue) = mpsc::channel(QUEUE_LEN_MAX);
             let callee = shared.security.towards(&shared.introductions.own().cluster, *peer);
-            let dialler = Dialler::new(*address, callee, Pace::PEERS);
+            let dialler = Dialler::new(address.clone(), callee, Pace::PEERS);
             let (shared, cargo) = (Arc::clone(&shared), VecDeque::new());
-            tokio::spawn(PeerLink { peer: *peer, dialler, queue, shared, known: None, cargo }.run());
+            tokio::spawn(
+                PeerLink { peer: *peer, dialler, queue, shared, known: None, is_unresolved: false, cargo }.run(),
+            );
             (*peer, sender)
         };
         (Self { outgoing: peers.iter().map(dial).collect(), cuts, requests }, received)
@@ -271,6 +275,8 @@ struct PeerLink<T> {
     shared: Arc<Shared<T>>,
     /// The peer's process as far as we know: dead, or this one.
     known: Option<Result<u64, Dead>>,
+    /// True if the last dial failed for want of an address.
+    is_unresolved: bool,
     /// What is too long for a frame, on its way in pieces.
     cargo: VecDeque<(Bytes, T)>,
 }
@@ -283,9 +289,11 @@ impl<T: Words> PeerLink<T> {
         loop {
             match self.dial().await {
                 Ok(line) => {
+                    self.shared.requests.reached(self.peer, line.tcp().peer_addr().ok());
                     if self.write(line).await.is_none() {
                         return;
                     }
+                    self.shared.requests.reached(self.peer, None);
                     self.shared.travel(self.peer, 1).await;
                     self.shared.tell(LinkEvent::Down(self.peer)).await;
                     // Again at once: a refusal now is the fastest sign of death.
@@ -299,6 +307,7 @@ impl<T: Words> PeerLink<T> {
     }
 
     async fn on_failure(&mut self, error: &io::Error) {
+        self.note_name(Unresolved::of_io(error)).await;
         if error.kind() == io::ErrorKind::ConnectionRefused && self.known != Some(Err(Dead)) {
             self.known = Some(Err(Dead));
             self.shared.tell(LinkEvent::Gone(self.peer)).await;
@@ -313,6 +322,7 @@ impl<T: Words> PeerLink<T> {
         let connected = self.dialler.connect().await;
         self.shared.travel(self.peer, 2).await;
         let mut line = self.shared.door.shake_hands(connected?, self.dialler.callee()).await?;
+        self.note_name(None).await;
         let hello = self.shared.introductions.hello(self.peer, Purpose::Control);
         let (answer, _) = self.dialler.greet(&mut line, &hello).await?;
         self.shared.travel(self.peer, 2).await;
@@ -330,6 +340,19 @@ impl<T: Words> PeerLink<T> {
         };
         self.give_up(objection.clone()).await;
         Err(io::Error::other(objection))
+    }
+
+    /// A name that does not resolve is tried again like a port that refuses. Meanwhile people see it.
+    async fn note_name(&mut self, unresolved: Option<&Unresolved>) {
+        if self.is_unresolved == unresolved.is_some() {
+            return;
+        }
+        self.is_unresolved = unresolved.is_some();
+        let sentence = unresolved.map(Unresolved::to_string);
+        if let Some(sentence) = &sentence {
+            self.shared.history.refused(format!("no link to server {}: {sentence}", self.peer));
+        }
+        self.shared.tell(LinkEvent::Unresolved(self.peer, sentence)).await;
     }
 
     /// Trying again soon would only fill the history.

@@ -8,14 +8,12 @@ mod known;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use primus_core::ledger::Roll;
 use primus_core::loan::{Content, Message};
-use primus_core::{FarmId, ServerId};
+use primus_core::{FarmId, ServerId, place};
 use primus_identity::authority::AuthorityCertificate;
 use primus_identity::hash::AuthorityHash;
 use primus_identity::refusal::Refusal;
@@ -29,17 +27,16 @@ use tokio::time::{sleep, timeout};
 
 pub use self::authority::{NotFetched, fetch};
 pub use self::known::{Neighbour, Neighbourhood, Origin};
-use crate::credentials::{Callee, Security};
+use crate::credentials::Security;
 use crate::dialling::{Dialler, Pace, REFUSED_TIME, say};
 use crate::line::{Line, Parted};
 use crate::link_faults::LinkFaults;
 use crate::links::Identity;
+use crate::names::Unresolved;
 use crate::outgoing::{self, All, Outgoing, WRITE_TIME};
 
 /// How many words of all neighbours may wait for the farm.
 const WORDS_MAX: usize = 64;
-/// How long a name that leads nowhere is not looked up again.
-const UNFOUND_TIME: Duration = Duration::from_secs(1);
 
 /// A server of another farm that has introduced itself, is known, and waits for an answer.
 #[derive(Debug)]
@@ -49,6 +46,9 @@ pub(crate) struct Envoy {
     pub(crate) arrived: BytesMut,
     pub(crate) hello: FarmHello,
 }
+
+/// Stands for what was told of a name that does not resolve.
+const UNRESOLVED: &str = "unresolved";
 
 /// What happens on the links of other farms.
 #[derive(Debug)]
@@ -61,8 +61,6 @@ pub(crate) enum NeighbourEvent {
     WorkerMessage(FarmId, Message),
     /// A link was refused or closed, and this is why.
     Refused(String),
-    /// A server of a neighbour was found at this address.
-    Found(Place, SocketAddr),
     /// The authority of a neighbour was fetched.
     Fetched(Box<AuthorityCertificate>),
 }
@@ -88,8 +86,6 @@ pub(crate) struct Neighbours {
     beats: BTreeMap<FarmId, Bytes>,
     /// From them.
     accepted: BTreeMap<Place, ([u8; 16], Task)>,
-    /// Where their servers were found last.
-    found: BTreeMap<Place, SocketAddr>,
     events: mpsc::Sender<NeighbourEvent>,
     cuts: watch::Receiver<LinkFaults>,
     security: Security,
@@ -122,7 +118,7 @@ impl Neighbours {
         let configured = configured.iter().map(of_file).collect();
         let own = security.authority_of(&identity.cluster).map(|own| own.hash());
         let told = watch::Sender::new(Arc::new(Neighbourhood { own, ..Neighbourhood::default() }));
-        let (known, fetched, fetching, dialled, up, beats, accepted, found) = <_>::default();
+        let (known, fetched, fetching, dialled, up, beats, accepted) = <_>::default();
         let neighbours = Self {
             identity,
             configured,
@@ -134,7 +130,6 @@ impl Neighbours {
             up,
             beats,
             accepted,
-            found,
             events,
             cuts,
             security,
@@ -179,7 +174,6 @@ impl Neighbours {
         self.dialled.retain(|(farm, _), _| *farm != number);
         self.up.retain(|(farm, _), _| *farm != number);
         self.accepted.retain(|(farm, _), _| *farm != number);
-        self.found.retain(|(farm, _), _| *farm != number);
         self.beats.remove(&number);
     }
 
@@ -205,14 +199,10 @@ impl Neighbours {
         self.fetched.insert(authority.hash(), Bytes::copy_from_slice(authority.der()));
     }
 
-    /// Where the servers of this farm are, as far as they have been found.
-    pub(crate) fn servers_of(&self, name: &str) -> BTreeMap<ServerId, SocketAddr> {
-        let known = self.known.iter().find(|(_, (known, _))| known == name);
-        let places = known.into_iter().flat_map(|(number, (_, farm))| {
-            farm.servers.iter().map(move |(server, place)| ((*number, *server), place))
-        });
-        let address = |place: Place, text: &str| text.parse().ok().or_else(|| self.found.get(&place).copied());
-        places.filter_map(|(place, text)| Some((place.1, address(place, text)?))).collect()
+    /// Where the servers of this farm are.
+    pub(crate) fn servers_of(&self, name: &str) -> BTreeMap<ServerId, place::Place> {
+        let known = self.known.values().find(|(known, _)| known == name);
+        known.map(|(_, farm)| farm.servers.clone()).unwrap_or_default()
     }
 
     /// Who names the nodes of this farm, if links are encrypted.
@@ -242,11 +232,12 @@ impl Neighbours {
     /// Links to all servers of a neighbour. Without its authority none of them could be believed.
     fn links(&self, (number, (name, farm)): (&FarmId, &(String, Neighbour))) -> Vec<NeighbourLink> {
         let is_plain = matches!(self.security, Security::None);
-        let link = |(server, address): (&ServerId, &String)| {
+        let link = |(server, address): (&ServerId, &place::Place)| {
             let Identity { cluster, server: own, store, .. } = self.identity.clone();
             let hello = FarmHello::new(cluster, name.clone(), own, store);
-            let (callee, address) = (self.security.towards(name, *server), address.clone());
-            NeighbourLink { place: (*number, *server), address, callee, hello, events: self.events.clone() }
+            let callee = self.security.towards(name, *server);
+            let dialler = Dialler::new(address.clone(), callee, Pace::CALLERS);
+            NeighbourLink { place: (*number, *server), dialler, hello, events: self.events.clone() }
         };
         let can_dial = is_plain || farm.certificate.is_some();
         farm.servers.iter().filter(|_| can_dial).map(link).collect()
@@ -258,13 +249,6 @@ impl Neighbours {
         self.dialled.clear();
         self.up.clear();
         self.beats.clear();
-    }
-
-    /// A server was found there.
-    pub(crate) fn on_found(&mut self, place: Place, address: SocketAddr) {
-        if self.dialled.contains_key(&place) {
-            self.found.insert(place, address);
-        }
     }
 
     /// A server can be written to. It hears at once how things are.
@@ -328,22 +312,16 @@ impl Neighbours {
 /// Keeps the link to one server of a neighbour.
 struct NeighbourLink {
     place: Place,
-    address: String,
-    callee: Option<Callee>,
+    dialler: Dialler,
     hello: FarmHello,
     events: mpsc::Sender<NeighbourEvent>,
 }
 
 impl NeighbourLink {
-    async fn run(self) {
-        let (mut told, mut known) = (String::new(), None);
+    async fn run(mut self) {
+        let mut told = String::new();
         loop {
-            let Some((dialler, address)) = self.dialler(known.take()).await else {
-                sleep(UNFOUND_TIME).await;
-                continue;
-            };
-            let (dialler, _) = known.insert((dialler, address));
-            match dialler.dial(&self.hello).await {
+            match self.dialler.dial(&self.hello).await {
                 Ok((line, _, Answer::Admitted)) => self.talk(line).await,
                 Ok((.., Answer::Refused(reason))) => {
                     self.tell_refusal(reason, &mut told).await;
@@ -353,22 +331,17 @@ impl NeighbourLink {
                 Ok((.., Answer::Welcome(_))) => {}
                 Err(error) => self.on_failure(&error, &mut told).await,
             }
-            sleep(dialler.next_pause()).await;
+            sleep(self.dialler.next_pause()).await;
         }
-    }
-
-    /// The dialler of before, unless the server is elsewhere now. Nothing if its name cannot be resolved.
-    async fn dialler(&self, known: Option<(Dialler, SocketAddr)>) -> Option<(Dialler, SocketAddr)> {
-        let address = authority::find(&self.address).await.ok()?;
-        if let Some(known) = known.filter(|(_, before)| *before == address) {
-            return Some(known);
-        }
-        _ = self.events.send(NeighbourEvent::Found(self.place, address)).await;
-        Some((Dialler::new(address, self.callee.clone(), Pace::CALLERS), address))
     }
 
     /// Most failures pass by themselves.
     async fn on_failure(&self, error: &io::Error, told: &mut String) {
+        if let Some(unresolved) = Unresolved::of_io(error).filter(|_| told != UNRESOLVED) {
+            let event = format!("no link to server {} of farm '{}': {unresolved}", self.place.1, self.hello.to);
+            _ = self.events.send(NeighbourEvent::Refused(event)).await;
+            UNRESOLVED.clone_into(told);
+        }
         if let Some(refusal) = Refusal::of_io(error) {
             self.tell_refusal(refusal.to_string(), told).await;
             sleep(REFUSED_TIME).await;
@@ -408,7 +381,7 @@ async fn answer(mut line: Line, answer: Answer) -> Option<Line> {
 async fn fetch_again(
     farm: String,
     hash: AuthorityHash,
-    servers: BTreeMap<ServerId, String>,
+    servers: BTreeMap<ServerId, place::Place>,
     events: mpsc::Sender<NeighbourEvent>,
 ) {
     let mut told = String::new();
@@ -463,6 +436,7 @@ async fn listen(
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::time::Duration;
 
     use primus_core::Term;
     use primus_core::ledger::LoanId;
@@ -488,7 +462,7 @@ mod tests {
         let (here, _) = listener.accept().await.expect("it called");
         let identity =
             Identity { cluster: "north".to_owned(), server: ServerId(1), store: [1; 16], incarnation: 1 };
-        let servers = [(ServerId(1), address)].into();
+        let servers = [(ServerId(1), address.into())].into();
         let east = plan::Neighbour { name: "east".to_owned(), servers, authority: None };
         let (mut neighbours, events) =
             Neighbours::new(identity, &[east], watch::channel(LinkFaults::default()).1, Security::None);

@@ -240,6 +240,8 @@ impl Running {
                 self.step(Input::Command(Command::Gone(peer)));
                 self.others.elections.tell(Input::Command(groups::Command::Gone(peer)));
             }
+            LinkEvent::Unresolved(peer, Some(sentence)) => self.see(peer, Sign::Unresolved(sentence)),
+            LinkEvent::Unresolved(peer, None) => self.see(peer, Sign::Resolved),
             LinkEvent::Barred(peer, reason) => self.see(peer, Sign::Refused(reason)),
         }
     }

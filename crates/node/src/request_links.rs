@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use primus_core::ServerId;
+use primus_core::{Place, ServerId};
 use primus_identity::trust::Identified;
 pub use primus_wire::native::Purpose;
 use primus_wire::native::{Answer, Hello};
@@ -43,6 +43,8 @@ const OPEN_TIME: Duration = Duration::from_secs(3);
 pub(crate) const QUESTION_UNHEARD_TIME: Duration = Duration::from_secs(5);
 const REQUEST_UNHEARD_TIME: Duration = Duration::from_secs(30);
 
+const UNBROKEN: &str = "nobody panics while holding this";
+
 /// How a server asks its peers, and is asked by them.
 #[derive(Debug)]
 pub struct RequestLinks {
@@ -57,23 +59,41 @@ pub struct RequestLinks {
 /// Where a peer is, and how much room is left for links to it and from it.
 #[derive(Debug)]
 struct Peer {
-    address: SocketAddr,
+    address: Place,
+    /// Where control's link to it leads, while that is up: a name is not looked up for every request.
+    reached: Mutex<Option<SocketAddr>>,
     dials: Semaphore,
     dialled: Arc<Semaphore>,
     accepted: Arc<Semaphore>,
 }
 
+impl Peer {
+    fn place(&self) -> Place {
+        let reached = *self.reached.lock().expect(UNBROKEN);
+        reached.map_or_else(|| self.address.clone(), Place::from)
+    }
+}
+
 impl RequestLinks {
     pub(crate) fn new(
         introductions: Arc<Introductions>,
-        peers: &BTreeMap<ServerId, SocketAddr>,
+        peers: &BTreeMap<ServerId, Place>,
         cuts: watch::Receiver<LinkFaults>,
         security: Security,
     ) -> Self {
         let links = || Arc::new(Semaphore::new(LINKS_MAX));
-        let peer = |(id, address): (&ServerId, &SocketAddr)| {
+        let peer = |(id, address): (&ServerId, &Place)| {
             let dials = Semaphore::new(DIALS_MAX);
-            (*id, Peer { address: *address, dials, dialled: links(), accepted: links() })
+            (
+                *id,
+                Peer {
+                    address: address.clone(),
+                    reached: Mutex::default(),
+                    dials,
+                    dialled: links(),
+                    accepted: links(),
+                },
+            )
         };
         let (questions, requests) = <_>::default();
         Self { introductions, peers: peers.iter().map(peer).collect(), cuts, security, questions, requests }
@@ -107,11 +127,18 @@ impl RequestLinks {
         let peer = self.peers.get(&to).ok_or(io::ErrorKind::NotFound)?;
         let place = Arc::clone(&peer.dialled).acquire_owned().await.map_err(io::Error::other)?;
         let _dial = peer.dials.acquire().await.map_err(io::Error::other)?;
-        let line = timeout(OPEN_TIME, self.open(to, peer.address, purpose)).await??;
+        let line = timeout(OPEN_TIME, self.open(to, peer.place(), purpose)).await??;
         Ok(PeerStream::new(line, self.gate(to), place))
     }
 
-    async fn open(&self, to: ServerId, address: SocketAddr, purpose: Purpose) -> io::Result<Line> {
+    /// From now on control's link to this peer leads here, or nowhere.
+    pub(crate) fn reached(&self, peer: ServerId, at: Option<SocketAddr>) {
+        if let Some(peer) = self.peers.get(&peer) {
+            *peer.reached.lock().expect(UNBROKEN) = at;
+        }
+    }
+
+    async fn open(&self, to: ServerId, address: Place, purpose: Purpose) -> io::Result<Line> {
         let callee = self.security.towards(&self.introductions.own().cluster, to);
         let (mut dialler, mut gate) = (Dialler::new(address, callee, Pace::PEERS), self.gate(to));
         gate.flows().await;

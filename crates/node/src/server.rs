@@ -13,9 +13,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
-use primus_core::ServerId;
 use primus_core::ledger::{JobId, Spec};
 pub use primus_core::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
+use primus_core::{Place, ServerId};
 use primus_identity::name::Node;
 use primus_server::Plan;
 use tokio::net::{TcpListener, TcpSocket};
@@ -45,8 +45,8 @@ pub struct Settings {
     pub farm: String,
     /// Where this server keeps what must survive it: a directory of its own.
     pub dir: PathBuf,
-    /// Where it listens, if that is not where others find it.
-    pub address: Option<SocketAddr>,
+    /// Where it listens. Without it, that is where others reach it, which must be a number then.
+    pub listen: Option<SocketAddr>,
     /// What its load is.
     pub load: Source,
     /// The command that it runs whenever a server begins to lead.
@@ -62,20 +62,18 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Server `id` of those that listen at these addresses, with everything else as usual.
+    /// Server `id` of those that are reached at these places, with everything else as usual.
     pub fn new(
         farm: impl Into<String>,
         id: u64,
-        servers: impl IntoIterator<Item = (u64, SocketAddr)>,
+        servers: impl IntoIterator<Item = (u64, impl Into<Place>)>,
         dir: impl Into<PathBuf>,
     ) -> Self {
-        let servers: BTreeMap<ServerId, SocketAddr> =
-            servers.into_iter().map(|(id, at)| (ServerId(id), at)).collect();
-        let plan = Plan::new(ServerId(id), servers);
+        let plan = Plan::new(ServerId(id), servers.into_iter().map(|(id, at)| (ServerId(id), at)));
         Self {
             farm: farm.into(),
             dir: dir.into(),
-            address: None,
+            listen: None,
             load: Source::System,
             hook: None,
             many_files: false,
@@ -92,6 +90,9 @@ pub enum StartError {
     /// It is not among the servers.
     #[error("server {0} has no address: name it among the servers")]
     NotAmongServers(ServerId),
+    /// It is reached by a name, and nothing says where it listens.
+    #[error("server {0} is reached at {1}, a name: say at which address it listens")]
+    NoListen(ServerId, Place),
     /// Its load cannot be measured.
     #[error("its load cannot be measured: {0}")]
     Load(#[from] Unmeasurable),
@@ -167,8 +168,9 @@ impl Server {
     /// If its directory or its address cannot be used.
     pub fn prepare(settings: Settings) -> Result<Prepared, StartError> {
         let Plan { id, servers, .. } = &settings.plan;
-        let known = *servers.get(id).ok_or(StartError::NotAmongServers(*id))?;
-        let address = settings.address.unwrap_or(known);
+        let place = servers.get(id).ok_or(StartError::NotAmongServers(*id))?;
+        let address = settings.listen.or_else(|| place.number());
+        let address = address.ok_or_else(|| StartError::NoListen(*id, place.clone()))?;
         let meter = Meter::open(&settings.load)?;
         if settings.many_files {
             files::raise_limit();

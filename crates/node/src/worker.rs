@@ -13,13 +13,12 @@ mod session;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-use primus_core::ServerId;
 use primus_core::load::{Usage, Weights};
 use primus_core::planted::Planted;
+use primus_core::{Place, ServerId};
 use primus_identity::name::Node;
 use primus_identity::refusal::Refusal;
 use primus_server::worker::{FarmAddress, Rules, Worker};
@@ -51,8 +50,8 @@ pub struct Config {
     pub name: String,
     /// How much it can run at once.
     pub slots: u16,
-    /// All servers, and where they listen.
-    pub servers: BTreeMap<ServerId, SocketAddr>,
+    /// All servers, and where they are reached.
+    pub servers: BTreeMap<ServerId, Place>,
     /// How tasks run here. Its folder is where results and outputs are kept.
     pub executor: executor::Settings,
     /// What measures this host; without it only the tasks that run here count in its load.

@@ -38,6 +38,8 @@ pub enum Why {
     MissedByLeader,
     /// It refused the hello of this server, or this server refused its own, with this sentence.
     Refused(String),
+    /// Its name does not resolve, with this sentence.
+    Unresolved(String),
 }
 
 /// What was seen of a peer.
@@ -53,6 +55,10 @@ pub enum Sign {
     Gone,
     /// A hello was refused.
     Refused(String),
+    /// Its name does not resolve, so it cannot be dialled.
+    Unresolved(String),
+    /// Its name resolves again.
+    Resolved,
     /// It has been silent for too long.
     Silent,
     /// So says the leader.
@@ -102,10 +108,14 @@ impl Peer {
         match (sign, &self.why) {
             (Sign::LinkUp, _) => Some(Self { state: State::Up, why: None }),
             // What a process said before it died may be read after its death.
-            (Sign::Heard, Some(Why::PortRefuses | Why::Refused(_)) | None) => None,
+            (Sign::Heard, Some(Why::PortRefuses | Why::Refused(_) | Why::Unresolved(_)) | None) => None,
             (Sign::Heard, _) => Some(Self { state: State::Up, why: None }),
             (Sign::Gone, _) => Some(Self { state: State::Dead, why: Some(Why::PortRefuses) }),
             (Sign::Refused(sentence), _) => suspected(Why::Refused(sentence)),
+            (Sign::Unresolved(sentence), _) if self.state != State::Dead => suspected(Why::Unresolved(sentence)),
+            (Sign::Resolved, Some(Why::Unresolved(_))) => {
+                Some(Self { state: State::Unknown, why: Some(Why::NotHeard) })
+            }
             (Sign::LinkDown, _) if is_up => suspected(Why::LinkLost),
             (Sign::Silent, _) if is_up => suspected(Why::Silent),
             (Sign::MissedByLeader, _) if is_up => suspected(Why::MissedByLeader),
@@ -136,7 +146,7 @@ impl fmt::Display for Why {
             Self::LinkLost => "the link to it was lost",
             Self::Silent => "it is silent: frozen, cut off or very busy",
             Self::MissedByLeader => "the leader hears nothing of it",
-            Self::Refused(sentence) => sentence,
+            Self::Refused(sentence) | Self::Unresolved(sentence) => sentence,
         })
     }
 }

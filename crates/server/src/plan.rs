@@ -1,7 +1,6 @@
 //! How a server is put together, from what people configure: the same in reality and in the laboratory.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use primus_core::ServerId;
@@ -16,6 +15,7 @@ use primus_core::ledger::roll::Fingerprint;
 use primus_core::load::Weights;
 use primus_core::loan::lending;
 use primus_core::machine::Delay;
+use primus_core::place::Place;
 use primus_core::planted::Planted;
 use primus_core::rank::{Address, RankBy};
 use primus_replica::message::Record;
@@ -38,8 +38,8 @@ pub type Server = Control<AnyElection>;
 pub struct Plan {
     /// This server.
     pub id: ServerId,
-    /// All servers, this one included, and where they listen for each other.
-    pub servers: BTreeMap<ServerId, SocketAddr>,
+    /// All servers, this one included, and where they reach each other.
+    pub servers: BTreeMap<ServerId, Place>,
     /// How they elect.
     pub election: ElectionPlan,
     /// Further elections, by name.
@@ -108,8 +108,8 @@ pub struct LendingPlan {
 pub struct Neighbour {
     /// What it is called.
     pub name: String,
-    /// Its servers, and where they listen for links.
-    pub servers: BTreeMap<ServerId, SocketAddr>,
+    /// Its servers, and where they are reached.
+    pub servers: BTreeMap<ServerId, Place>,
     /// SHA-256 of the certificate of its authority, if only that is known: the certificate is fetched.
     pub authority: Option<Fingerprint>,
 }
@@ -151,10 +151,10 @@ impl Default for FarmPlan {
 impl Plan {
     /// A plan with the usual times.
     #[must_use]
-    pub fn new(id: ServerId, servers: BTreeMap<ServerId, SocketAddr>) -> Self {
+    pub fn new(id: ServerId, servers: impl IntoIterator<Item = (ServerId, impl Into<Place>)>) -> Self {
         Self {
             id,
-            servers,
+            servers: servers.into_iter().map(|(id, at)| (id, at.into())).collect(),
             election: ElectionPlan::default(),
             groups: Vec::new(),
             lease_us: primus_core::lease::LEASE_US,
@@ -209,7 +209,8 @@ impl Plan {
             own: None,
             ..self.election.clone()
         };
-        let members = Self { servers: servers.map(|(id, at)| (*id, *at)).collect(), election, ..self.clone() };
+        let members =
+            Self { servers: servers.map(|(id, at)| (*id, at.clone())).collect(), election, ..self.clone() };
         group.members.contains(&self.id).then(|| members.election_with(Some(REMINDERS)))
     }
 
@@ -262,7 +263,7 @@ impl Plan {
             RankBy::Id => bully::Rules::by_id(ids),
             RankBy::Load => bully::Rules::by_load(ids),
             RankBy::Address => {
-                bully::Rules::by_address(self.servers.iter().map(|(id, at)| (*id, Address::from(*at))))
+                bully::Rules::by_address(self.servers.iter().map(|(id, at)| (*id, Address::from(at))))
             }
         };
         rules.preempt = election.preempt.unwrap_or(rules.preempt);

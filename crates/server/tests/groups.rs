@@ -48,7 +48,7 @@ fn group(name: &str, algorithm: Algorithm, rank: RankBy, members: &[u64]) -> Gro
 
 fn server(id: u64, count: u64, groups: &[GroupPlan]) -> Groups {
     let at = |id: u64| SocketAddr::from((Ipv4Addr::LOCALHOST, 7000 + u16::try_from(id).expect("few servers")));
-    let servers = (1..=count).map(|id| (ServerId(id), at(id))).collect();
+    let servers = (1..=count).map(|id| (ServerId(id), at(id)));
     Plan { groups: groups.to_vec(), ..Plan::new(ServerId(id), servers) }.elections()
 }
 

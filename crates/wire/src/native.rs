@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::frame::{self, FrameError};
 
 /// The version of this protocol. Servers of different versions do not talk.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 /// How a link of control begins, so that a stranger is known by its first bytes.
 const MAGIC: [u8; 8] = *b"primus\0\x01";
 /// How a worker's link begins.

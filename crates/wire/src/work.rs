@@ -5,13 +5,12 @@
 //! of a frame says whether its word goes on in the next.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use primus_core::farm::Message;
 use primus_core::ledger::Held;
 use primus_core::loan::WorkerMessage;
-use primus_core::{ServerId, Term};
+use primus_core::{Place, ServerId, Term};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +38,7 @@ pub enum ToWorker {
     /// Give me a part of an output; the answer carries this number.
     Output(u64, Part),
     /// What its lending says, and where the servers of the farm are that it speaks of.
-    Loan(WorkerMessage, BTreeMap<ServerId, SocketAddr>),
+    Loan(WorkerMessage, BTreeMap<ServerId, Place>),
     /// The servers of this farm are named by the authority with this certificate, in DER.
     Authority(String, Bytes),
 }

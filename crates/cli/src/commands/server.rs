@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use primus_api as api;
+use primus_core::Place;
 use primus_local::common_founding;
 use primus_node::credentials;
 pub(super) use primus_node::files::raise_limit as raise_file_limit;
@@ -48,7 +49,8 @@ pub(super) async fn start(mut settings: ServerSettings, log_format: LogFormat) -
     // What a part of it says when it fails is said once, at its end.
     watched::hush();
     let prepared = Server::prepare(of_library(&settings)).map_err(|error| not_started(error, &settings))?;
-    let web = listen(settings.api).map_err(|error| cannot_listen(settings.api, "api", &error))?;
+    let web =
+        listen(settings.api_listen).map_err(|error| cannot_listen(settings.api_listen, "api.listen", &error))?;
     let server = prepared.start().await.map_err(|error| not_started(error, &settings))?;
     work(settings.worker.clone(), diary);
     say_who_can_use(&settings, diary);
@@ -64,7 +66,7 @@ fn find_founding(settings: &mut ServerSettings) -> Result<(), Failure> {
         worker.iter_mut().for_each(|worker| worker.founding.clone_from(founding));
     }
     for neighbour in &plan.lending.neighbours {
-        let is_local = neighbour.servers.values().all(|address| address.ip().is_loopback());
+        let is_local = neighbour.servers.values().all(Place::is_loopback);
         if is_local && neighbour.authority.is_none() && !authorities.contains_key(&neighbour.name) {
             let file = common_founding::of(&neighbour.name, &neighbour.servers)?;
             authorities.insert(neighbour.name.clone(), file);
@@ -74,8 +76,8 @@ fn find_founding(settings: &mut ServerSettings) -> Result<(), Failure> {
 }
 
 fn of_library(settings: &ServerSettings) -> Settings {
-    let ServerSettings { farm, dir, founding, authorities, address, load, hook, plan, .. } = settings.clone();
-    Settings { farm, dir, address: Some(address), load, hook, many_files: true, founding, authorities, plan }
+    let ServerSettings { farm, dir, founding, authorities, listen, load, hook, plan, .. } = settings.clone();
+    Settings { farm, dir, listen: Some(listen), load, hook, many_files: true, founding, authorities, plan }
 }
 
 fn single_threaded() -> Runtime {
@@ -83,7 +85,7 @@ fn single_threaded() -> Runtime {
 }
 
 fn cannot_listen(address: SocketAddr, key: &str, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("cannot listen on {address}: {error}"), format!("choose another server.{key}"))
+    Failure::usage(format!("cannot listen on {address}: {error}"), format!("choose another address in {key}"))
 }
 
 /// Until somebody wants it to end; then another server leads first, if one can.
@@ -111,7 +113,7 @@ fn serve_api(settings: ServerSettings, web: std::net::TcpListener, handle: Handl
     let id = settings.id;
     let api = api::Settings {
         farm: settings.farm,
-        listens: settings.api,
+        listens: settings.api_listen,
         names: settings.names,
         token: settings.token,
         servers: settings.servers,
@@ -139,7 +141,7 @@ fn say_who_can_use(settings: &ServerSettings, diary: Log) {
     if settings.token.is_some() {
         return;
     }
-    let (api, user) = (settings.api, user_name());
+    let (api, user) = (settings.api_listen, user_name());
     let words = format!(
         "every user of this host can run commands as {user}, through the API at {api}: name a file with a secret in \
          api.token_file"
@@ -179,12 +181,13 @@ fn work(worker: Option<WorkerSettings>, diary: Log) {
 fn not_started(error: StartError, settings: &ServerSettings) -> Failure {
     match error {
         StartError::NotAmongServers(_) => Failure::usage(error.to_string(), "add it to cluster.servers"),
+        StartError::NoListen(..) => Failure::usage(error.to_string(), "name it in server.listen"),
         StartError::Load(error) => {
             Failure::usage(format!("load.source is {}, but {error}", settings.load), "choose system or process")
         }
         StartError::Store(error) => not_opened(&error, &settings.dir),
         StartError::Credentials(error) => super::not_believed(&error),
-        StartError::Listen(address, error) => cannot_listen(address, "address", &error),
+        StartError::Listen(address, error) => cannot_listen(address, "server.listen", &error),
         StartError::Ended(error) => failed(Err(error)),
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -12,7 +11,7 @@ use std::time::SystemTime;
 use primus_client::farms::founding_of;
 use primus_client::{Client, strange_answer};
 use primus_core::ledger::LoanId;
-use primus_core::{ServerId, Term};
+use primus_core::{Place, ServerId, Term};
 use primus_local::common_founding;
 use primus_node::credentials;
 use primus_node::executor::{Kinds, Settings, User};
@@ -54,7 +53,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<Verdict, Failure> {
     }
     if settings.founding.is_none() && !args.insecure && !credentials::is_named(&settings.dir) {
         // A farm that primus up runs for this user has a file of its own.
-        let running = founding_of(&settings.farm, settings.servers.values().copied());
+        let running = founding_of(&settings.farm, settings.servers.values().cloned());
         let common = || common_founding::of(&settings.farm, &settings.servers);
         settings.founding = Some(running.map_or_else(common, Ok)?);
     }
@@ -183,7 +182,7 @@ fn make_room_for(name: &str, dir: &Path) -> Result<User, Failure> {
 }
 
 /// The farm's name and servers, as one of them says.
-fn ask_for_servers(args: &WorkerArgs) -> Result<(String, BTreeMap<ServerId, SocketAddr>), Failure> {
+fn ask_for_servers(args: &WorkerArgs) -> Result<(String, BTreeMap<ServerId, Place>), Failure> {
     let named = args.overrides.0.iter().find(|one| one.key == "server.farm").map(|one| one.text.clone());
     let farm = if args.api.is_none() { named } else { None };
     let status = Client::find(args.api.as_deref(), farm.as_deref())?.latest("/v1/status")?;
@@ -228,6 +227,10 @@ fn note(worker: &str, happening: &Happening) -> Note {
         Happening::Refused(ServerId(server), reason) => {
             let facts = json!({ "kind": "link_refused", "by": server, "reason": reason });
             (Level::Warn, format!("refused by {server}: {reason}"), facts)
+        }
+        Happening::Unresolved(ServerId(server), sentence) => {
+            let facts = json!({ "kind": "unresolved", "server": server, "reason": sentence });
+            (Level::Warn, format!("no link to {server}: {sentence}"), facts)
         }
         Happening::Lent(farm, LoanId(loan)) => {
             let facts = json!({ "kind": "lent", "to": farm, "loan": loan });

@@ -24,8 +24,8 @@ use layers::{Layers, Sources};
 use mistakes::Origin;
 use neighbours::NeighbourEntry;
 use primus_api::Places;
-use primus_core::ServerId;
 use primus_core::loan::lending;
+use primus_core::{Place, ServerId};
 use primus_node::hooks::Hook;
 use primus_node::load::Source;
 use primus_server::Plan;
@@ -40,9 +40,11 @@ pub(crate) use worker::WorkerSettings;
 pub(crate) struct ServerSettings {
     pub(crate) farm: String,
     pub(crate) id: ServerId,
-    /// Where it listens, which need not be where others find it.
-    pub(crate) address: SocketAddr,
-    pub(crate) api: SocketAddr,
+    /// Where it listens, which need not be where others reach it.
+    pub(crate) listen: SocketAddr,
+    pub(crate) api_listen: SocketAddr,
+    /// Where people and programs reach it.
+    pub(crate) api: Place,
     /// What its API asks for, and under which further names it is reached.
     pub(crate) token: Option<Token>,
     pub(crate) names: Vec<String>,
@@ -82,6 +84,7 @@ impl Configuration {
         rules::derive_victory(&mut layers.values, servers.as_ref().map_or(0, BTreeMap::len));
         groups::check(&mut layers, servers.as_ref());
         neighbours::check(&mut layers, servers.as_ref());
+        cluster::check_ranks(&mut layers, servers.as_ref());
         rules::check(&mut layers, insecure);
         Self { layers, is_insecure: insecure, servers, token: None }
     }
@@ -141,13 +144,14 @@ impl Configuration {
         let gathered = &self.layers.values;
         let Values { server, api, hooks, load, .. } = gathered.settled()?;
         let servers = self.servers.ok_or_else(|| gathered.cluster.servers.unknown())?;
-        let addresses: BTreeMap<ServerId, SocketAddr> =
-            servers.iter().map(|(id, places)| (*id, places.address)).collect();
+        let addresses: BTreeMap<ServerId, Place> =
+            servers.iter().map(|(id, places)| (*id, places.address.clone())).collect();
         let hook = Hook { command: hooks.leader_changed, timeout: hooks.timeout };
         Ok(ServerSettings {
             farm: server.farm,
             id: server.id,
-            address: server.address,
+            listen: server.listen,
+            api_listen: api.listen,
             api: server.api,
             token: self.token,
             names: api.names,

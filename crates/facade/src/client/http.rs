@@ -1,6 +1,5 @@
 //! Asking over HTTP, with the client of the commands.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use primus_client::http::{Request, escaped};
 use primus_client::pages::Pages;
 use primus_client::tasks::{TaskClient, nothing};
 use primus_client::{Client, Patience, strange_answer, tokens};
+use primus_core::Place;
 use primus_core::ledger::JobId;
 use primus_shapes::submission::Submission;
 use primus_shapes::token::Token;
@@ -49,7 +49,7 @@ impl Http {
         id.map(JobId).ok_or_else(|| strange_answer().into())
     }
 
-    pub(super) async fn servers(&self) -> Result<(String, Vec<(u64, SocketAddr)>), Trouble> {
+    pub(super) async fn servers(&self) -> Result<(String, Vec<(u64, Place)>), Trouble> {
         let status = self.0.latest_async("/v1/status").await?;
         let server = |server: &Value| Some((server["id"].as_u64()?, server["address"].as_str()?.parse().ok()?));
         let servers = status["servers"].as_array().and_then(|servers| servers.iter().map(server).collect());

@@ -32,6 +32,13 @@ pub enum WorkerEvent {
         /// Why.
         reason: String,
     },
+    /// The name of a server does not resolve. It is tried again.
+    Unresolved {
+        /// The server.
+        server: ServerId,
+        /// What the resolver says.
+        reason: String,
+    },
     /// It is lent to this farm, and works for it from now on.
     Lent(String),
     /// It works for its own farm again.
@@ -68,6 +75,7 @@ impl WorkerEvent {
             Happening::Serves(leader, term) => Self::Serves { leader, term: term.0 },
             Happening::LostLeader(leader) => Self::LostLeader(leader),
             Happening::Refused(by, reason) => Self::Refused { by, reason },
+            Happening::Unresolved(server, reason) => Self::Unresolved { server, reason },
             Happening::Lent(farm, _) => Self::Lent(farm),
             Happening::Home(_) => Self::Home,
             Happening::CannotGo(farm, reason) | Happening::RefusedAbroad(farm, _, reason) => {
@@ -83,6 +91,7 @@ impl fmt::Display for WorkerEvent {
             Self::Serves { leader, term } => write!(f, "works for server {leader}, which leads in term {term}"),
             Self::LostLeader(leader) => write!(f, "has lost server {leader}"),
             Self::Refused { by, reason } => write!(f, "server {by} refuses it: {reason}"),
+            Self::Unresolved { server, reason } => write!(f, "has no link to server {server}: {reason}"),
             Self::Lent(farm) => write!(f, "is lent to {farm}"),
             Self::Home => f.write_str("is home again"),
             Self::CannotGo { farm, reason } => write!(f, "cannot work for {farm}: {reason}"),

@@ -135,7 +135,7 @@ impl Plan {
     pub(crate) fn new(servers: u64, names: &[&str]) -> Self {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 7460));
         let ids = (1..=servers).map(|id| (ServerId(id), nowhere));
-        let server = server::Plan::new(ServerId(1), ids.collect());
+        let server = server::Plan::new(ServerId(1), ids);
         let one = ServerPlan { clock: Clock::default(), sync: SYNC, lease_us: server.lease_us };
         let farm = |name: &&str| FarmPlan {
             name: (*name).to_owned(),

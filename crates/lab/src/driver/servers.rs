@@ -46,8 +46,8 @@ impl<O: Audience> Run<'_, O> {
         let (now_us, farm) = (self.time.now_us, self.servers[&id].farm);
         let mut plan = self.plan.server.clone();
         plan.id = id.server();
-        let address = *plan.servers.values().next().expect("a plan has servers");
-        plan.servers = self.farms[farm].server_ids.iter().map(|id| (id.server(), address)).collect();
+        let address = plan.servers.values().next().expect("a plan has servers").clone();
+        plan.servers = self.farms[farm].server_ids.iter().map(|id| (id.server(), address.clone())).collect();
         let rules = self.farm_rules(farm, plan.servers.len());
         let host = self.servers.get_mut(&id).expect("a server of this run");
         host.incarnation += 1;

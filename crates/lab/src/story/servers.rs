@@ -56,7 +56,7 @@ impl ServerRecipe {
         let nodes = cluster::parse_ids(names)?;
         let names = cluster::name_nodes(&nodes, names)?;
         let address = SocketAddr::from(([127, 0, 0, 1], 7460));
-        let mut plan = Plan::new(nodes[0], nodes.iter().map(|node| (*node, address)).collect());
+        let mut plan = Plan::new(nodes[0], nodes.iter().map(|node| (*node, address)));
         plan.election.rank = RankBy::Id;
         let recipe = Self { nodes, plan: Box::new(plan), scores: BTreeMap::new() };
         let mut description = Description { recipe, names, leader: None };

@@ -242,7 +242,6 @@ impl Driver {
                 self.step(Input::Message { from: Peer::Neighbour(from), message: Message::Loan(message) });
             }
             NeighbourEvent::Refused(reason) => self.history.refused(reason),
-            NeighbourEvent::Found(place, address) => self.neighbours.on_found(place, address),
             NeighbourEvent::Fetched(authority) => {
                 self.neighbours.on_fetched(&authority);
                 self.know_neighbours();

@@ -1,6 +1,6 @@
 //! What waits on links.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::time::timeout;
 
@@ -32,7 +32,7 @@ async fn listener() -> (TcpListener, SocketAddr) {
 fn start(id: u64, listener: TcpListener, other: SocketAddr) -> (Links<Said>, mpsc::Receiver<LinkEvent<Said>>) {
     let identity =
         Identity { cluster: "test".to_owned(), server: ServerId(id), store: [id as u8; 16], incarnation: id };
-    let peers = BTreeMap::from([(ServerId(3 - id), other)]);
+    let peers = BTreeMap::from([(ServerId(3 - id), other.into())]);
     let doors = Doors {
         workers: mpsc::channel(1).0,
         envoys: mpsc::channel(1).0,

@@ -3,17 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 
-use primus_core::ServerId;
+use primus_core::{Place, ServerId};
 use primus_identity::authority::AuthorityCertificate;
 use primus_identity::hash::AuthorityHash;
 use primus_identity::refusal::Refusal;
 use primus_identity::verify::Pin;
-use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-use crate::dialling::{DIAL_TIME, HELLO_TIME};
+use crate::dialling::{Dialler, HELLO_TIME, Pace};
 use crate::line::Line;
 
 /// Why the authority of another farm is not known.
@@ -81,7 +79,7 @@ impl NotFetched {
 pub async fn fetch(
     farm: &str,
     hash: AuthorityHash,
-    servers: &BTreeMap<ServerId, String>,
+    servers: &BTreeMap<ServerId, Place>,
 ) -> Result<AuthorityCertificate, NotFetched> {
     let mut reasons = Vec::new();
     for (server, place) in servers {
@@ -89,7 +87,7 @@ pub async fn fetch(
             Ok((who, authority)) if who.server_of(farm) == Ok(*server) => return Ok(authority),
             Ok((who, _)) => {
                 let found = who.name.server_id().map(|id| id.to_string()).unwrap_or_default();
-                let (farm, place, there) = (farm.to_owned(), place.clone(), who.name.farm().to_owned());
+                let (farm, place, there) = (farm.to_owned(), place.to_string(), who.name.farm().to_owned());
                 return Err(NotFetched::OtherServer { farm, server: *server, place, found, there });
             }
             Err(error) => match Refusal::of_io(&error) {
@@ -101,8 +99,8 @@ pub async fn fetch(
     Err(NotFetched::Unreachable { farm: farm.to_owned(), reasons: reasons.join("; ") })
 }
 
-fn not_shown(farm: &str, place: &str, hash: AuthorityHash, refusal: Refusal) -> NotFetched {
-    let (farm, place) = (farm.to_owned(), place.to_owned());
+fn not_shown(farm: &str, place: &Place, hash: AuthorityHash, refusal: Refusal) -> NotFetched {
+    let (farm, place) = (farm.to_owned(), place.to_string());
     match refusal {
         Refusal::OtherAuthority => NotFetched::OtherAuthority { farm, place, hash },
         Refusal::Protocol => NotFetched::NotShown { farm, place, refusal: Refusal::Plain },
@@ -111,21 +109,12 @@ fn not_shown(farm: &str, place: &str, hash: AuthorityHash, refusal: Refusal) -> 
 }
 
 async fn visit(
-    place: &str,
+    place: &Place,
     hash: AuthorityHash,
     server: ServerId,
 ) -> io::Result<(primus_identity::trust::Identified, AuthorityCertificate)> {
-    let dialled = async { TcpStream::connect(find(place).await?).await };
-    let tcp = timeout(DIAL_TIME, dialled).await??;
+    let tcp = Dialler::new(place.clone(), None, Pace::CALLERS).connect().await?;
     timeout(HELLO_TIME, Line::visit(tcp, Pin::Whole(hash), server)).await?
-}
-
-/// Where a place is now. A name may lead elsewhere the next time.
-pub(super) async fn find(place: &str) -> io::Result<SocketAddr> {
-    match place.parse() {
-        Ok(address) => Ok(address),
-        Err(_) => lookup_host(place).await?.next().ok_or_else(|| io::ErrorKind::NotFound.into()),
-    }
 }
 
 #[cfg(test)]
@@ -141,9 +130,9 @@ mod tests {
     use crate::credentials::{Security, Tls};
 
     /// Server 2 of the farm of this authority.
-    async fn server(authority: &Authority) -> String {
+    async fn server(authority: &Authority) -> Place {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
-        let place = listener.local_addr().expect("it is bound").to_string();
+        let place = listener.local_addr().expect("it is bound").into();
         let name = Name::server(authority.certificate().farm(), ServerId(2)).expect("it is a name");
         let Security::Tls(own) = Tls::of(authority, &name) else { panic!("it has a certificate") };
         tokio::spawn(async move {
@@ -160,9 +149,9 @@ mod tests {
         let [south, other, west] =
             ["south", "south", "west"].map(|farm| Authority::create(farm, UnixTime::now()).unwrap());
         let hash = south.certificate().hash();
-        let nowhere = "127.0.0.1:1".to_owned();
+        let nowhere: Place = "127.0.0.1:1".parse().unwrap();
         let there = server(&south).await;
-        let places = |id, place: &str| [(ServerId(1), nowhere.clone()), (ServerId(id), place.to_owned())].into();
+        let places = |id, place: &Place| [(ServerId(1), nowhere.clone()), (ServerId(id), place.clone())].into();
         let fetched = fetch("south", hash, &places(2, &there)).await.unwrap();
         assert_eq!((fetched.hash(), fetched.der()), (hash, south.certificate().der()));
         for (farm, hash, servers, words) in [

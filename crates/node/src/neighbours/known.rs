@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use primus_core::ServerId;
 use primus_core::ledger::{Roll, roll};
+use primus_core::{Place, ServerId};
 use primus_identity::authority::AuthorityCertificate;
 use primus_identity::hash::AuthorityHash;
 use primus_server::plan;
@@ -33,8 +33,8 @@ pub enum Origin {
 pub struct Neighbour {
     /// Where that stands.
     pub origin: Origin,
-    /// Where its servers listen, each as `HOST:PORT`.
-    pub servers: BTreeMap<ServerId, String>,
+    /// Where its servers are reached.
+    pub servers: BTreeMap<ServerId, Place>,
     /// SHA-256 of the certificate of its authority, if that is known.
     pub hash: Option<AuthorityHash>,
     /// That certificate, as DER; nothing until it was fetched.
@@ -47,7 +47,7 @@ impl Neighbour {
         let named = known.authority.map(|hash| AuthorityHash::from_bytes(hash.0));
         Self {
             origin: Origin::File,
-            servers: known.servers.iter().map(|(id, address)| (*id, address.to_string())).collect(),
+            servers: known.servers.clone(),
             hash: authority.map(AuthorityCertificate::hash).or(named),
             certificate: authority.map(|authority| Bytes::copy_from_slice(authority.der())),
         }
@@ -57,7 +57,7 @@ impl Neighbour {
         let certificate = Some(&known.certificate).filter(|certificate| !certificate.is_empty());
         Self {
             origin: Origin::Roll,
-            servers: known.servers.clone(),
+            servers: known.servers.iter().filter_map(|(id, text)| Some((*id, text.parse().ok()?))).collect(),
             hash: Some(AuthorityHash::from_bytes(known.hash.0)),
             certificate: certificate.map(|certificate| Bytes::copy_from_slice(certificate)),
         }

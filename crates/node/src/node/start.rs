@@ -162,7 +162,7 @@ impl Running {
 
 /// What a server knows of its peers when it starts.
 fn known(Config { plan, security, .. }: &Config, store: &Store) -> links::Known {
-    let peers = plan.servers.iter().filter(|(id, _)| **id != plan.id).map(|(id, at)| (*id, *at));
+    let peers = plan.servers.iter().filter(|(id, _)| **id != plan.id).map(|(id, at)| (*id, at.clone()));
     let stores = store.peers().into_iter().map(|(peer, StoreId(store))| (peer, store));
     links::Known { peers: peers.collect(), stores: stores.collect(), security: security.clone() }
 }

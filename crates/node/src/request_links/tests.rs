@@ -30,7 +30,7 @@ fn side(id: u64, listener: TcpListener, other: SocketAddr) -> Side {
         neighbours: watch::channel(Arc::default()).1,
     };
     let stores = BTreeMap::from([(peer, [3 - id as u8; 16])]);
-    let known = Known { peers: BTreeMap::from([(peer, other)]), stores, security: Security::None };
+    let known = Known { peers: BTreeMap::from([(peer, other.into())]), stores, security: Security::None };
     let cuts = watch::channel(LinkFaults::default()).0;
     let (links, events) = Links::start(identity, listener, known, doors, cuts, Arc::default());
     Side { links, _events: events }

@@ -176,6 +176,9 @@ impl Driver {
                 self.step(Input::LinkDown(Peer { farm, server }));
             }
             LinkEvent::Refused(server, reason) => self.command(Command::Refused(Peer { farm, server }, reason)),
+            LinkEvent::Unresolved(server, sentence) => {
+                _ = self.happenings.send(Happening::Unresolved(server, sentence));
+            }
             LinkEvent::Barred(server, refusal) => {
                 if farm == FarmId::OWN && session.links.is_barred_everywhere(server) {
                     self.barred = Some(refusal.clone());

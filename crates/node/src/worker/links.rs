@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
 
 use bytes::BytesMut;
-use primus_core::ServerId;
+use primus_core::{Place, ServerId};
 use primus_identity::refusal::Refusal;
 use primus_wire::native::{Answer, WorkerHello};
 use primus_wire::work::{Reader, ToWorker};
@@ -16,6 +15,7 @@ use tokio::time::sleep;
 use crate::credentials::Security;
 use crate::dialling::{Dialler, Pace, REFUSED_TIME};
 use crate::line::Line;
+use crate::names::Unresolved;
 use crate::outgoing::{self, All, Outgoing};
 
 /// How many words of all servers may wait for the worker.
@@ -32,6 +32,8 @@ pub(super) enum LinkEvent {
     Down(ServerId),
     /// A server does not want this worker.
     Refused(ServerId, String),
+    /// The name of a server does not resolve, with this sentence.
+    Unresolved(ServerId, String),
     /// The two cannot prove to each other who they are.
     Barred(ServerId, Refusal),
 }
@@ -50,15 +52,17 @@ impl Links {
     pub(super) fn start(
         cluster: String,
         name: &str,
-        servers: &BTreeMap<ServerId, SocketAddr>,
+        servers: &BTreeMap<ServerId, Place>,
         store: [u8; 16],
         security: &Security,
     ) -> (Self, mpsc::Receiver<LinkEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
         for (server, address) in servers {
             let hello = WorkerHello::new(cluster.clone(), name.to_owned(), *server, store);
-            let dialler = Dialler::new(*address, security.towards(&cluster, *server), Pace::CALLERS);
-            tokio::spawn(ServerLink { server: *server, dialler, hello, events: events.clone() }.run());
+            let dialler = Dialler::new(address.clone(), security.towards(&cluster, *server), Pace::CALLERS);
+            tokio::spawn(
+                ServerLink { server: *server, dialler, hello, is_unresolved: false, events: events.clone() }.run(),
+            );
         }
         (Self { up: BTreeMap::new(), barred: Some(BTreeSet::new()), servers: servers.len() }, received)
     }
@@ -96,6 +100,8 @@ struct ServerLink {
     server: ServerId,
     dialler: Dialler,
     hello: WorkerHello,
+    /// True if the last dial failed for want of an address.
+    is_unresolved: bool,
     events: mpsc::Sender<LinkEvent>,
 }
 
@@ -118,7 +124,12 @@ impl ServerLink {
     }
 
     /// Most failures pass by themselves.
-    async fn on_failure(&self, error: &io::Error) {
+    async fn on_failure(&mut self, error: &io::Error) {
+        let unresolved = Unresolved::of_io(error);
+        if let Some(unresolved) = unresolved.filter(|_| !self.is_unresolved) {
+            _ = self.events.send(LinkEvent::Unresolved(self.server, unresolved.to_string())).await;
+        }
+        self.is_unresolved = unresolved.is_some();
         if let Some(refusal) = Refusal::of_io(error) {
             _ = self.events.send(LinkEvent::Barred(self.server, refusal)).await;
             sleep(REFUSED_TIME).await;

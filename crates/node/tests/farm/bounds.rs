@@ -181,7 +181,7 @@ async fn workers_and_neighbours_that_call_a_farm_that_stands_still_have_a_bound(
         vec![Neighbour { name: "east".to_owned(), servers: [(ServerId(1), nowhere)].into(), authority: None }];
     farm.start_server(1).await;
     farm.wait_for_leader(1).await;
-    let address = farm.as_neighbour().servers[&ServerId(1)];
+    let address = farm.as_neighbour().servers[&ServerId(1)].number().expect("a number");
     let hold = busy(&farm.farm_of(1)).await;
     let worker = |number| WorkerHello::new("north".to_owned(), format!("w{number}"), ServerId(1), [7; 16]);
     let workers: Vec<_> = (0..CALLERS_MAX + 20).map(|number| bytes_of(&worker(number))).collect();

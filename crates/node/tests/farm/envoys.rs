@@ -25,7 +25,7 @@ async fn north() -> (Farm, SocketAddr) {
         vec![Neighbour { name: "east".to_owned(), servers: [(ServerId(1), nowhere)].into(), authority: None }];
     north.start_server(1).await;
     north.leader().await;
-    let address = north.as_neighbour().servers[&ServerId(1)];
+    let address = north.as_neighbour().servers[&ServerId(1)].number().expect("a number");
     (north, address)
 }
 

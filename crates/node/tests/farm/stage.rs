@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use primus_core::ServerId;
 use primus_core::ledger::{
     CommandLine, Effect, Entry, Expansion, JobId, Outcome, Spec, State, Target, TaskId, Work,
 };
@@ -15,6 +14,7 @@ use primus_core::load::Weights;
 use primus_core::loan::lending;
 use primus_core::planted::Planted;
 use primus_core::rank::RankBy;
+use primus_core::{Place, ServerId};
 use primus_node::credentials::Security;
 use primus_node::executor::{Kinds, Settings};
 use primus_node::farm::{Awaited, FarmHandle};
@@ -78,7 +78,7 @@ struct Server {
 pub(crate) struct Farm {
     pub(crate) name: String,
     dir: PathBuf,
-    addresses: BTreeMap<ServerId, SocketAddr>,
+    addresses: BTreeMap<ServerId, Place>,
     servers: BTreeMap<u64, Server>,
     workers: BTreeMap<String, (Process, broadcast::Receiver<Happening>)>,
     /// Workers whose names others have by now.
@@ -119,7 +119,7 @@ impl Farm {
         let bound = || std::net::TcpListener::bind((host, 0)).expect("a free port");
         let listeners: Vec<_> = (1..=servers).map(|id| (ServerId(id), bound())).collect();
         let address = |listener: &std::net::TcpListener| listener.local_addr().expect("it is bound");
-        let addresses = listeners.iter().map(|(id, listener)| (*id, address(listener))).collect();
+        let addresses = listeners.iter().map(|(id, listener)| (*id, address(listener).into())).collect();
         Self {
             name: name.to_owned(),
             dir,
@@ -164,7 +164,7 @@ impl Farm {
         let config = Config { cluster: self.name.clone(), plan, security: Security::None };
         let identity = Identity { cluster: config.cluster.clone(), server: ServerId(id) };
         let opened = open_store(&self.dir.join(id.to_string()), &identity).await;
-        let address = self.addresses[&ServerId(id)];
+        let address = self.addresses[&ServerId(id)].number().expect("a number");
         let (ready, handle) = oneshot::channel();
         let process = Process::start(move || async move {
             let listener = TcpListener::bind(address).await.expect("the port is free again");

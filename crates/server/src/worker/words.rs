@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 
 use primus_core::farm::{self, Assignment, worker};
 use primus_core::ledger::{Held, LoanId, Report};
 use primus_core::load::Usage;
 use primus_core::loan::{WorkerMessage, placement};
 use primus_core::machine::{Token, WriteName};
-use primus_core::{FarmId, ServerId, Term};
+use primus_core::{FarmId, Place, ServerId, Term};
 
 /// A server of one of the worker's farms. A worker counts its farms in the order in which it begins to serve them: its own is
 /// [`FarmId::OWN`], and a farm that it serves again gets another number.
@@ -21,8 +20,8 @@ pub struct Peer {
     pub server: ServerId,
 }
 
-/// Servers, and where they listen.
-pub type Servers = BTreeMap<ServerId, SocketAddr>;
+/// Servers, and where they are reached.
+pub type Servers = BTreeMap<ServerId, Place>;
 
 /// A farm, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,6 +152,8 @@ pub enum Happening {
     LostLeader(ServerId),
     /// This server does not want it, for this reason.
     Refused(ServerId, String),
+    /// The name of this server does not resolve, with this sentence; it is tried again.
+    Unresolved(ServerId, String),
     /// It is lent to this farm, under this loan, and works for it from now on.
     Lent(String, LoanId),
     /// It is with its own farm again, after this loan.
@@ -241,6 +242,7 @@ impl fmt::Display for Happening {
             Self::Serves(server, term) => write!(f, "serves {server} in term {term}"),
             Self::LostLeader(server) => write!(f, "lost {server}"),
             Self::Refused(server, reason) => write!(f, "refused by {server}: {reason}"),
+            Self::Unresolved(server, reason) => write!(f, "no link to {server}: {reason}"),
             Self::Lent(farm, loan) => write!(f, "lent to {farm} under {loan}"),
             Self::Home(loan) => write!(f, "home after {loan}"),
             Self::CannotGo(farm, reason) => write!(f, "cannot work for {farm}: {reason}"),

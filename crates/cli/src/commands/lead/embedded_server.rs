@@ -1,5 +1,6 @@
 //! A server beside a guarded command, in the same process.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -31,7 +32,11 @@ pub(super) fn start(file: PathBuf) -> Result<Server, Failure> {
     // The server's files are for its owner alone; the command gets what this process was started with.
     primus_node::umask::restrict();
     let settings = Configuration::read(&config::sources(Some(file), Vec::new()), false).settle()?;
-    let api = settings.api.to_string();
+    let mut api = settings.api_listen;
+    if api.ip().is_unspecified() {
+        api.set_ip(if api.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    let api = api.to_string();
     if let Some(token) = &settings.token {
         tokens::know(&api, token);
     }

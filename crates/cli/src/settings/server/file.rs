@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
 use super::keys::{self, DOCUMENT_KEYS, DocumentKey};
-use super::kind::{Kind, Listed, address, misfit};
+use super::kind::{self, Kind, Listed, misfit};
 use super::layers::Layers;
 use super::mistakes::{Complaint, Mistakes, Origin, unknown};
 
@@ -187,10 +187,10 @@ fn listed(table: &DeTable<'_>) -> Result<Listed, Complaint> {
     })?;
     let place = |name: &str| {
         let text = field(name).map(plain);
-        let placed = text.map(|text| address(&text)).transpose();
+        let placed = text.map(|text| kind::place(&text)).transpose();
         placed.map_err(|(what, hint)| (format!("holds server {id}, whose {name} {what}"), hint))
     };
-    let no_address = || (format!("holds server {id} without an address"), "say where it listens".to_owned());
+    let no_address = || (format!("holds server {id} without an address"), "say where others reach it".to_owned());
     Ok(Listed { id: ServerId(id), address: place("address")?.ok_or_else(no_address)?, api: place("api")? })
 }
 

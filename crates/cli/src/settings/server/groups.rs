@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::SocketAddr;
 
 use primus_api::Places;
-use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::election::bully::Asking;
 use primus_core::ledger::groups::{GROUP_NAME_LEN_MAX, GroupName};
 use primus_core::rank::RankBy;
+use primus_core::{Place, ServerId};
 use primus_server::groups::{GROUPS_MAX, GroupPlan};
 use primus_shapes::objects::shown;
 use primus_terminal::amounts::quoted;
@@ -203,7 +202,7 @@ pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<ServerId, Pla
 
 impl GroupEntry {
     /// The group, as a server among these runs it.
-    pub(super) fn plan(self, servers: &BTreeMap<ServerId, SocketAddr>) -> GroupPlan {
+    pub(super) fn plan(self, servers: &BTreeMap<ServerId, Place>) -> GroupPlan {
         let Self { name, algorithm, rank, asking, members } = self;
         let members = members.unwrap_or_else(|| servers.keys().copied().collect());
         GroupPlan { name, algorithm, rank, asking, members }

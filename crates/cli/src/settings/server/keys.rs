@@ -20,8 +20,8 @@ use primus_terminal::failure::Failure;
 
 use super::groups::Groups;
 use super::kind::{
-    Address, Beside, Choice, Command, File, Folder, Hosts, Id, Name, Number, Programs, Servers, Size, Source, Time,
-    TimeRange, Truth, User, Variables,
+    Address, Beside, Choice, Command, File, Folder, Hosts, Id, Name, Number, Programs, Reached, Servers, Size,
+    Source, Time, TimeRange, Truth, User, Variables,
 };
 use super::neighbours::Neighbours;
 use super::slot::Fallback::{Depends, Is, Missing};
@@ -87,10 +87,12 @@ sections! {
     server: Server in "server." {
         /// which server of the cluster this is
         id: Id = Missing, flag "id";
-        /// where it listens for its peers
-        address: Address = Depends("as cluster.servers says, else 127.0.0.1:7460"), flag "address";
-        /// where it listens for people and programs
-        api: Address =
+        /// where its peers reach it, by number or by name
+        address: Reached = Depends("as cluster.servers says, else 127.0.0.1:7460"), flag "address";
+        /// where it listens for its peers, if that is not where they reach it
+        listen: Address = Depends("server.address, if that is a number, or a name of this host's loopback"), flag "listen";
+        /// where people and programs reach it, by number or by name
+        api: Reached =
             Depends("as cluster.servers says, else one port above the address, or the next that all can use"), flag "api";
         /// the name of the farm, the same on all servers
         farm: Name = Is("primus"), flag "farm";
@@ -100,6 +102,8 @@ sections! {
         chaos: Truth = Is("false");
     }
     api: Api in "api." {
+        /// where the API listens, if that is not where people and programs reach it
+        listen: Address = Depends("server.api, if that is a number, or a name of this host's loopback"), flag "api-listen";
         /// a file that only this user can read, with the secret that every request to the API must show
         token_file: File = Is(""), flag "token-file";
         /// further names and addresses under which clients reach the API; it answers under no others

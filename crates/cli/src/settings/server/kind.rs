@@ -8,12 +8,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use primus_core::ServerId;
 use primus_core::election::Algorithm;
 use primus_core::election::bully::Asking;
 use primus_core::farm::assign::Rule;
 use primus_core::loan::lending::Order;
+use primus_core::place::PlaceError;
 use primus_core::rank::RankBy;
+use primus_core::{Place, ServerId};
 use primus_node::load;
 use primus_terminal::amounts::{length, quoted};
 use primus_terminal::names::check_name;
@@ -218,7 +219,10 @@ kinds! {
     Time(Duration), "TIME", r#""25ms""#, time, time_text;
     /// A time, or two with dots between them, from which one is drawn.
     TimeRange((Duration, Duration)), "TIME[..TIME]", r#""50ms..100ms""#, time_range, time_range_text;
+    /// Where a process of this host listens.
     Address(SocketAddr), "ADDRESS", r#""127.0.0.1:7460""#, address, SocketAddr::to_string;
+    /// Where others reach a process.
+    Reached(Place), "HOST:PORT", r#""127.0.0.1:7460""#, place, Place::to_string;
     Name(String), "NAME", r#""north""#, name, String::clone;
     Folder(PathBuf), "DIR", r#""/var/lib/primus""#, folder, |dir: &PathBuf| dir.display().to_string();
     /// A file; nothing at all is none.
@@ -248,17 +252,17 @@ kinds! {
 }
 
 /// A server in a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Listed {
     pub(crate) id: ServerId,
-    pub(crate) address: SocketAddr,
-    pub(crate) api: Option<SocketAddr>,
+    pub(crate) address: Place,
+    pub(crate) api: Option<Place>,
 }
 
 impl Display for Listed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.id, self.address)?;
-        self.api.map_or(Ok(()), |api| write!(f, "/{api}"))
+        self.api.as_ref().map_or(Ok(()), |api| write!(f, "/{api}"))
     }
 }
 
@@ -303,7 +307,7 @@ pub(super) fn listed(text: &str) -> Result<Listed, Complaint> {
     let (id, places) = text.split_once('@').ok_or_else(wrong)?;
     let id = id.parse().ok().filter(|id| *id > 0).ok_or_else(wrong)?;
     let (at, api) = places.split_once('/').map_or((places, None), |(at, api)| (at, Some(api)));
-    let place = |text: &str| address(text).map_err(|_| wrong());
+    let place = |text: &str| place(text).map_err(|_| wrong());
     Ok(Listed { id: ServerId(id), address: place(at)?, api: api.map(place).transpose()? })
 }
 
@@ -325,8 +329,15 @@ fn time_range_text((least, most): &(Duration, Duration)) -> String {
     if least == most { time_text(least) } else { format!("{}..{}", time_text(least), time_text(most)) }
 }
 
-/// An address that others can dial.
-pub(super) fn address(text: &str) -> Result<SocketAddr, Complaint> {
+/// A place that others can dial.
+pub(super) fn place(text: &str) -> Result<Place, Complaint> {
+    let wrong =
+        |error: PlaceError| (format!("is {}, which {}", quoted(text), error.what()), error.hint().to_owned());
+    text.trim().parse().map_err(wrong)
+}
+
+/// An address to listen at.
+fn address(text: &str) -> Result<SocketAddr, Complaint> {
     let address: Result<SocketAddr, _> = text.trim().parse();
     match address {
         Ok(address) if address.port() == 0 => Err((
@@ -334,7 +345,11 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, Complaint> {
             "give a port from 1 to 65535".to_owned(),
         )),
         Ok(address) => Ok(address),
-        Err(_) => Err(wrong(text, "write it like 127.0.0.1:7460")),
+        Err(_) if text.trim().parse::<Place>().is_ok() => {
+            let what = format!("is {}, and a process listens at a number", quoted(text));
+            Err((what, "write it like 127.0.0.1:7460, 0.0.0.0:7460 or [::]:7460".to_owned()))
+        }
+        Err(_) => Err(wrong(text, "write it like 127.0.0.1:7460 or [::1]:7460")),
     }
 }
 

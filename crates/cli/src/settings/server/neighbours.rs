@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use primus_api::Places;
-use primus_core::ServerId;
 use primus_core::ledger::roll::Fingerprint;
+use primus_core::{Place, ServerId};
 use primus_identity::hash::AuthorityHash;
 use primus_server::plan::Neighbour;
 use primus_terminal::amounts::quoted;
@@ -38,7 +37,7 @@ const TABLES: Tables = Tables {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NeighbourEntry {
     name: String,
-    servers: BTreeMap<ServerId, SocketAddr>,
+    servers: BTreeMap<ServerId, Place>,
     authority: Option<Authority>,
 }
 
@@ -122,7 +121,7 @@ impl NeighbourEntry {
         let named = |what: String, hint: &str| (format!("holds {}, {what}", quoted(name)), hint.to_owned());
         let mut servers = BTreeMap::new();
         for Listed { id, address, .. } in listed {
-            if servers.insert(*id, *address).is_some() {
+            if servers.insert(*id, address.clone()).is_some() {
                 return Err(named(format!("which has two servers with the id {id}"), "give each its own"));
             }
         }
@@ -135,8 +134,7 @@ impl NeighbourEntry {
 
     /// As scripts see it.
     pub(super) fn json(&self) -> Json {
-        let server =
-            |(id, address): (&ServerId, &SocketAddr)| json!({ "id": id.0, "address": address.to_string() });
+        let server = |(id, address): (&ServerId, &Place)| json!({ "id": id.0, "address": address.to_string() });
         json!({ "name": self.name, "servers": self.servers.iter().map(server).collect::<Json>() })
     }
 }
@@ -153,7 +151,7 @@ fn distinct(neighbours: Vec<NeighbourEntry>) -> Result<Vec<NeighbourEntry>, Comp
     }
     let mut addresses = BTreeSet::new();
     let all = neighbours.iter().flat_map(|neighbour| neighbour.servers.values());
-    match all.copied().find(|address| !addresses.insert(*address)) {
+    match all.into_iter().find(|address| !addresses.insert(*address)) {
         Some(address) => Err((format!("names {address} twice"), "say of each server once where it is".to_owned())),
         None => Ok(neighbours),
     }
@@ -163,9 +161,9 @@ fn distinct(neighbours: Vec<NeighbourEntry>) -> Result<Vec<NeighbourEntry>, Comp
 pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<ServerId, Places>>) {
     let slot = &layers.values.neighbourhood.neighbours;
     let (Some(neighbours), Some(farm)) = (slot.get(), layers.values.server.farm.get()) else { return };
-    let own: BTreeSet<SocketAddr> =
-        servers.into_iter().flat_map(BTreeMap::values).map(|places| places.address).collect();
-    let is_own_place = |address: &&SocketAddr| own.contains(address);
+    let own: BTreeSet<&Place> =
+        servers.into_iter().flat_map(BTreeMap::values).map(|places| &places.address).collect();
+    let is_own_place = |address: &&Place| own.contains(*address);
     let found = neighbours.iter().find_map(|neighbour| {
         let name = quoted(&neighbour.name);
         if neighbour.name == farm {
@@ -173,7 +171,7 @@ pub(super) fn check(layers: &mut Layers, servers: Option<&BTreeMap<ServerId, Pla
             return Some((format!("neighbours holds {name}, which is this farm itself"), hint));
         }
         let address = neighbour.servers.values().find(is_own_place)?;
-        let message = format!("neighbours holds {name}, with {address}, where a server of this farm listens");
+        let message = format!("neighbours holds {name}, with {address}, where a server of this farm is reached");
         Some((message, "say where that farm's own servers are"))
     });
     if let Some((message, hint)) = found {

@@ -16,11 +16,11 @@ use primus_server::plan::{ElectionPlan, FarmPlan, LendingPlan};
 use primus_terminal::failure::Failure;
 
 use super::keys::{Election, Farm, Lending, LoadWeights, Values};
-use super::kind::{Time, time_text};
+use super::kind::{Address, Reached, Time, time_text};
 use super::layers::Layers;
 use super::mistakes::Mistakes;
 use super::neighbours::NeighbourEntry;
-use super::slot::{Gathered, Settled, Slot};
+use super::slot::{AnySlot, Gathered, Settled, Slot};
 
 /// No farm holds more: what is sent to a server that is behind has a limit, and results come on top.
 const STATE_MAX: u64 = 1536 << 20;
@@ -187,10 +187,12 @@ fn check_reach(values: &Values<Gathered>, mistakes: &mut Mistakes, insecure: boo
     let init = "make a founding file with primus init and name it in cluster.founding, listen on 127.0.0.1, or add \
                 --insecure if you trust the network";
     let trust = "listen on 127.0.0.1, or add --insecure if you trust the network";
-    let places = [(&server.address, links, init, is_founded), (&server.api, api, trust, false)];
-    for (slot, what, hint, is_safe) in places {
-        if let Some(address) = slot.get().filter(|address| is_open(*address) && !insecure && !is_safe) {
-            let message = format!("{} is {address}, which other hosts can reach, and {what}", slot.key.name);
+    let links = ((&server.listen, &server.address), links, init, is_founded);
+    let api = ((&values.api.listen, &server.api), api, trust, false);
+    for (slots, what, hint, is_safe) in [links, api] {
+        let (slot, address) = listening(slots);
+        if let Some(address) = address.filter(|address| is_open(*address) && !insecure && !is_safe) {
+            let message = format!("{} is {address}, which other hosts can reach, and {what}", slot.key().name);
             mistakes.about(slot, message, hint);
         }
     }
@@ -200,13 +202,15 @@ fn check_reach(values: &Values<Gathered>, mistakes: &mut Mistakes, insecure: boo
 fn check_secret(values: &Values<Gathered>, mistakes: &mut Mistakes) {
     let Values { server, api, .. } = values;
     let has_secret = api.token_file.get().flatten().is_some();
-    if let Some(address) = server.api.get().filter(|address| is_open(*address) && !has_secret) {
+    let (slot, address) = listening((&api.listen, &server.api));
+    if let Some(address) = address.filter(|address| is_open(*address) && !has_secret) {
         let file = api.token_file.key.name;
         let message = format!(
-            "server.api is {address}, which other hosts can reach, and without {file} everybody there can run commands"
+            "{} is {address}, which other hosts can reach, and without {file} everybody there can run commands",
+            slot.key().name
         );
         let hint = format!("name a file with a secret in {file}, or let the API listen on 127.0.0.1");
-        mistakes.about(&server.api, message, hint);
+        mistakes.about(slot, message, hint);
     }
 }
 
@@ -243,6 +247,14 @@ fn check_order(less: &Slot<Time>, more: &Slot<Time>, is_strict: bool, mistakes: 
     let message = format!("{more} is {second}, but {less} is {first}");
     let hint = format!("make {more} {} {less}", if is_strict { "longer than" } else { "at least as long as" });
     mistakes.about(slot, message, hint);
+}
+
+/// Where it listens, as far as that is known, and the key that says it.
+fn listening<'a>(
+    (listen, reached): (&'a Slot<Address>, &'a Slot<Reached>),
+) -> (&'a dyn AnySlot, Option<SocketAddr>) {
+    let address = listen.get().or_else(|| reached.get()?.number());
+    (if listen.is_written() { listen } else { reached }, address)
 }
 
 /// Nothing listens beyond loopback unless somebody says so.

@@ -118,8 +118,8 @@ fn apis_without_a_place_are_in_nobodys_way_and_all_servers_agree_where_they_are(
 #[test]
 fn one_list_for_all_servers_says_where_this_one_listens() {
     let settings = settled(NATIVE);
-    assert_eq!(settings.address.to_string(), "127.0.0.1:7470");
-    assert_eq!(settings.api.to_string(), "127.0.0.1:7471");
+    assert_eq!(settings.listen.to_string(), "127.0.0.1:7470");
+    assert_eq!(settings.api_listen.to_string(), "127.0.0.1:7471");
     assert_eq!(settings.farm, "north");
     assert_eq!(settings.plan.election.silence.heartbeat_us, 50_000);
     assert_eq!(settings.plan.election.silence.floor_us, 150_000, "three heartbeats");
@@ -353,7 +353,7 @@ fn every_mistake_in_a_neighbour_says_what_to_do() {
         ("name = \"s\"\nservers = 1".to_owned(), "holds 's', whose list of servers is a number; "),
         (
             "name = \"s\"\nservers = [{ id = 1 }]".to_owned(),
-            "holds 's', whose list of servers holds server 1 without an address; say where it listens",
+            "holds 's', whose list of servers holds server 1 without an address; say where others reach it",
         ),
         (
             "name = \"s\"\nservers = [{ id = 1, address = \"[::1]:1\" }, { id = 1, address = \"[::1]:2\" }]"
@@ -371,7 +371,7 @@ fn every_mistake_in_a_neighbour_says_what_to_do() {
         ),
         (
             format!("name = \"s\"\n{}", one.replace(":9", ":7460")),
-            "holds 's', with 127.0.0.1:7460, where a server of this farm listens; say where that farm's own servers are",
+            "holds 's', with 127.0.0.1:7460, where a server of this farm is reached; say where that farm's own servers are",
         ),
         (
             format!("name = \"s\"\n{one}\n[[neighbours]]\nname = \"s\"\n{}", one.replace(":9", ":8")),

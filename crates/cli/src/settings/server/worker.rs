@@ -3,11 +3,10 @@
 //! A server with slots runs a worker beside itself, which takes what it needs from the server's own settings.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use primus_core::ServerId;
 use primus_core::load::Weights;
+use primus_core::{Place, ServerId};
 use primus_node::executor::Limits;
 use primus_node::load::Source;
 use primus_terminal::failure::Failure;
@@ -31,7 +30,7 @@ pub(crate) struct WorkerSettings {
     pub(crate) beside: Option<ServerId>,
     pub(crate) dir: PathBuf,
     /// Where the servers listen for it; nothing if a server has to be asked.
-    pub(crate) servers: BTreeMap<ServerId, SocketAddr>,
+    pub(crate) servers: BTreeMap<ServerId, Place>,
     /// The file that the farm began with.
     pub(crate) founding: Option<PathBuf>,
     pub(crate) allow: Vec<String>,
@@ -69,7 +68,7 @@ impl WorkerSettings {
     }
 
     /// What these values mean.
-    pub(super) fn new(values: &Values<Gathered>, servers: BTreeMap<ServerId, SocketAddr>) -> Result<Self, Failure> {
+    pub(super) fn new(values: &Values<Gathered>, servers: BTreeMap<ServerId, Place>) -> Result<Self, Failure> {
         let worker = values.worker.settled()?;
         // Zero stands for no limit.
         let some = |limit: u64| Some(limit).filter(|limit| *limit > 0);
