@@ -252,7 +252,7 @@ mod tests {
             (judge("north", &hash, place, None), "north is this farm"),
             (judge("so/uth", &hash, place, None), "the name is"),
             (judge("south", "sha256:00", place, None), "64 digits"),
-            (judge("south", &hash, "1=10.0.1.1", None), "HOST:PORT"),
+            (judge("south", &hash, "1=10.0.1.1", None), "has no port"),
             (judge("south", &hash, "10.0.1.1:7460", None), "a server is named"),
             (judge("south", &hash, "0=10.0.1.1:7460", None), "a server is named"),
         ] {

@@ -40,7 +40,7 @@ fn a_farm_without_an_authority_makes_no_tokens_and_says_why() {
 #[test]
 fn a_certificate_is_revoked_and_a_neighbour_is_trusted_until_it_is_forgotten() {
     let place = Place::new();
-    let _farm = place.up("--servers 1 --workers 0");
+    let _farm = place.up("--servers 1 --workers 0 --insecure");
     assert_eq!(place.json("cert revoke 7"), json!({"revoked": "certificate 7"}));
     assert_eq!(place.json("cert revoke server/1"), json!({"revoked": "server 1"}));
     let revoked = json!([{"what": "certificate 7", "up_to": 7}, {"what": "server 1", "up_to": 0}]);
