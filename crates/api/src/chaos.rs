@@ -62,7 +62,8 @@ pub(crate) async fn cut(
     if let Some(stranger) = peers.iter().find(|peer| !context.servers.contains_key(peer)) {
         return Err(Problem::usage(format!("server {stranger} does not exist"), "see /v1/status"));
     }
-    if let Some(stranger) = farms.difference(&context.neighbours).next() {
+    let known = context.handle.farm.neighbourhood();
+    if let Some(stranger) = farms.iter().find(|farm| !known.farms.contains_key(*farm)) {
         return Err(no_neighbour(stranger));
     }
     context.tell(ControlRequest::Cut(LinkFaults { peers, held, closed, farms, ..LinkFaults::default() }))?;

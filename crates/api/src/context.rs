@@ -1,6 +1,6 @@
 //! What handlers know: the server, the farm, and the way to the leader.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -38,9 +38,8 @@ pub(crate) struct Knowledge {
     pub(crate) queue_max: u64,
     /// How long a lease lasts that this server grants.
     pub(crate) lease_us: u64,
-    /// When this farm borrows and lends, and with whom.
+    /// When this farm borrows and lends.
     pub(crate) lending: LendingRules,
-    pub(crate) neighbours: BTreeSet<String>,
     /// When this server started.
     pub(crate) started: SystemTime,
     /// May links be cut and loads be overridden?

@@ -44,7 +44,7 @@ mod values;
 mod words;
 mod workers;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -85,8 +85,6 @@ pub struct Settings {
     pub lease_us: u64,
     /// When this farm borrows and lends.
     pub lending: LendingRules,
-    /// The farms with which this one may borrow and lend.
-    pub neighbours: BTreeSet<String>,
     /// True if links may be cut and loads be overridden.
     pub has_chaos: bool,
 }
@@ -105,7 +103,6 @@ pub async fn serve(settings: Settings, handle: Handle, listener: TcpListener) {
         queue_max: settings.queue_max,
         lease_us: settings.lease_us,
         lending: settings.lending,
-        neighbours: settings.neighbours,
         started: SystemTime::now(),
         has_chaos: settings.has_chaos,
     };

@@ -40,7 +40,7 @@ const fn code(name: &'static str, status: u16, about: &'static str) -> Code {
 }
 
 /// All of them, as the document lists them.
-pub(crate) const CODES: [Code; 30] = [
+pub(crate) const CODES: [Code; 31] = [
     common("usage", 400, "a parameter, a field or the body makes no sense"),
     common("no_token", 401, "the secret is missing or wrong"),
     common(
@@ -52,6 +52,7 @@ pub(crate) const CODES: [Code; 30] = [
     code("method_not_allowed", 405, "the path does not take that method"),
     common("too_slow", 408, "the body arrives too slowly"),
     code("not_heard", 409, "the neighbour has not been heard lately"),
+    code("not_reached", 409, "no server of the other farm answers"),
     code("all_lent", 409, "as many workers are lent as may be"),
     code("none_idle", 409, "no worker is idle"),
     code("no_authority", 409, "the farm was founded without TLS"),

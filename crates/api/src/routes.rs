@@ -70,7 +70,7 @@ pub(crate) fn task_routes() -> Table {
         .post("/v1/certs/rotate", "sign with another authority from now on", certs::rotate)
         .post("/v1/certs/finish", "trust the newest authority only", certs::finish)
         .post("/v1/certs/revoke", "trust a certificate no more: {\"worker\":\"w1\"}", certs::revoke)
-        .get("/v1/neighbours", "other farms that are trusted; ?limit=N&after=NEXT", trusted::list)
+        .get("/v1/neighbours", "this farm and those that it trusts; ?limit=N&after=NEXT", trusted::list)
         .post("/v1/neighbours", "trust another farm: {\"name\":\"south\"}", trusted::trust)
         .post("/v1/neighbours/{name}/forget", "trust another farm no more", trusted::forget)
         .get("/v1/farms", "this farm and its neighbours; ?limit=N&after=NAME", farms::list)

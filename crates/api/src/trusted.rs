@@ -1,5 +1,7 @@
 //! `/v1/neighbours`: other farms that are trusted to name their own nodes.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -7,31 +9,36 @@ use axum::http::Request;
 use axum::response::Response;
 use primus_core::ledger::roll::{Change, Fingerprint, Neighbour, SERVERS_MAX};
 use primus_core::names::is_name;
+use primus_core::place::PlaceError;
+use primus_core::{Place, ServerId};
 use primus_identity::authority::AuthorityCertificate;
 use primus_identity::hash::AuthorityHash;
-use primus_identity::token::Place;
+use primus_node::neighbours::{Neighbour as Known, NotFetched, Origin, fetch};
 use primus_shapes::described;
 use serde::Serialize;
 
-use crate::context::Context;
+use crate::context::{Context, Knowledge};
 use crate::orders::{Asked, Order};
 use crate::pages::{self, Page};
 use crate::problem::Problem;
 use crate::tokens::{NAMES, change};
 
-const HINT: &str = "send {\"name\":\"south\",\"authority\":\"sha256:…\",\"servers\":[\"10.0.1.1:7460\"]}";
+const HINT: &str = "send {\"name\":\"south\",\"authority\":\"sha256:…\",\"servers\":[\"1=10.0.1.1:7460\"]}";
 
 described! {
-    /// A farm that is trusted.
+    /// A farm that is trusted, or this one.
     #[derive(Debug, PartialEq, Eq, Serialize)]
     pub(crate) struct NeighbourFacts {
         /// The farm's name.
         name: String,
-        /// SHA-256 of its authority's certificate.
-        authority: String,
-        /// True if that certificate is known here; else the first link to the farm brings it.
+        /// `itself` for the farm that is asked, `trusted` after `primus neighbours trust`, `file` if the leader's configuration
+        /// names it.
+        origin: &'static str,
+        /// SHA-256 of its authority's certificate; nothing if links are not encrypted.
+        authority: Option<String>,
+        /// True if that certificate is known here; else one of its servers has to show it.
         certified: bool,
-        /// Where its servers are.
+        /// Where its servers are, each `ID=HOST:PORT`.
         servers: Vec<String>,
     }
 }
@@ -42,6 +49,8 @@ described! {
     pub(crate) struct ForgetNeighbourAnswer {
         /// The farm's name.
         name: String,
+        /// True if the configuration of the leader still names it: then it stays a neighbour.
+        configured: bool,
     }
 }
 
@@ -49,19 +58,40 @@ pub(crate) async fn list(State(context): State<Context>, mut asked: Asked) -> Re
     let page = Page::new(pages::limit(&mut asked)?);
     let after = asked.text("after").unwrap_or_default();
     asked.done()?;
-    let neighbours = context.handle.farm.look(move |foreman| {
-        let known = foreman.ledger().roll().neighbours().values().filter(|known| known.name > after);
-        known.map(facts).collect::<Vec<_>>()
-    });
-    Ok(page.fill(neighbours.await?.into_iter().map(|known| (known.name.clone(), known))).finish())
+    // What was acknowledged is to be seen.
+    context.handle.farm.look(|_| ()).await?;
+    let known = context.handle.farm.neighbourhood();
+    let mut farms: Vec<NeighbourFacts> = known.farms.iter().map(|(name, farm)| facts(name.clone(), farm)).collect();
+    farms.push(itself(&context, known.own.map(|own| own.to_string())));
+    farms.retain(|farm| farm.name > after);
+    farms.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(page.fill(farms.into_iter().map(|farm| (farm.name.clone(), farm))).finish())
 }
 
-fn facts(known: &Neighbour) -> NeighbourFacts {
+fn facts(name: String, known: &Known) -> NeighbourFacts {
+    let origin = match known.origin {
+        Origin::File => "file",
+        Origin::Roll => "trusted",
+    };
     NeighbourFacts {
-        name: known.name.clone(),
-        authority: known.hash.to_string(),
-        certified: !known.certificate.is_empty(),
-        servers: known.servers.clone(),
+        name,
+        origin,
+        authority: known.hash.map(|hash| hash.to_string()),
+        certified: known.certificate.is_some(),
+        servers: known.servers.iter().map(|(id, place)| format!("{id}={place}")).collect(),
+    }
+}
+
+/// What the other farm has to be told. After a rotation the roll knows a newer authority than the founding.
+fn itself(context: &Knowledge, founded: Option<String>) -> NeighbourFacts {
+    let newest = context.handle.farm.roll().authorities().first().map(|newest| newest.hash.to_string());
+    let authority = newest.or(founded);
+    NeighbourFacts {
+        name: context.farm.clone(),
+        origin: "itself",
+        certified: authority.is_some(),
+        authority,
+        servers: context.servers.iter().map(|(id, places)| format!("{id}={}", places.address)).collect(),
     }
 }
 
@@ -77,9 +107,44 @@ pub(crate) async fn trust(
     let servers = order.given("servers", servers)?;
     order.done()?;
     let neighbour = neighbour(&context.farm, name, &authority, servers, certificate.as_deref())?;
-    let answer = facts(&neighbour);
+    let neighbour = certified(&context, neighbour).await?;
+    let (name, hash) = (neighbour.name.clone(), neighbour.hash);
+    let answer = NeighbourFacts {
+        name,
+        origin: "trusted",
+        authority: Some(hash.to_string()),
+        certified: !neighbour.certificate.is_empty(),
+        servers: neighbour.servers.iter().map(|(id, place)| format!("{id}={place}")).collect(),
+    };
     change(&context, Change::TrustNeighbour(neighbour)).await?;
     Ok(Json(answer))
+}
+
+/// The same with the certificate of its authority, which one of its servers shows. Where links are plain there is none.
+async fn certified(context: &Knowledge, neighbour: Neighbour) -> Result<Neighbour, Problem> {
+    let is_plain = context.handle.farm.neighbourhood().own.is_none();
+    if is_plain || !neighbour.certificate.is_empty() {
+        return Ok(neighbour);
+    }
+    let hash = AuthorityHash::from_bytes(neighbour.hash.0);
+    let servers = neighbour.servers.iter().filter_map(|(id, text)| Some((*id, text.parse().ok()?))).collect();
+    let authority = fetch(&neighbour.name, hash, &servers).await.map_err(|error| not_fetched(&error))?;
+    Ok(Neighbour { certificate: authority.der().to_vec(), ..neighbour })
+}
+
+fn not_fetched(error: &NotFetched) -> Problem {
+    match error {
+        NotFetched::Unreachable { .. } => Problem::not_now(
+            "not_reached",
+            error.to_string(),
+            "start it, correct --servers, or give its authority's certificate with --certificate",
+        ),
+        NotFetched::OtherServer { .. } => Problem::forbidden(error.to_string(), "correct the name or --servers"),
+        NotFetched::OtherAuthority { .. } | NotFetched::NotShown { .. } => Problem::forbidden(
+            error.to_string(),
+            "nothing was stored; compare the hash with primus neighbours list there",
+        ),
+    }
 }
 
 /// The farm that is to be trusted, if all that is said of it fits together.
@@ -100,14 +165,31 @@ fn neighbour(
     if servers.is_empty() || servers.len() > SERVERS_MAX {
         return Err(Problem::usage(format!("{} servers are named", servers.len()), "name 1 to 16 servers"));
     }
-    if let Some(error) = servers.iter().find_map(|place| place.parse::<Place>().err()) {
-        return Err(Problem::usage(error.to_string(), HINT));
-    }
+    let servers = numbered(&servers)?;
     let certificate = certificate.map(|text| checked(&name, hash, text)).transpose()?.unwrap_or_default();
+    let servers = servers.into_iter().map(|(id, place)| (id, place.to_string())).collect();
     Ok(Neighbour { name, certificate, hash: Fingerprint(*hash.bytes()), servers })
 }
 
-const HASH: &str = "primus cert show says it, on the other farm";
+/// Servers by their numbers, as `1=HOST:PORT`.
+fn numbered(servers: &[String]) -> Result<BTreeMap<ServerId, Place>, Problem> {
+    const EXAMPLE: &str = "write each server as ID=HOST:PORT, such as 1=10.0.1.1:7460";
+    let mut places = BTreeMap::new();
+    for text in servers {
+        let parts = text.split_once('=').and_then(|(id, place)| Some((id.parse().ok()?, place)));
+        let (id, place) = parts
+            .filter(|(id, _)| *id > 0)
+            .ok_or_else(|| Problem::usage(format!("a server is named {text:?}"), EXAMPLE))?;
+        let wrong = |error: PlaceError| Problem::usage(format!("{place}: {error}"), EXAMPLE);
+        let place = place.parse().map_err(wrong)?;
+        if places.insert(ServerId(id), place).is_some() {
+            return Err(Problem::usage(format!("server {id} is named twice"), EXAMPLE));
+        }
+    }
+    Ok(places)
+}
+
+const HASH: &str = "primus neighbours list says it, on the other farm";
 
 /// The certificate of this farm's authority, as DER, if it is the one that was named.
 fn checked(farm: &str, hash: AuthorityHash, pem: &str) -> Result<Vec<u8>, Problem> {
@@ -128,8 +210,16 @@ pub(crate) async fn forget(
     request: Request<Body>,
 ) -> Result<Json<ForgetNeighbourAnswer>, Problem> {
     Order::nothing(request).await?;
+    let is_known =
+        |origin| context.handle.farm.neighbourhood().farms.get(&name).is_some_and(|known| known.origin == origin);
+    if is_known(Origin::File) {
+        let message = format!("farm '{name}' is a neighbour because the configuration says so");
+        return Err(Problem::usage(message, "take it out of [[neighbours]], and restart the servers"));
+    }
     change(&context, Change::ForgetNeighbour(name.clone())).await?;
-    Ok(Json(ForgetNeighbourAnswer { name }))
+    context.handle.farm.look(|_| ()).await?;
+    let configured = is_known(Origin::File);
+    Ok(Json(ForgetNeighbourAnswer { name, configured }))
 }
 
 #[cfg(test)]
@@ -148,10 +238,10 @@ mod tests {
             let found = neighbour("north", name.to_owned(), hash, vec![place.to_owned()], certificate);
             found.map(|found| found.certificate.len()).map_err(|problem| problem.to_string())
         };
-        let place = "10.0.1.1:7460";
+        let place = "1=10.0.1.1:7460";
         let der = south.certificate().der().len();
         assert_eq!(judge("south", &hash, place, Some(&south.certificate().pem())), Ok(der));
-        assert_eq!(judge("south", &hash, place, None), Ok(0), "the first link brings it");
+        assert_eq!(judge("south", &hash, place, None), Ok(0), "it is fetched");
         for (found, words) in [
             (judge("south", &hash, place, Some(&other.certificate().pem())), "somebody may be in between"),
             (
@@ -162,7 +252,9 @@ mod tests {
             (judge("north", &hash, place, None), "north is this farm"),
             (judge("so/uth", &hash, place, None), "the name is"),
             (judge("south", "sha256:00", place, None), "64 digits"),
-            (judge("south", &hash, "10.0.1.1", None), "HOST:PORT"),
+            (judge("south", &hash, "1=10.0.1.1", None), "has no port"),
+            (judge("south", &hash, "10.0.1.1:7460", None), "a server is named"),
+            (judge("south", &hash, "0=10.0.1.1:7460", None), "a server is named"),
         ] {
             let message = found.unwrap_err();
             assert!(message.contains(words), "{message}");

@@ -47,14 +47,16 @@ fn a_certificate_is_revoked_and_a_neighbour_is_trusted_until_it_is_forgotten() {
     assert_eq!(place.json("cert revoke server/1"), json!({"revoked": "server 1"}));
     let revoked = json!([{"what": "certificate 7", "up_to": 7}, {"what": "server 1", "up_to": 0}]);
     assert_eq!(place.json("cert show")["revoked"], revoked);
-    let servers = "10.0.1.1:7460,south-2.example:7460";
+    let servers = "1=10.0.1.1:7460,2=south-2.example:7460";
     let trusted = place.json(&format!("neighbours trust south --authority {HASH} --servers {servers}"));
-    let expected = json!({"name": "south", "authority": HASH, "certified": false,
-        "servers": ["10.0.1.1:7460", "south-2.example:7460"]});
+    let expected = json!({"name": "south", "origin": "trusted", "authority": HASH, "certified": false,
+        "servers": ["1=10.0.1.1:7460", "2=south-2.example:7460"]});
     assert_eq!(trusted, expected);
-    assert_eq!(place.json("neighbours list"), json!({"items": [expected], "next": null}));
-    assert_eq!(place.json("neighbours forget south"), json!({"name": "south"}));
-    assert_eq!(place.json("neighbours list")["items"], json!([]));
+    let listed = place.json("neighbours list")["items"].as_array().cloned().expect("it is a list");
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    assert!(listed[0]["origin"] == "itself" && listed[1] == expected, "{listed:?}");
+    assert_eq!(place.json("neighbours forget south"), json!({"name": "south", "configured": false}));
+    assert_eq!(place.json("neighbours list")["items"].as_array().map(Vec::len), Some(1));
     let wrong = place.primus(&format!("neighbours trust south --authority {HASH} --servers nowhere"));
     assert_eq!(wrong.code, Some(2));
 }

@@ -160,6 +160,16 @@ impl Security {
         Ok(Self::Tls(Arc::new(own.trusting(authorities)?)))
     }
 
+    /// From now on these authorities are believed about their farms, beside the own one, and no others. Links that are up are
+    /// for others to close.
+    ///
+    /// # Errors
+    /// If one of them claims to be the own farm's.
+    pub fn set_neighbours(&self, authorities: Vec<AuthorityCertificate>) -> Result<(), AuthorityError> {
+        let Self::Tls(own) = self else { return Ok(()) };
+        own.set_neighbours(authorities)
+    }
+
     /// The same for a worker that goes to another farm, whose authority it was told by its own.
     pub(crate) fn abroad(&self, farm: &str, authority: Option<&[u8]>) -> Self {
         let Self::Tls(own) = self else { return Self::None };

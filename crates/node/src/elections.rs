@@ -259,7 +259,11 @@ mod tests {
         let (algorithm, rank, members) = (Algorithm::Bully, RankBy::Id, BTreeSet::from([ME]));
         plan.groups = vec![GroupPlan { name: GROUP.to_owned(), algorithm, rank, asking: None, members }];
         let identity = Identity { cluster: "test".to_owned(), server: ME, store: [1; 16], incarnation: 1 };
-        let doors = Doors { workers: mpsc::channel(1).0, envoys: mpsc::channel(1).0, neighbours: BTreeMap::new() };
+        let doors = Doors {
+            workers: mpsc::channel(1).0,
+            envoys: mpsc::channel(1).0,
+            neighbours: watch::channel(Arc::default()).1,
+        };
         let cuts = watch::channel(LinkFaults::default()).0;
         let claim = founded_with(ME, [(ME, [1; 16])].into_iter());
         let known = Known { peers: BTreeMap::new(), claim, security: Security::None };

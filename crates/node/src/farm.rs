@@ -46,6 +46,7 @@ pub use self::worker_links::CallingWorker;
 use crate::budget::{Budget, Weight};
 use crate::handle::{Reply, Request, Unable};
 use crate::leases::{Arrived, Teller};
+use crate::neighbours::Neighbourhood;
 use crate::outputs::Stream;
 use crate::reads::Read;
 use crate::requests::Requests;
@@ -69,6 +70,7 @@ pub struct FarmHandle {
     unasked: Budget,
     starts: Arc<Starts>,
     roll: watch::Receiver<Arc<Roll>>,
+    neighbourhood: watch::Receiver<Arc<Neighbourhood>>,
 }
 
 type Look = Box<dyn FnOnce(Result<&Farm, Unable>) + Send>;
@@ -163,6 +165,12 @@ impl FarmHandle {
     #[must_use]
     pub fn roll(&self) -> Arc<Roll> {
         Arc::clone(&self.roll.borrow())
+    }
+
+    /// Which farms are neighbours, as this server knows them.
+    #[must_use]
+    pub fn neighbourhood(&self) -> Arc<Neighbourhood> {
+        Arc::clone(&self.neighbourhood.borrow())
     }
 
     /// The same, for those who want to hear of every change: links are closed whose peers are not welcome any more.

@@ -40,7 +40,7 @@ pub mod links;
 pub mod load;
 pub mod meters;
 mod names;
-mod neighbours;
+pub mod neighbours;
 pub mod node;
 mod outgoing;
 pub mod outputs;

@@ -21,6 +21,7 @@ use primus_identity::authority::AuthorityCertificate;
 use primus_identity::config;
 use primus_identity::name::dial_any;
 use primus_identity::peer::{self, Caller};
+use primus_identity::refusal::Refusal;
 use primus_identity::rustls::{ClientConnection, Connection, ServerConnection};
 use primus_identity::trust::Identified;
 use primus_identity::verify::{self, HostClock};
@@ -122,7 +123,7 @@ impl Line {
         let joining = config::joining(pin, Arc::new(HostClock));
         let connection = ClientConnection::new(joining, dial_any()).map_err(io::Error::other)?;
         let mut hands = Hands::new(tcp, connection.into());
-        hands.shake().await?;
+        hands.shake().await.map_err(of_inviter)?;
         let (who, authority) = match &*hands.tls {
             Connection::Client(connection) => {
                 peer::inviter(connection, pin, UnixTime::now()).map_err(io::Error::other)?
@@ -157,6 +158,14 @@ impl Parted {
     /// The line again, on the runtime of the thread that asks.
     pub(crate) fn join(self) -> io::Result<Line> {
         Ok(Line { tcp: TcpStream::from_std(self.tcp)?, secured: self.secured })
+    }
+}
+
+/// A server that does not know the authority that is expected has another one.
+fn of_inviter(error: io::Error) -> io::Error {
+    match Refusal::of_io(&error) {
+        Some(Refusal::OtherThere) => io::Error::other(Refusal::OtherAuthority),
+        _ => error,
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Who calls is found out on another thread (`door.rs`), and hands are shaken there, too.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,7 +38,7 @@ use crate::introductions::{Introductions, Objection};
 use crate::late::Late;
 use crate::line::Line;
 use crate::link_faults::{LinkFaults, LinkGate, PeerGate};
-use crate::neighbours::Envoy;
+use crate::neighbours::{Envoy, Neighbourhood};
 use crate::request_links::RequestLinks;
 use crate::sockets::tend;
 use crate::unidentified::Unidentified;
@@ -116,7 +116,7 @@ pub struct Doors {
     pub(crate) workers: mpsc::Sender<CallingWorker>,
     pub(crate) envoys: mpsc::Sender<Envoy>,
     /// The servers of the neighbours.
-    pub(crate) neighbours: BTreeMap<String, BTreeSet<ServerId>>,
+    pub(crate) neighbours: watch::Receiver<Arc<Neighbourhood>>,
 }
 
 /// What all tasks of a server's links share.
@@ -576,9 +576,9 @@ async fn pass_on<T>(mut line: Line, arrived: BytesMut, hello: WorkerHello, share
 /// So does one of another farm.
 async fn pass_envoy_on<T>(mut line: Line, arrived: BytesMut, hello: FarmHello, shared: &Shared<T>) {
     let farm = &shared.introductions.own().cluster;
-    let strange = || match shared.doors.neighbours.get(&hello.farm) {
+    let strange = || match shared.doors.neighbours.borrow().farms.get(&hello.farm) {
         None => Some(format!("farm '{}' is not a neighbour of farm '{farm}'", hello.farm)),
-        Some(servers) if servers.contains(&hello.server) => None,
+        Some(known) if known.servers.contains_key(&hello.server) => None,
         Some(_) => Some(format!("farm '{}' has no server {} as far as '{farm}' knows", hello.farm, hello.server)),
     };
     let objection = shared.introductions.check_farm(&hello, line.who()).err();

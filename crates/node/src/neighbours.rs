@@ -3,14 +3,21 @@
 //!
 //! What is said while there is no link is not kept: lending sides say everything that matters again and again.
 
+mod authority;
+mod known;
+
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use primus_core::ledger::Roll;
 use primus_core::loan::{Content, Message};
 use primus_core::{FarmId, ServerId, place};
+use primus_identity::authority::AuthorityCertificate;
+use primus_identity::hash::AuthorityHash;
 use primus_identity::refusal::Refusal;
-use primus_server::plan::Neighbour;
+use primus_server::plan;
 use primus_wire::native::{Answer, FarmHello};
 use primus_wire::work::{self, FARM_WORD_LEN_MAX, Reader};
 use tokio::io::AsyncReadExt;
@@ -18,6 +25,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+pub use self::authority::{NotFetched, fetch};
+pub use self::known::{Neighbour, Neighbourhood, Origin};
 use crate::credentials::Security;
 use crate::dialling::{Dialler, Pace, REFUSED_TIME, say};
 use crate::line::{Line, Parted};
@@ -48,16 +57,24 @@ pub(crate) enum NeighbourEvent {
     WorkerMessage(FarmId, Message),
     /// A link was refused or closed, and this is why.
     Refused(String),
+    /// The authority of a neighbour was fetched.
+    Fetched(Box<AuthorityCertificate>),
 }
 
-/// Which server of which neighbour. Neighbours are numbered in the order of the configuration, from 1.
+/// Which server of which neighbour, by the number that the lending side has given to it.
 pub(crate) type Place = (FarmId, ServerId);
 
 /// All links of other farms, and to them.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     identity: Identity,
-    known: Vec<Neighbour>,
+    /// Those that the configuration names.
+    configured: BTreeMap<String, Neighbour>,
+    known: BTreeMap<FarmId, (String, Neighbour)>,
+    /// Certificates of authorities of which only the hash was known, and who is fetching more of them.
+    fetched: BTreeMap<AuthorityHash, Bytes>,
+    fetching: BTreeMap<AuthorityHash, Task>,
+    is_leading: bool,
     /// To them, while this server leads.
     dialled: BTreeMap<Place, Task>,
     up: BTreeMap<Place, Outgoing>,
@@ -68,6 +85,7 @@ pub(crate) struct Neighbours {
     events: mpsc::Sender<NeighbourEvent>,
     cuts: watch::Receiver<LinkFaults>,
     security: Security,
+    told: watch::Sender<Arc<Neighbourhood>>,
 }
 
 /// Ends with whoever has it.
@@ -81,26 +99,106 @@ impl Drop for Task {
 }
 
 impl Neighbours {
+    /// Nobody is known before [`Neighbours::know`].
     pub(crate) fn new(
         identity: Identity,
-        known: Vec<Neighbour>,
+        configured: &[plan::Neighbour],
         cuts: watch::Receiver<LinkFaults>,
         security: Security,
     ) -> (Self, mpsc::Receiver<NeighbourEvent>) {
         let (events, received) = mpsc::channel(WORDS_MAX);
-        let (dialled, up, beats, accepted) = <_>::default();
-        (Self { identity, known, dialled, up, beats, accepted, events, cuts, security }, received)
+        let of_file = |known: &plan::Neighbour| {
+            let authority = security.authority_of(&known.name);
+            (known.name.clone(), Neighbour::of_file(known, authority.as_ref()))
+        };
+        let configured = configured.iter().map(of_file).collect();
+        let own = security.authority_of(&identity.cluster).map(|own| own.hash());
+        let told = watch::Sender::new(Arc::new(Neighbourhood { own, ..Neighbourhood::default() }));
+        let (known, fetched, fetching, dialled, up, beats, accepted) = <_>::default();
+        let neighbours = Self {
+            identity,
+            configured,
+            known,
+            fetched,
+            fetching,
+            is_leading: false,
+            dialled,
+            up,
+            beats,
+            accepted,
+            events,
+            cuts,
+            security,
+            told,
+        };
+        (neighbours, received)
     }
 
-    /// Who they are, with their numbers.
-    pub(crate) fn known(&self) -> impl Iterator<Item = (FarmId, &Neighbour)> {
-        (1..).map(FarmId).zip(&self.known)
+    /// Who they are; changes are announced.
+    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Neighbourhood>> {
+        self.told.subscribe()
+    }
+
+    /// These farms are neighbours, as the configuration and the roll say, under the numbers that the lending side gave them.
+    /// Links of those that are not, or are others now, end. Must be called inside a runtime.
+    pub(crate) fn know(&mut self, roll: &Roll, number_of: impl Fn(&str) -> Option<FarmId>) {
+        let farms = known::all(&self.configured, roll, &self.fetched);
+        let number = |(name, farm): (&String, &Neighbour)| Some((number_of(name)?, (name.clone(), farm.clone())));
+        let known: BTreeMap<FarmId, (String, Neighbour)> = farms.iter().filter_map(number).collect();
+        if known == self.known {
+            return;
+        }
+        let before = std::mem::replace(&mut self.known, known);
+        let gone: Vec<FarmId> = before
+            .into_iter()
+            .filter(|(number, farm)| self.known.get(number) != Some(farm))
+            .map(|(n, _)| n)
+            .collect();
+        gone.into_iter().for_each(|number| self.part_with(number));
+        let authorities = self.known.values().filter_map(|(_, farm)| farm.authority()).collect();
+        // The API and the reader of the configuration let no authority pass that claims to be the own farm's.
+        if let Err(error) = self.security.set_neighbours(authorities) {
+            _ = self.events.try_send(NeighbourEvent::Refused(error.to_string()));
+        }
+        self.told.send_modify(|told| *told = Arc::new(Neighbourhood { own: told.own, farms }));
+        self.fetch_missing();
+        self.dial();
+    }
+
+    /// All links with this farm end, whoever dialled.
+    fn part_with(&mut self, number: FarmId) {
+        self.dialled.retain(|(farm, _), _| *farm != number);
+        self.up.retain(|(farm, _), _| *farm != number);
+        self.accepted.retain(|(farm, _), _| *farm != number);
+        self.beats.remove(&number);
+    }
+
+    /// Fetches the certificates of authorities of which only the hash is known.
+    fn fetch_missing(&mut self) {
+        if matches!(self.security, Security::None) {
+            return;
+        }
+        let missing = self.known.values().filter(|(_, farm)| farm.certificate.is_none());
+        let missing: BTreeMap<AuthorityHash, _> =
+            missing.filter_map(|(name, farm)| Some((farm.hash?, (name.clone(), farm.servers.clone())))).collect();
+        self.fetching.retain(|hash, _| missing.contains_key(hash));
+        for (hash, (farm, servers)) in missing {
+            let events = self.events.clone();
+            let fetch = || Task(tokio::spawn(fetch_again(farm, hash, servers, events)).abort_handle());
+            self.fetching.entry(hash).or_insert_with(fetch);
+        }
+    }
+
+    /// An authority was fetched: [`Neighbours::know`] is to be called again.
+    pub(crate) fn on_fetched(&mut self, authority: &AuthorityCertificate) {
+        self.fetching.remove(&authority.hash());
+        self.fetched.insert(authority.hash(), Bytes::copy_from_slice(authority.der()));
     }
 
     /// Where the servers of this farm are.
     pub(crate) fn servers_of(&self, name: &str) -> BTreeMap<ServerId, place::Place> {
-        let found = self.known.iter().find(|neighbour| neighbour.name == name);
-        found.map(|neighbour| neighbour.servers.clone()).unwrap_or_default()
+        let known = self.known.values().find(|(known, _)| known == name);
+        known.map(|(_, farm)| farm.servers.clone()).unwrap_or_default()
     }
 
     /// Who names the nodes of this farm, if links are encrypted.
@@ -111,24 +209,39 @@ impl Neighbours {
     /// Starts dialling. Must be called inside a runtime.
     pub(crate) fn lead(&mut self) {
         self.follow();
-        let links: Vec<NeighbourLink> = self.known().flat_map(|known| self.links(known)).collect();
+        self.is_leading = true;
+        self.dial();
+    }
+
+    /// Dials those to whom there is no link yet, if this server leads.
+    fn dial(&mut self) {
+        if !self.is_leading {
+            return;
+        }
+        let links: Vec<NeighbourLink> = self.known.iter().flat_map(|known| self.links(known)).collect();
         for link in links {
-            self.dialled.insert(link.place, Task(tokio::spawn(link.run()).abort_handle()));
+            let place = link.place;
+            self.dialled.entry(place).or_insert_with(|| Task(tokio::spawn(link.run()).abort_handle()));
         }
     }
 
-    fn links(&self, (number, neighbour): (FarmId, &Neighbour)) -> impl Iterator<Item = NeighbourLink> {
-        neighbour.servers.iter().map(move |(server, address)| {
+    /// Links to all servers of a neighbour. Without its authority none of them could be believed.
+    fn links(&self, (number, (name, farm)): (&FarmId, &(String, Neighbour))) -> Vec<NeighbourLink> {
+        let is_plain = matches!(self.security, Security::None);
+        let link = |(server, address): (&ServerId, &place::Place)| {
             let Identity { cluster, server: own, store, .. } = self.identity.clone();
-            let hello = FarmHello::new(cluster, neighbour.name.clone(), own, store);
-            let callee = self.security.towards(&neighbour.name, *server);
+            let hello = FarmHello::new(cluster, name.clone(), own, store);
+            let callee = self.security.towards(name, *server);
             let dialler = Dialler::new(address.clone(), callee, Pace::CALLERS);
-            NeighbourLink { place: (number, *server), dialler, hello, events: self.events.clone() }
-        })
+            NeighbourLink { place: (*number, *server), dialler, hello, events: self.events.clone() }
+        };
+        let can_dial = is_plain || farm.certificate.is_some();
+        farm.servers.iter().filter(|_| can_dial).map(link).collect()
     }
 
     /// Whoever does not lead has nothing to say.
     pub(crate) fn follow(&mut self) {
+        self.is_leading = false;
         self.dialled.clear();
         self.up.clear();
         self.beats.clear();
@@ -147,7 +260,7 @@ impl Neighbours {
     /// Are the links of this neighbour cut on purpose?
     pub(crate) fn is_cut(&self, neighbour: FarmId) -> bool {
         let cuts = self.cuts.borrow();
-        self.known().any(|(number, known)| number == neighbour && cuts.farms.contains(&known.name))
+        self.known.get(&neighbour).is_some_and(|(name, _)| cuts.farms.contains(name))
     }
 
     pub(crate) fn closed(&mut self, place: Place) {
@@ -175,7 +288,7 @@ impl Neighbours {
     pub(crate) fn meet(&mut self, envoy: Envoy) -> Result<(), String> {
         let Envoy { line, arrived, hello } = envoy;
         let FarmHello { farm, server, store, .. } = hello;
-        let number = self.known().find(|(_, neighbour)| neighbour.name == farm).map(|(number, _)| number);
+        let number = self.known.iter().find(|(_, (name, _))| *name == farm).map(|(number, _)| *number);
         let number = number.ok_or_else(|| format!("farm '{farm}' is not a neighbour"))?;
         let line = line.join().map_err(|error| format!("a link of farm '{farm}': {error}"))?;
         let place = (number, server);
@@ -259,6 +372,30 @@ async fn answer(mut line: Line, answer: Answer) -> Option<Line> {
     Some(line)
 }
 
+/// Fetches the authority of a farm, however long that takes.
+async fn fetch_again(
+    farm: String,
+    hash: AuthorityHash,
+    servers: BTreeMap<ServerId, place::Place>,
+    events: mpsc::Sender<NeighbourEvent>,
+) {
+    let mut told = String::new();
+    loop {
+        match fetch(&farm, hash, &servers).await {
+            Ok(authority) => {
+                _ = events.send(NeighbourEvent::Fetched(Box::new(authority))).await;
+                return;
+            }
+            Err(error) if error.is_refusal() && error.to_string() != told => {
+                told = error.to_string();
+                _ = events.send(NeighbourEvent::Refused(told.clone())).await;
+            }
+            Err(_) => {}
+        }
+        sleep(REFUSED_TIME).await;
+    }
+}
+
 /// Hears what a neighbour says until the link is lost. Whoever says what nobody understands is not listened to any longer, nor
 /// whoever changes its term: a leader that is elected again calls again.
 async fn listen(
@@ -320,9 +457,11 @@ mod tests {
         let (here, _) = listener.accept().await.expect("it called");
         let identity =
             Identity { cluster: "north".to_owned(), server: ServerId(1), store: [1; 16], incarnation: 1 };
-        let east = Neighbour { name: "east".to_owned(), servers: [(ServerId(1), address.into())].into() };
+        let servers = [(ServerId(1), address.into())].into();
+        let east = plan::Neighbour { name: "east".to_owned(), servers, authority: None };
         let (mut neighbours, events) =
-            Neighbours::new(identity, vec![east], watch::channel(LinkFaults::default()).1, Security::None);
+            Neighbours::new(identity, &[east], watch::channel(LinkFaults::default()).1, Security::None);
+        neighbours.know(&Roll::default(), |_| Some(FarmId(1)));
         let hello = FarmHello::new("east".to_owned(), "north".to_owned(), ServerId(1), [7; 16]);
         let line = Line::plain(here).part().expect("a socket");
         neighbours.meet(Envoy { line, arrived: BytesMut::new(), hello }).expect("it is a neighbour");

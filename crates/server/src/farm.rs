@@ -8,6 +8,7 @@
 //! A question waits here under a [`Ticket`]. One that comes before this server is ready to lead waits until it is; one that
 //! wants to look says which part of the log it must see ([`Command::Look`]).
 
+mod neighbourhood;
 mod proposals;
 mod questions;
 mod waiters;
@@ -24,6 +25,7 @@ use primus_core::machine::{Input, Machine, Moment, Never, Outbox, Output};
 use primus_core::planted::{Bug, Planted};
 use primus_core::{ServerId, Term, WorkerId, farm};
 
+use self::neighbourhood::Neighbourhood;
 use self::proposals::Proposals;
 use self::questions::Questions;
 pub use self::words::{Answer, Awaited, Command, Message, Notice, Peer, Refusal, Ticket, Timer};
@@ -38,6 +40,7 @@ pub struct Farm {
     now: Moment,
     foreman: Foreman,
     lending: Lending,
+    neighbourhood: Neighbourhood,
     /// What they have to say to each other, and to others: used again and again, so that stepping allocates nothing.
     inner: VecDeque<Inner>,
     outboxes: Outboxes,
@@ -66,7 +69,7 @@ pub struct Rules {
     pub work: foreman::Rules,
     /// How workers are lent and borrowed.
     pub lending: lending::Rules,
-    /// The other farms.
+    /// The other farms that the configuration names; the roll may name more.
     pub neighbours: Vec<String>,
     /// How much the ledger keeps.
     pub limits: Limits,
@@ -126,7 +129,8 @@ impl Farm {
             id,
             now: Moment::START,
             foreman: Foreman::new(rules.work, Ledger::new(Limits::default())),
-            lending: Lending::new(rules.lending, rules.neighbours),
+            lending: Lending::new(rules.lending, rules.neighbours.clone()),
+            neighbourhood: Neighbourhood::new(rules.neighbours),
             inner: VecDeque::new(),
             outboxes: Outboxes::default(),
             register: Register::default(),
@@ -195,6 +199,7 @@ impl Farm {
             self.register = state.register;
         }
         self.foreman.restore(state.ledger);
+        self.know_neighbours();
         self.applied = Applied { index, ..Applied::default() };
     }
 
@@ -386,6 +391,7 @@ impl Farm {
             }
         }
         if has_changed {
+            self.see_to_neighbours(out);
             out.notify(Notice::Roll);
         }
     }

@@ -11,6 +11,7 @@ use primus_core::election::{Algorithm, Reminders};
 use primus_core::farm::assign::Rule;
 use primus_core::handover;
 use primus_core::ledger::Limits;
+use primus_core::ledger::roll::Fingerprint;
 use primus_core::load::Weights;
 use primus_core::loan::lending;
 use primus_core::machine::Delay;
@@ -109,6 +110,8 @@ pub struct Neighbour {
     pub name: String,
     /// Its servers, and where they are reached.
     pub servers: BTreeMap<ServerId, Place>,
+    /// SHA-256 of the certificate of its authority, if only that is known: the certificate is fetched.
+    pub authority: Option<Fingerprint>,
 }
 
 /// In a group nobody ratifies a leader, so it repeats its announcement for those who missed it.

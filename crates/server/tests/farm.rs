@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use primus_core::farm::{self, Hello, foreman};
-use primus_core::ledger::roll::{Change, Done, Fingerprint, Node, Revocation};
+use primus_core::ledger::roll::{Change, Done, Fingerprint, Neighbour, Node, Revocation};
 use primus_core::ledger::{
     Effect, Entry, Expansion, Held, JobId, Limits, Outcome, Report, Spec, Tail, Target, Verdict, Work,
 };
 use primus_core::loan::lending;
 use primus_core::machine::{Input, Machine, Moment, Outbox, Output};
 use primus_core::planted::{Bug, Planted};
-use primus_core::{ServerId, Term, WorkerId};
+use primus_core::{FarmId, ServerId, Term, WorkerId};
 use primus_server::farm::{Answer, Awaited, Command, Farm, Message, Notice, Peer, Refusal, Rules, Ticket};
 use primus_server::gave_way::GaveWay;
 use primus_server::record::{Draft, State};
@@ -379,4 +379,36 @@ fn who_looks_sees_what_was_acknowledged_before() {
     assert_eq!(seen(Planted::NONE), (vec![], vec![1, 2]));
     let (early, _) = seen(Planted::the(Bug::LookBeforeApplied));
     assert_eq!(early, [(2, Ok(Answer::Look))], "the bug is found");
+}
+
+/// Trusts a farm, or no more.
+fn change_roll(stage: &mut Stage, change: Change) {
+    stage.command(Command::Enter(Ticket(0), Draft::new(&[Entry::Roll(change)])));
+    stage.turn();
+    stage.commit_all();
+}
+
+#[test]
+fn a_farm_that_the_roll_trusts_is_a_neighbour_at_once_and_until_it_is_forgotten() {
+    let mut stage = Stage::leading();
+    let number = |stage: &Stage| stage.farm.lending().number_of("south");
+    let lending = |stage: &mut Stage| {
+        let notices = std::mem::take(&mut stage.notices);
+        notices.into_iter().filter(|notice| matches!(notice, Notice::Lending(_))).collect::<Vec<_>>()
+    };
+    let south = Neighbour {
+        name: "south".to_owned(),
+        certificate: Vec::new(),
+        hash: Fingerprint([1; 32]),
+        servers: [(ME, "10.0.1.1:7460".to_owned())].into(),
+    };
+    change_roll(&mut stage, Change::TrustNeighbour(south.clone()));
+    assert_eq!((number(&stage), lending(&mut stage)), (Some(FarmId(1)), vec![Notice::Lending(true)]));
+    change_roll(&mut stage, Change::ForgetNeighbour("south".to_owned()));
+    assert_eq!((number(&stage), lending(&mut stage)), (None, vec![Notice::Lending(false)]));
+    change_roll(&mut stage, Change::TrustNeighbour(south));
+    assert_eq!(number(&stage), Some(FarmId(2)), "no number comes back");
+    let mut other = Stage::new();
+    other.farm.restore(Moment(1), 9, stage.farm.state());
+    assert_eq!(number(&other), Some(FarmId(1)), "a server that gets the whole state knows it, too");
 }

@@ -137,7 +137,7 @@ pub(super) fn trust(_: &mut Schemas) -> Value {
     let authority = json!({ "type": "string", "pattern": "^sha256:[0-9a-f]{64}$",
         "description": "SHA-256 of its authority's certificate." });
     let servers = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": SERVERS_MAX,
-        "description": "Where its servers are, each HOST:PORT." });
+        "description": "Where its servers are, each ID=HOST:PORT." });
     let certificate = json!({ "type": "string", "description": "Its authority's certificate, as PEM." });
     object(
         &["name", "authority", "servers"],

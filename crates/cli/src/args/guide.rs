@@ -226,23 +226,29 @@ pub(super) const NEIGHBOURS: &str = "\
 A farm that is trusted vouches for its own servers and workers, and for nothing here. Both farms must trust each other.
 
 Examples:
-  primus neighbours trust south --authority sha256:1f3a… --servers 10.0.1.1:7460
+  primus neighbours trust south --authority sha256:1f3a… --servers 1=10.0.1.1:7460
   primus neighbours list
   primus neighbours forget south";
 
 pub(super) const NEIGHBOURS_TRUST: &str = "\
-On the other farm, primus cert show says the hash of its authority. Whatever certificate comes later must have that hash.
+On the other farm, primus neighbours list says the hash of its authority. One of its servers has to show the certificate
+with that hash now; otherwise nothing is stored, and the exit code is 5. From then on both farms can lend each other workers,
+if the other one trusts this one, too.
 
 Examples:
-  primus neighbours trust south --authority sha256:1f3a… --servers 10.0.1.1:7460,10.0.1.2:7460
-  primus neighbours trust south --authority sha256:1f3a… --servers 10.0.1.1:7460 --certificate south.pem";
+  primus neighbours trust south --authority sha256:1f3a… --servers 1=10.0.1.1:7460,2=10.0.1.2:7460
+  primus neighbours trust south --authority sha256:1f3a… --servers 1=10.0.1.1:7460 --certificate south.pem";
 
 pub(super) const NEIGHBOURS_LIST: &str = "\
+A farm is trusted because of primus neighbours trust, or because the configuration of the leader names it (file).
+
 Examples:
   primus neighbours list
   primus neighbours list --quiet";
 
 pub(super) const NEIGHBOURS_FORGET: &str = "\
+Its workers go home, and those that it has are called back.
+
 Examples:
   primus neighbours forget south";
 

@@ -89,7 +89,7 @@ pub(crate) enum NeighboursWhat {
     /// Trust another farm to name its own servers and workers
     #[command(after_help = guide::NEIGHBOURS_TRUST)]
     Trust(TrustArgs),
-    /// List farms that are trusted
+    /// List this farm and those that it trusts, with the hashes of their authorities
     #[command(after_help = guide::NEIGHBOURS_LIST)]
     List(ListArgs),
     /// Trust a farm no more
@@ -108,13 +108,13 @@ pub(crate) struct TrustArgs {
     /// The farm's name
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// The hash of its authority, as primus cert show says there
+    /// The hash of its authority, as primus neighbours list says there
     #[arg(long, value_name = "HASH")]
     pub(crate) authority: String,
-    /// Where its servers are, such as 10.0.1.1:7460,10.0.1.2:7460
+    /// Its servers and where they listen for links, such as 1=10.0.1.1:7460,2=10.0.1.2:7460
     #[arg(long, value_name = "PLACES", value_delimiter = ',', required = true)]
     pub(crate) servers: Vec<String>,
-    /// A file with its authority's certificate [default: the first link to the farm brings it]
+    /// A file with its authority's certificate [default: one of its servers shows it]
     #[arg(long, value_name = "FILE")]
     pub(crate) certificate: Option<PathBuf>,
     #[command(flatten)]

@@ -84,7 +84,7 @@ pub(super) fn neighbours(args: &NeighboursArgs, format: Format) -> Result<Verdic
         NeighboursWhat::List(args) => lists::all(args, format, "/v1/neighbours", "name", roll::neighbours),
         NeighboursWhat::Forget { name, place } => {
             let path = format!("/v1/neighbours/{}/forget", escaped(name));
-            change(place, format, &path, &json!({}), |_| roll::neighbour_forgotten(name))
+            change(place, format, &path, &json!({}), roll::neighbour_forgotten)
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use primus_api as api;
+use primus_core::Place;
 use primus_local::common_founding;
 use primus_node::credentials;
 pub(super) use primus_node::files::raise_limit as raise_file_limit;
@@ -65,8 +66,8 @@ fn find_founding(settings: &mut ServerSettings) -> Result<(), Failure> {
         worker.iter_mut().for_each(|worker| worker.founding.clone_from(founding));
     }
     for neighbour in &plan.lending.neighbours {
-        let is_local = neighbour.servers.values().all(|address| address.is_loopback());
-        if is_local && !authorities.contains_key(&neighbour.name) {
+        let is_local = neighbour.servers.values().all(Place::is_loopback);
+        if is_local && neighbour.authority.is_none() && !authorities.contains_key(&neighbour.name) {
             let file = common_founding::of(&neighbour.name, &neighbour.servers)?;
             authorities.insert(neighbour.name.clone(), file);
         }
@@ -121,7 +122,6 @@ fn serve_api(settings: ServerSettings, web: std::net::TcpListener, handle: Handl
         queue_max: settings.plan.farm.limits.waiting,
         lease_us: settings.plan.lease_us,
         lending: settings.plan.lending.rules,
-        neighbours: settings.plan.lending.neighbours.into_iter().map(|neighbour| neighbour.name).collect(),
         has_chaos: settings.chaos,
     };
     std::thread::Builder::new()

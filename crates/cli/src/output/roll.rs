@@ -6,7 +6,7 @@ use primus_terminal::values::plain;
 use serde_json::Value;
 
 const TOKEN_COLUMNS: [&str; 7] = ["TOKEN", "ROLE", "STATE", "NAME", "LEFT", "UNTIL", "BY"];
-const NEIGHBOUR_COLUMNS: [&str; 4] = ["FARM", "AUTHORITY", "CERTIFIED", "SERVERS"];
+const NEIGHBOUR_COLUMNS: [&str; 5] = ["FARM", "ORIGIN", "AUTHORITY", "CERTIFIED", "SERVERS"];
 
 /// A token, once, and what to do with it.
 pub(crate) fn token_created(answer: &Value, name: Option<&str>) -> String {
@@ -67,19 +67,16 @@ pub(crate) fn revoked(answer: &Value) -> String {
     format!("{} is trusted no more\n", plain(&answer["revoked"]))
 }
 
-/// A table of farms that are trusted.
+/// A table of farms that are trusted, and the one that is asked.
 pub(crate) fn neighbours(items: &[Value]) -> String {
-    let rows: Vec<[String; 4]> = items.iter().map(neighbour).collect();
-    match rows.is_empty() {
-        true => "no farm is trusted; primus neighbours trust names one\n".to_owned(),
-        false => table(&NEIGHBOUR_COLUMNS, &rows),
-    }
+    table(&NEIGHBOUR_COLUMNS, &items.iter().map(neighbour).collect::<Vec<[String; 5]>>())
 }
 
-fn neighbour(known: &Value) -> [String; 4] {
+fn neighbour(known: &Value) -> [String; 5] {
     let certified = if known["certified"] == true { "yes" } else { "no" };
     let servers = known["servers"].as_array().into_iter().flatten().map(plain).collect::<Vec<_>>();
-    [plain(&known["name"]), plain(&known["authority"]), certified.to_owned(), servers.join(",")]
+    let [name, origin, authority] = ["name", "origin", "authority"].map(|key| plain(&known[key]));
+    [name, origin, authority, certified.to_owned(), servers.join(",")]
 }
 
 pub(crate) fn trusted(answer: &Value) -> String {
@@ -87,8 +84,12 @@ pub(crate) fn trusted(answer: &Value) -> String {
     format!("{name} is trusted to name its own servers and workers; {name} must trust this farm, too\n")
 }
 
-pub(crate) fn neighbour_forgotten(name: &str) -> String {
-    format!("{} is trusted no more\n", on_one_line(name))
+pub(crate) fn neighbour_forgotten(answer: &Value) -> String {
+    let name = plain(&answer["name"]);
+    match answer["configured"] == true {
+        true => format!("{name} is trusted no more, but stays a neighbour: the configuration names it\n"),
+        false => format!("{name} is trusted no more\n"),
+    }
 }
 
 pub(crate) fn worker_forgotten(name: &str) -> String {
@@ -139,13 +140,18 @@ revoked worker w1, certificates up to 9
 
     #[test]
     fn neighbours_stand_in_a_table() {
-        let south =
-            json!({"name": "south", "authority": "sha256:33", "certified": false, "servers": ["a:1", "b:2"]});
+        let north =
+            json!({"name": "north", "origin": "itself", "authority": null, "certified": false, "servers": []});
+        let south = json!({"name": "south", "origin": "trusted", "authority": "sha256:33", "certified": true,
+            "servers": ["1=a:1", "2=b:2"]});
         let expected = "\
-FARM   AUTHORITY  CERTIFIED  SERVERS
-south  sha256:33  no         a:1,b:2
+FARM   ORIGIN   AUTHORITY  CERTIFIED  SERVERS
+north  itself   -          no         -
+south  trusted  sha256:33  yes        1=a:1,2=b:2
 ";
-        assert_eq!(neighbours(&[south]), expected);
-        assert!(neighbours(&[]).starts_with("no farm is trusted"));
+        assert_eq!(neighbours(&[north, south]), expected);
+        let forgotten = |configured| neighbour_forgotten(&json!({"name": "south", "configured": configured}));
+        assert_eq!(forgotten(false), "south is trusted no more\n");
+        assert!(forgotten(true).contains("stays a neighbour"));
     }
 }

@@ -44,6 +44,11 @@ impl Member {
 }
 
 impl Ledgers {
+    /// Of farms that were started one by one.
+    pub(crate) fn of(farms: &[&Farm<'_>]) -> Self {
+        Self { farms: farms.iter().map(|farm| Member::new(&farm.ready)).collect() }
+    }
+
     /// Waits until all farms hear each other and have all their workers.
     pub(crate) fn await_start(&self) {
         for farm in &self.farms {

@@ -8,7 +8,7 @@
 //!    the one on which it got the attempt, or may have been given up.
 //! 4. Who had an attempt of an older leader, nobody has written down. A leader believes the worker that says so first, in its
 //!    first hello to this leader, about tasks that are older than this leadership. A name that was bound to a key only since then
-//!    cannot have served an older leader.
+//!    cannot have served an older leader, and neither can a worker of another farm that is not borrowed.
 //!
 //! So what is left for a worker that lies: right after a new leader has begun, it may claim tasks of older leaders before those
 //! that have them do. It must be a worker that the farm knew by then; and it gets nothing that must not start twice.
@@ -16,6 +16,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
+use crate::ledger::loans::home_of;
 use crate::ledger::{Attempt, Held, Ledger, TaskId};
 
 /// Of no more workers is it remembered what they had. What others had runs again.
@@ -64,6 +65,8 @@ impl Past {
     /// Can an older leader have given it something that this one has not heard of?
     pub(super) fn may_have_served_another(&self, worker: &str, ledger: &Ledger) -> bool {
         let is_new = ledger.roll().workers().get(worker).is_some_and(|bound| bound.since_ms > self.since_ms);
-        !is_new && self.heard.len() < HEARD_MAX && !self.heard.contains(worker)
+        // A worker of another farm has nothing of this one unless it is borrowed.
+        let is_stranger = home_of(worker).is_some() && !ledger.loans().borrowed().contains_key(worker);
+        !is_new && !is_stranger && self.heard.len() < HEARD_MAX && !self.heard.contains(worker)
     }
 }

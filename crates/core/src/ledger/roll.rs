@@ -249,7 +249,7 @@ impl Roll {
     fn trust(&mut self, neighbour: Neighbour) -> Changed {
         let Neighbour { name, certificate, servers, .. } = &neighbour;
         let is_short = certificate.len() <= DER_LEN_MAX && servers.len() <= SERVERS_MAX;
-        if !is_name(name) || !is_short || servers.iter().any(|place| place.len() > PLACE_LEN_MAX) {
+        if !is_name(name) || !is_short || servers.values().any(|place| place.len() > PLACE_LEN_MAX) {
             return Err(Denial::Malformed);
         }
         if self.neighbours.len() >= NEIGHBOURS_MAX && !self.neighbours.contains_key(name) {

@@ -66,8 +66,8 @@ pub(super) const ARRIVALS_MAX: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Lending {
     rules: Rules,
-    /// The other farms: each is known by its place in this list, counted from 1.
-    neighbours: Vec<String>,
+    /// The other farms, in the order in which they are asked.
+    neighbours: BTreeMap<FarmId, String>,
     leadership: Option<Leadership>,
 }
 
@@ -240,30 +240,43 @@ struct Asking {
 }
 
 impl Lending {
-    /// The lending side of a server that follows.
+    /// The lending side of a server that follows. The neighbours are numbered from 1, in this order.
     #[must_use]
-    pub const fn new(rules: Rules, neighbours: Vec<String>) -> Self {
-        Self { rules, neighbours, leadership: None }
+    pub fn new(rules: Rules, neighbours: Vec<String>) -> Self {
+        Self { rules, neighbours: (1..).map(FarmId).zip(neighbours).collect(), leadership: None }
+    }
+
+    /// These are the neighbours from now on. A number that was given to one never comes back. A farm that is a neighbour no
+    /// more is not heard any longer: its workers are sent home, and those that it has are called back.
+    pub fn set_neighbours(&mut self, neighbours: BTreeMap<FarmId, String>) {
+        self.neighbours = neighbours;
+        if let Some(leadership) = &mut self.leadership {
+            leadership.keep_to(&self.neighbours);
+        }
+    }
+
+    /// Does this server lead, and look after loans?
+    #[must_use]
+    pub const fn is_leading(&self) -> bool {
+        self.leadership.is_some()
     }
 
     /// What a farm is called, if it is a neighbour.
     #[must_use]
     pub fn name_of(&self, neighbour: FarmId) -> Option<&str> {
-        let place = usize::try_from(neighbour.0).ok()?.checked_sub(1)?;
-        self.neighbours.get(place).map(String::as_str)
+        self.neighbours.get(&neighbour).map(String::as_str)
     }
 
     /// The number of the neighbour of this name.
     #[must_use]
     pub fn number_of(&self, name: &str) -> Option<FarmId> {
-        let place = self.neighbours.iter().position(|neighbour| neighbour == name)?;
-        Some(FarmId(place as u64 + 1))
+        self.neighbours.iter().find(|(_, neighbour)| *neighbour == name).map(|(number, _)| *number)
     }
 
     /// The neighbours, with what is known of each, if this server leads. Silent ones are those that have not been heard lately.
     pub fn neighbours(&self) -> impl Iterator<Item = (&str, Option<&Neighbour>)> {
-        (1..).zip(&self.neighbours).map(|(number, name)| {
-            let heard = self.leadership.as_ref().and_then(|leadership| leadership.heard(FarmId(number)));
+        self.neighbours.iter().map(|(number, name)| {
+            let heard = self.leadership.as_ref().and_then(|leadership| leadership.heard(*number));
             (name.as_str(), heard)
         })
     }
@@ -285,7 +298,7 @@ impl Lending {
         if self.neighbours.is_empty() && loans.is_empty() {
             return;
         }
-        self.leadership = Some(Leadership::new(term, loans, self.neighbours.len()));
+        self.leadership = Some(Leadership::new(term, loans, self.neighbours.keys()));
         out.set(Timer::Look, LOOK);
         self.beat(out);
     }
@@ -311,7 +324,7 @@ impl Lending {
 
     /// Says to all neighbours how things are.
     fn beat(&self, out: &mut Outbox<Self>) {
-        (1..=self.neighbours.len() as u64).for_each(|number| self.beat_to(FarmId(number), out));
+        self.neighbours.keys().for_each(|number| self.beat_to(*number, out));
     }
 
     fn beat_to(&self, neighbour: FarmId, out: &mut Outbox<Self>) {
@@ -395,7 +408,8 @@ impl Lending {
         while leadership.ended.len() > ENDED_MAX {
             leadership.ended.pop_first();
         }
-        for (neighbour, name) in leadership.neighbours.values_mut().zip(&self.neighbours) {
+        for (number, neighbour) in &mut leadership.neighbours {
+            let Some(name) = self.neighbours.get(number) else { continue };
             let has_come = |loan| leadership.loans.borrowed().values().any(|known| known.is(name, loan));
             neighbour.promised.retain(|loan, _| !has_come(*loan));
         }
@@ -479,8 +493,7 @@ impl Neighbour {
 }
 
 impl Leadership {
-    fn new(term: Term, loans: Loans, neighbours: usize) -> Self {
-        let numbers = (1..=neighbours as u64).map(FarmId);
+    fn new<'a>(term: Term, loans: Loans, neighbours: impl Iterator<Item = &'a FarmId>) -> Self {
         Self {
             fence: Fence { farm: FarmId::OWN, term },
             loans,
@@ -488,7 +501,7 @@ impl Leadership {
             looks: 0,
             busy_for: 0,
             calm_for: 0,
-            neighbours: numbers.map(|number| (number, Neighbour::default())).collect(),
+            neighbours: neighbours.map(|number| (*number, Neighbour::default())).collect(),
             asking: None,
             not_before: 0,
             last_request: 0,
@@ -500,6 +513,17 @@ impl Leadership {
             pledged: BTreeMap::new(),
             ended: BTreeSet::new(),
             overdue: BTreeSet::new(),
+        }
+    }
+
+    /// Nothing is expected of farms that are neighbours no more.
+    fn keep_to(&mut self, known: &BTreeMap<FarmId, String>) {
+        self.neighbours.retain(|number, _| known.contains_key(number));
+        known.keys().for_each(|number| _ = self.neighbours.entry(*number).or_default());
+        self.arrivals.retain(|_, arrival| known.contains_key(&arrival.from));
+        self.asking.take_if(|asking| !known.contains_key(&asking.whom));
+        if let Some(asking) = &mut self.asking {
+            asking.others.retain(|other| known.contains_key(other));
         }
     }
 

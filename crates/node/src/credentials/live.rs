@@ -33,7 +33,7 @@ use super::folder::{Folder, Trusted};
 pub struct Tls {
     live: Arc<Live>,
     /// Those who name the nodes of other farms.
-    neighbours: Vec<AuthorityCertificate>,
+    neighbours: RwLock<Vec<AuthorityCertificate>>,
     shown: Mutex<Option<Arc<Shown>>>,
 }
 
@@ -128,9 +128,17 @@ impl Tls {
     }
 
     fn of_live(live: Arc<Live>, neighbours: Vec<AuthorityCertificate>) -> Result<Self, AuthorityError> {
-        let own = live.own();
-        Trust::new(&live.farm, own.trusted.authorities.clone(), neighbours.clone())?;
-        Ok(Self { live, neighbours, shown: Mutex::new(None) })
+        live.check(&neighbours)?;
+        Ok(Self { live, neighbours: RwLock::new(neighbours), shown: Mutex::new(None) })
+    }
+
+    /// From now on it believes these authorities about their farms, beside its own.
+    pub(super) fn set_neighbours(&self, neighbours: Vec<AuthorityCertificate>) -> Result<(), AuthorityError> {
+        self.live.check(&neighbours)?;
+        let mut shown = self.shown.lock().expect("nobody panics while holding this");
+        *self.neighbours.write().expect("nobody panics while holding this") = neighbours;
+        *shown = None;
+        Ok(())
     }
 
     pub(crate) const fn live(&self) -> &Arc<Live> {
@@ -152,7 +160,8 @@ impl Tls {
     }
 
     fn shown_of(&self, own: &Own) -> Shown {
-        let trust = Trust::new(&self.live.farm, own.trusted.authorities.clone(), self.neighbours.clone());
+        let neighbours = self.neighbours.read().expect("nobody panics while holding this").clone();
+        let trust = Trust::new(&self.live.farm, own.trusted.authorities.clone(), neighbours);
         let former = self.live.roll.get().map(|roll| roll.borrow().former().to_vec()).unwrap_or_default();
         let former = former.into_iter().map(|hash| AuthorityHash::from_bytes(hash.0).short()).collect();
         let trust = Arc::new(trust.expect("their farms were looked at").after(former));
@@ -221,6 +230,11 @@ impl Live {
             clock,
             founding: Mutex::new(None),
         })
+    }
+
+    /// Are these authorities of other farms?
+    fn check(&self, neighbours: &[AuthorityCertificate]) -> Result<(), AuthorityError> {
+        Trust::new(&self.farm, self.own().trusted.authorities.clone(), neighbours.to_vec()).map(|_| ())
     }
 
     fn own(&self) -> Arc<Own> {

@@ -116,8 +116,15 @@ impl Driver {
         }
     }
 
-    pub(super) fn tell_roll(&self) {
+    pub(super) fn tell_roll(&mut self) {
         self.roll.send_replace(Arc::new(self.farm.ledger().roll().clone()));
+        self.know_neighbours();
+    }
+
+    /// The roll, or what this server has learnt, may have made other farms neighbours.
+    pub(super) fn know_neighbours(&mut self) {
+        let (farm, lending) = (&self.farm, self.farm.lending());
+        self.neighbours.know(farm.ledger().roll(), |name| lending.number_of(name));
     }
 
     pub(super) fn wish(&self, wish: ToControl) {

@@ -69,6 +69,7 @@ pub(super) struct Driver {
 
 impl Driver {
     pub(super) async fn run(mut self, mut inputs: Inputs) {
+        self.know_neighbours();
         loop {
             let due = self.timers.next().unwrap_or_else(|| Instant::now() + Duration::from_secs(3600));
             tokio::select! {
@@ -249,6 +250,10 @@ impl Driver {
                 self.step(Input::Message { from: Peer::Neighbour(from), message: Message::Loan(message) });
             }
             NeighbourEvent::Refused(reason) => self.history.refused(reason),
+            NeighbourEvent::Fetched(authority) => {
+                self.neighbours.on_fetched(&authority);
+                self.know_neighbours();
+            }
         }
     }
 

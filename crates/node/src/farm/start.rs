@@ -1,6 +1,5 @@
 //! How the farm's thread is started, and what joins it with the other threads of a server.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread;
 
@@ -9,7 +8,6 @@ use primus_core::machine::Outbox;
 use primus_core::{ServerId, Term};
 use primus_server::Plan;
 use primus_server::farm::{Farm, Rules};
-use primus_server::plan::Neighbour;
 use primus_server::record::State;
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
@@ -71,8 +69,8 @@ pub(crate) fn start(
     farm.restore(now(), index, state);
     let ((need, needs), shown) = (mpsc::channel(WISHES_MAX), Arc::<Shown>::default());
     let fleet = Fleet::new(security.live().cloned(), need, Arc::clone(&shown));
-    let (neighbours, of_neighbours) =
-        Neighbours::new(identity.clone(), plan.lending.neighbours.clone(), cuts, security);
+    let (neighbours, of_neighbours) = Neighbours::new(identity.clone(), &plan.lending.neighbours, cuts, security);
+    let neighbourhood = neighbours.watch();
     let (told_sender, told) = mpsc::unbounded_channel();
     let (asks_sender, asks) = mpsc::unbounded_channel();
     let (workers, calls) = mpsc::channel(CALLERS_MAX);
@@ -99,6 +97,7 @@ pub(crate) fn start(
         unasked: Budget::new(UNASKED_LEN_MAX),
         starts: Arc::clone(&starts),
         roll: roll_for_others,
+        neighbourhood: neighbourhood.clone(),
     };
     let running = move || {
         let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
@@ -132,7 +131,7 @@ pub(crate) fn start(
         });
     };
     thread::Builder::new().name("farm".to_owned()).spawn(running).expect("the system gives a thread");
-    let doors = Doors { workers, envoys: envoys_sender, neighbours: servers_of_neighbours(plan) };
+    let doors = Doors { workers, envoys: envoys_sender, neighbours: neighbourhood };
     Ends { handle, leases, leader, told: told_sender, doors, wishes: wishes_received, needs, shown }
 }
 
@@ -150,9 +149,4 @@ fn rules(plan: &Plan) -> Rules {
         servers: plan.servers.len(),
         planted: plan.planted,
     }
-}
-
-fn servers_of_neighbours(plan: &Plan) -> BTreeMap<String, BTreeSet<ServerId>> {
-    let servers = |neighbour: &Neighbour| neighbour.servers.keys().copied().collect();
-    plan.lending.neighbours.iter().map(|neighbour| (neighbour.name.clone(), servers(neighbour))).collect()
 }

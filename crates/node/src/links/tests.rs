@@ -34,7 +34,11 @@ fn start(id: u64, listener: TcpListener, other: SocketAddr) -> (Links<Said>, mps
     let identity =
         Identity { cluster: "test".to_owned(), server: ServerId(id), store: [id as u8; 16], incarnation: id };
     let peers = BTreeMap::from([(ServerId(3 - id), other.into())]);
-    let doors = Doors { workers: mpsc::channel(1).0, envoys: mpsc::channel(1).0, neighbours: BTreeMap::new() };
+    let doors = Doors {
+        workers: mpsc::channel(1).0,
+        envoys: mpsc::channel(1).0,
+        neighbours: watch::channel(Arc::default()).1,
+    };
     let claim = founded_with(ServerId(id), [1, 2].map(|id| (ServerId(id), [id as u8; 16])).into_iter());
     let known = Known { peers, claim, security: Security::None };
     Links::start(identity, listener, known, doors, watch::channel(LinkFaults::default()).0, Arc::default())

@@ -25,7 +25,11 @@ fn side(id: u64, listener: TcpListener, other: SocketAddr) -> Side {
     let identity =
         Identity { cluster: "test".to_owned(), server: ServerId(id), store: [id as u8; 16], incarnation: id };
     let peer = ServerId(3 - id);
-    let doors = Doors { workers: mpsc::channel(1).0, envoys: mpsc::channel(1).0, neighbours: BTreeMap::new() };
+    let doors = Doors {
+        workers: mpsc::channel(1).0,
+        envoys: mpsc::channel(1).0,
+        neighbours: watch::channel(Arc::default()).1,
+    };
     let claim = founded_with(ServerId(id), [1, 2].map(|id| (ServerId(id), [id as u8; 16])).into_iter());
     let known = Known { peers: BTreeMap::from([(peer, other.into())]), claim, security: Security::None };
     let cuts = watch::channel(LinkFaults::default()).0;

@@ -177,7 +177,8 @@ async fn workers_and_neighbours_that_call_a_farm_that_stands_still_have_a_bound(
     const ENVOYS_MAX: usize = 64;
     let mut farm = Farm::of("north", 1);
     let nowhere = "127.0.0.1:9".parse().expect("an address");
-    farm.neighbours = vec![Neighbour { name: "east".to_owned(), servers: [(ServerId(1), nowhere)].into() }];
+    farm.neighbours =
+        vec![Neighbour { name: "east".to_owned(), servers: [(ServerId(1), nowhere)].into(), authority: None }];
     farm.start_server(1).await;
     farm.wait_for_leader(1).await;
     let address = farm.as_neighbour().servers[&ServerId(1)].number().expect("a number");

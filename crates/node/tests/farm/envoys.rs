@@ -21,7 +21,8 @@ use crate::common::{PATIENCE, eventually_async};
 async fn north() -> (Farm, SocketAddr) {
     let mut north = Farm::of("north", 1);
     let nowhere = "127.0.0.1:9".parse().expect("an address");
-    north.neighbours = vec![Neighbour { name: "east".to_owned(), servers: [(ServerId(1), nowhere)].into() }];
+    north.neighbours =
+        vec![Neighbour { name: "east".to_owned(), servers: [(ServerId(1), nowhere)].into(), authority: None }];
     north.start_server(1).await;
     north.leader().await;
     let address = north.as_neighbour().servers[&ServerId(1)].number().expect("a number");

@@ -138,7 +138,7 @@ impl Farm {
 
     /// How another farm knows this one.
     pub(crate) fn as_neighbour(&self) -> Neighbour {
-        Neighbour { name: self.name.clone(), servers: self.addresses.clone() }
+        Neighbour { name: self.name.clone(), servers: self.addresses.clone(), authority: None }
     }
 
     /// Three servers and two workers of one slot each; somebody leads.

@@ -10,9 +10,9 @@ use crate::trusted::{ForgetNeighbourAnswer, NeighbourFacts};
 
 const TOKEN: &str = r#"{"id":3,"role":"worker","until":"2026-01-02T04:04:05.678Z",
     "token":"primus-worker-00112233445566778899aabbccddeeff-3-00112233445566778899aabbccddeeff@10.0.0.1:7460"}"#;
-const TRUST: &str = r#"{"name":"south","servers":["10.0.1.1:7460"],
+const TRUST: &str = r#"{"name":"south","servers":["1=10.0.1.1:7460"],
     "authority":"sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"}"#;
-const TRUSTED: &str = r#"{"name":"south","certified":false,"servers":["10.0.1.1:7460"],
+const TRUSTED: &str = r#"{"name":"south","origin":"trusted","certified":true,"servers":["1=10.0.1.1:7460"],
     "authority":"sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"}"#;
 
 pub(super) fn all() -> Part {
@@ -102,7 +102,7 @@ fn neighbours() -> Part {
         (
             ("GET", "/v1/neighbours"),
             new()
-                .about("In the order of their names.")
+                .about("In the order of their names, the farm that is asked among them.")
                 .asks(&[LIMIT, AFTER])
                 .lists::<NeighbourFacts>("A page of farms.", r#"{"items":[],"next":null}"#)
                 .refuses(&AT_THE_LEADER),
@@ -110,11 +110,14 @@ fn neighbours() -> Part {
         (
             ("POST", "/v1/neighbours"),
             new()
-                .about("It vouches for its own servers and workers, and for no server here. Both farms must trust each other.")
+                .about(
+                    "It vouches for its own servers and workers, and for no server here. Both farms must trust each other. \
+                     Without a certificate one of its servers has to show it.",
+                )
                 .takes_kind(JSON, shapes::trust, TRUST)
                 .gives::<NeighbourFacts>(200, "It is trusted.", TRUSTED)
                 .refuses(&WRITES)
-                .refuses(&["roll_full"]),
+                .refuses(&["roll_full", "not_reached"]),
         ),
         (
             ("POST", "/v1/neighbours/{name}/forget"),
@@ -122,7 +125,7 @@ fn neighbours() -> Part {
                 .asks(&[name])
                 .takes_kind(JSON, shapes::nothing, "{}")
                 .or_nothing()
-                .gives::<ForgetNeighbourAnswer>(200, "It is trusted no more.", r#"{"name":"south"}"#)
+                .gives::<ForgetNeighbourAnswer>(200, "It is trusted no more.", r#"{"name":"south","configured":false}"#)
                 .refuses(&WRITES)
                 .refuses(&["not_found"]),
         ),

@@ -6,7 +6,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use primus_api::Places;
+use primus_core::ledger::roll::Fingerprint;
 use primus_core::{Place, ServerId};
+use primus_identity::hash::AuthorityHash;
 use primus_server::plan::Neighbour;
 use primus_terminal::amounts::quoted;
 use primus_terminal::names::check_name;
@@ -19,6 +21,8 @@ use super::kind::{Listed, kinds, listed, parts, with_commas};
 use super::layers::Layers;
 use super::mistakes::Complaint;
 
+/// Where the hash of an authority is to be found.
+const HASH: &str = "primus neighbours list says it, on the other farm";
 /// No farm has more neighbours.
 const NEIGHBOURS_MAX: usize = 64;
 /// Neighbours as a file lists them.
@@ -34,8 +38,16 @@ const TABLES: Tables = Tables {
 pub(crate) struct NeighbourEntry {
     name: String,
     servers: BTreeMap<ServerId, Place>,
-    /// The file with the certificate of its authority.
-    authority: Option<PathBuf>,
+    authority: Option<Authority>,
+}
+
+/// How the authority of a neighbour is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Authority {
+    /// By the file with its certificate.
+    File(PathBuf),
+    /// By the hash of its certificate, which one of its servers has to show.
+    Hash(AuthorityHash),
 }
 
 kinds! {
@@ -66,10 +78,17 @@ fn of_table(table: &DeTable<'_>) -> Result<NeighbourEntry, Complaint> {
         listed.map_err(|(what, hint)| (format!("holds {}, whose list of servers {what}", quoted(name)), hint))?;
     let authority = match field("authority") {
         None => None,
-        Some(DeValue::String(path)) if !path.is_empty() => Some(PathBuf::from(&**path)),
+        Some(DeValue::String(text)) if text.starts_with("sha256:") => {
+            let wrong =
+                |error| (format!("holds {}, whose authority is wrong: {error}", quoted(name)), HASH.to_owned());
+            Some(Authority::Hash(text.parse().map_err(wrong)?))
+        }
+        Some(DeValue::String(path)) if !path.is_empty() => Some(Authority::File(PathBuf::from(&**path))),
         Some(_) => {
-            let what = format!("holds {}, whose authority is not a path", quoted(name));
-            return Err((what, "name the file with the certificate of its authority".to_owned()));
+            let what = format!("holds {}, whose authority is neither a hash nor a path", quoted(name));
+            let hint =
+                "write its hash, as primus neighbours list says there, or name the file with its certificate";
+            return Err((what, hint.to_owned()));
         }
     };
     Ok(NeighbourEntry { authority, ..NeighbourEntry::new(name, &listed)? })
@@ -82,12 +101,19 @@ fn wrong_name(found: &str, hint: &str) -> Complaint {
 impl NeighbourEntry {
     /// Its name, and the file with the certificate of its authority, if one was named.
     pub(super) fn authority(&self) -> Option<(String, PathBuf)> {
-        Some((self.name.clone(), self.authority.clone()?))
+        match &self.authority {
+            Some(Authority::File(path)) => Some((self.name.clone(), path.clone())),
+            Some(Authority::Hash(_)) | None => None,
+        }
     }
 
     /// The neighbour, as a server needs to know it.
     pub(super) fn plan(self) -> Neighbour {
-        Neighbour { name: self.name, servers: self.servers }
+        let authority = match self.authority {
+            Some(Authority::Hash(hash)) => Some(Fingerprint(*hash.bytes())),
+            Some(Authority::File(_)) | None => None,
+        };
+        Neighbour { name: self.name, servers: self.servers, authority }
     }
 
     /// A farm of this name with these servers, if that makes sense.

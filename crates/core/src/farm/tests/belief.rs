@@ -97,6 +97,18 @@ fn a_worker_that_joined_since_then_has_nothing_of_older_leaders() {
 }
 
 #[test]
+fn a_worker_of_another_farm_has_nothing_of_older_leaders_unless_it_is_borrowed() {
+    use crate::ledger::{Borrow, LoanId, Why};
+    let mut foreman = Bench::leader(1, &[]);
+    foreman.submit(|_| ());
+    let (worker, from) = ("w1@south".into(), "south".into());
+    foreman.apply(Entry::Borrow(Borrow { worker, from, loan: LoanId(5), for_ms: 60_000, why: Why::Asked }));
+    foreman.lead(2);
+    assert_eq!(holder(&mut foreman, W2, "w2@south", held(1, 1, 1)), None);
+    assert_eq!(holder(&mut foreman, W1, "w1@south", held(1, 1, 1)), Some("w1@south".into()));
+}
+
+#[test]
 fn what_must_not_start_twice_is_believed_of_the_worker_that_the_ledger_names() {
     let mut foreman = Bench::leader(1, &["w1", "w2"]);
     foreman.submit(|spec| spec.is_once = true);

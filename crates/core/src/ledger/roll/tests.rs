@@ -191,8 +191,12 @@ fn no_secret_is_shown() {
     }
 }
 
+fn servers(count: u64, place: &str) -> BTreeMap<ServerId, String> {
+    (1..=count).map(|id| (ServerId(id), place.into())).collect()
+}
+
 fn neighbour(name: &str) -> Neighbour {
-    Neighbour { name: name.into(), certificate: vec![1], hash: mark(1), servers: vec!["10.0.0.1:7460".into()] }
+    Neighbour { name: name.into(), certificate: vec![1], hash: mark(1), servers: servers(1, "10.0.0.1:7460") }
 }
 
 #[test]
@@ -208,8 +212,8 @@ fn a_neighbour_is_trusted_until_it_is_forgotten() {
     for wrong in [
         neighbour("so/uth"),
         Neighbour { certificate: vec![0; DER_LEN_MAX + 1], ..neighbour("south") },
-        Neighbour { servers: vec!["h:1".into(); SERVERS_MAX + 1], ..neighbour("south") },
-        Neighbour { servers: vec!["h".repeat(PLACE_LEN_MAX + 1)], ..neighbour("south") },
+        Neighbour { servers: servers(SERVERS_MAX as u64 + 1, "h:1"), ..neighbour("south") },
+        Neighbour { servers: servers(1, &"h".repeat(PLACE_LEN_MAX + 1)), ..neighbour("south") },
     ] {
         assert_eq!(roll.apply(Change::TrustNeighbour(wrong), 0), Err(Denial::Malformed));
     }

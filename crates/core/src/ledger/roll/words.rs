@@ -85,7 +85,7 @@ pub struct Neighbour {
     /// SHA-256 of that.
     pub hash: Fingerprint,
     /// Where its servers are, each as `HOST:PORT`.
-    pub servers: Vec<String>,
+    pub servers: BTreeMap<ServerId, String>,
 }
 
 /// A join token that is to be.

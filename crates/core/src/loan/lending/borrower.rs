@@ -87,7 +87,7 @@ impl Lending {
         let Some(leadership) = &mut self.leadership else { return };
         let now = leadership.looks;
         for (number, neighbour) in &mut leadership.neighbours {
-            let name = self.neighbours.get(number.0 as usize - 1);
+            let name = self.neighbours.get(number);
             for (loan, _) in neighbour.promised.extract_if(.., |_, until| *until < now) {
                 let name = name.cloned().unwrap_or_default();
                 neighbour.broken = Some(now);
@@ -126,7 +126,7 @@ impl Lending {
         let mut entries = Vec::new();
         for (worker, Arrival { from, loan, slots, .. }) in &leadership.arrivals {
             let Some(lending) = leadership.heard(*from).and_then(|known| known.lending(*loan)) else { continue };
-            let home = self.neighbours.get(from.0 as usize - 1).cloned().unwrap_or_default();
+            let home = self.neighbours.get(from).cloned().unwrap_or_default();
             if name_here(&lending.worker, &home) != *worker || lending.is_recalled {
                 continue;
             }
@@ -147,7 +147,7 @@ impl Lending {
             let is_strange = leadership.is_strange(worker, arrival);
             arrival.strange_since = is_strange.then(|| arrival.strange_since.unwrap_or(now));
             if arrival.strange_since.is_some_and(|since| since + ANSWER == now) {
-                let home = self.neighbours.get(arrival.from.0 as usize - 1).cloned().unwrap_or_default();
+                let home = self.neighbours.get(&arrival.from).cloned().unwrap_or_default();
                 out.notify(Notice::Happened(Happening::UnknownWorker(home, worker.clone())));
             }
         }
@@ -170,10 +170,9 @@ impl Lending {
             } else if *guest.missed_since.get_or_insert(now) + LEFT <= now {
                 entries.push(Entry::GiveBack { worker: worker.clone(), loan: borrowed.loan });
             }
-            let lender = (1..).zip(&self.neighbours).find(|(_, name)| **name == borrowed.from);
-            let is_wanted = lender.is_some_and(|(number, _)| {
-                leadership.is_wanted(FarmId(number), borrowed, guest.since, &self.rules)
-            });
+            let lender = self.neighbours.iter().find(|(_, name)| **name == borrowed.from);
+            let is_wanted =
+                lender.is_some_and(|(number, _)| leadership.is_wanted(*number, borrowed, guest.since, &self.rules));
             if !is_wanted && (is_time || !guest.is_sent_home) {
                 let within_ms = self.rules.recall_ms;
                 out.notify(Notice::Tell(worker.clone(), WorkerMessage::Return { loan: borrowed.loan, within_ms }));

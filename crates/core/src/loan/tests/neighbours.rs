@@ -1,9 +1,9 @@
 //! Whom a lending side believes: terms of other farms, and neighbours that say too much.
 
-use super::{EAST, Farm, SOUTH};
-use crate::ledger::LoanId;
+use super::{EAST, Farm, SOUTH, lent_worker};
+use crate::ledger::{LoanId, Why};
 use crate::loan::{Beat, Content, Request, WorkerMessage, lending};
-use crate::{Input, Machine, Moment, Outbox, Output, bounds};
+use crate::{FarmId, Input, Machine, Moment, Outbox, Output, bounds};
 
 #[test]
 fn terms_of_two_farms_are_never_compared() {
@@ -77,6 +77,49 @@ fn nobody_is_lent_to_whoever_asks_all_the_time() {
     assert_eq!(answers(&mut farm), 0);
     farm.wait_ms(3000);
     assert_eq!(answers(&mut farm), 3, "one a second");
+}
+
+/// South under this number, and east.
+fn knows(farm: &mut Farm, south: Option<FarmId>) {
+    let south = south.map(|number| (number, "south".into()));
+    farm.lending.set_neighbours(south.into_iter().chain([(EAST, "east".into())]).collect());
+}
+
+#[test]
+fn a_farm_becomes_a_neighbour_while_its_neighbour_leads() {
+    let mut farm = Farm::with_workers(&["w1"], |_| ());
+    let west = FarmId(3);
+    let ask = Content::Ask(Request { number: 1, count: 1, for_ms: 1 });
+    assert_eq!(farm.hears(west, ask.clone()), [""; 0]);
+    farm.lending.set_neighbours([(west, "west".into())].into());
+    assert_eq!(farm.hears(west, ask.clone()), ["propose 1"]);
+    assert_eq!(farm.commit(), ["send 3 offer 1: 1", "tell w1: redirect 1 to west"]);
+    assert_eq!(farm.hears(SOUTH, ask), [""; 0], "it is a neighbour no more");
+}
+
+#[test]
+fn a_farm_that_is_forgotten_gets_its_workers_back_and_returns_ours() {
+    let mut lender = Farm::lends(|_| ());
+    knows(&mut lender, None);
+    assert_eq!(lender.wait_ms(500), ["tell w1: return 1"]);
+    lender.said("w1", 1, false);
+    lender.commit();
+    assert_eq!(lender.lent(), 0);
+    let mut borrower = Farm::borrows(Why::Operator);
+    knows(&mut borrower, None);
+    assert_eq!(borrower.wait_ms(50), ["tell w1@south: return 5"], "at once");
+    assert_eq!(borrower.hears_beat(SOUTH, &[lent_worker(6, "w2")], &[]), [""; 0]);
+    knows(&mut borrower, Some(FarmId(3)));
+    assert_eq!(borrower.hears_beat(SOUTH, &[lent_worker(6, "w2")], &[]), [""; 0], "from a link of before");
+}
+
+#[test]
+fn a_farm_that_is_forgotten_while_it_is_asked_is_not_waited_for() {
+    let mut farm = Farm::saturated();
+    assert!(farm.wait_ms(300).contains(&"asked south for 3 workers".into()));
+    knows(&mut farm, None);
+    farm.hears_beat(EAST, &[], &[]);
+    assert!(farm.wait_ms(100).contains(&"asked east for 3 workers".into()));
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn of_the_roll() -> impl Strategy<Value = Change> {
         name,
         certificate: Vec::new(),
         hash,
-        servers: alloc::vec!["h:1".into()],
+        servers: [(ServerId(1), "h:1".into())].into(),
     });
     let of_tokens = prop_oneof![
         3 => new.prop_map(Change::CreateToken),
