@@ -129,7 +129,7 @@ impl Driver {
     /// A server that only this host can reach founds nothing beside others.
     fn is_alone_on_loopback(&self) -> bool {
         let list = &self.beginning.list;
-        list.len() == 1 && list.values().all(|address| address.is_loopback())
+        list.len() == 1 && list.values().all(Place::is_loopback)
     }
 
     /// A person may have said that this server shall begin alone.

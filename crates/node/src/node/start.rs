@@ -152,17 +152,7 @@ impl Running {
         let elections = elections::start(&config.plan, Arc::clone(&links), told, failed);
         let questions = Questions::new(&config.plan, &links.requests);
         let server = config.plan.server(opened.records);
-        let state = first_view(&config.plan, &server, applied);
-        let shown = Shown {
-            view: watch::Sender::new(state.clone()),
-            leadership: watch::Sender::new(state.leadership()),
-            acquaintances: Acquaintances::new(state.peers.keys().copied()),
-            state,
-            history,
-            has_events: false,
-            steps,
-            meters,
-        };
+        let shown = first_shown(first_view(&config.plan, &server, applied), (history, steps, meters));
         let begins = (opened.origin, opened.store.directory().to_owned());
         let disk = disk::start(opened.store, Arc::clone(&shown.meters));
         let (founding, begun) = begin(&config, begins, (&disk, &links, &shown.history), founding);
@@ -227,6 +217,20 @@ fn begin(
         dir,
     };
     (None, Some(founding::start(beginning)))
+}
+
+/// What others see of a server that has just started.
+fn first_shown(state: View, (history, steps, meters): (Arc<History>, Arc<Steps>, Arc<Meters>)) -> Shown {
+    Shown {
+        view: watch::Sender::new(state.clone()),
+        leadership: watch::Sender::new(state.leadership()),
+        acquaintances: Acquaintances::new(state.peers.keys().copied()),
+        state,
+        history,
+        has_events: false,
+        steps,
+        meters,
+    }
 }
 
 /// What a server looks like that has just started.
