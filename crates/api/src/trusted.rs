@@ -162,7 +162,7 @@ mod tests {
             (judge("north", &hash, place, None), "north is this farm"),
             (judge("so/uth", &hash, place, None), "the name is"),
             (judge("south", "sha256:00", place, None), "64 digits"),
-            (judge("south", &hash, "10.0.1.1", None), "HOST:PORT"),
+            (judge("south", &hash, "10.0.1.1", None), "has no port"),
         ] {
             let message = found.unwrap_err();
             assert!(message.contains(words), "{message}");

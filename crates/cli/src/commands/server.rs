@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use primus_api as api;
+use primus_core::Place;
 use primus_local::common_founding;
 use primus_node::credentials;
 pub(super) use primus_node::files::raise_limit as raise_file_limit;
@@ -48,8 +49,8 @@ pub(super) async fn start(mut settings: ServerSettings, log_format: LogFormat) -
     // What a part of it says when it fails is said once, at its end.
     watched::hush();
     let prepared = Server::prepare(of_library(&settings)).map_err(|error| not_started(error, &settings))?;
-    let web =
-        listen(settings.api_listen).map_err(|error| cannot_listen(settings.api_listen, "api.listen", &error))?;
+    let web = listen(settings.api_listen)
+        .map_err(|error| cannot_listen(settings.api_listen, "server.api or api.listen", &error))?;
     let server = prepared.start().await.map_err(|error| not_started(error, &settings))?;
     work(settings.worker.clone(), diary);
     say_who_can_use(&settings, diary);
@@ -65,7 +66,7 @@ fn find_founding(settings: &mut ServerSettings) -> Result<(), Failure> {
         worker.iter_mut().for_each(|worker| worker.founding.clone_from(founding));
     }
     for neighbour in &plan.lending.neighbours {
-        let is_local = neighbour.servers.values().all(|address| address.is_loopback());
+        let is_local = neighbour.servers.values().all(Place::is_loopback);
         if is_local && !authorities.contains_key(&neighbour.name) {
             let file = common_founding::of(&neighbour.name, &neighbour.servers)?;
             authorities.insert(neighbour.name.clone(), file);
@@ -83,8 +84,8 @@ fn single_threaded() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("the system gives a runtime")
 }
 
-fn cannot_listen(address: SocketAddr, key: &str, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("cannot listen on {address}: {error}"), format!("choose another address in {key}"))
+fn cannot_listen(address: SocketAddr, keys: &str, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("cannot listen on {address}: {error}"), format!("choose another {keys}"))
 }
 
 /// Until somebody wants it to end; then another server leads first, if one can.
@@ -187,7 +188,7 @@ fn not_started(error: StartError, settings: &ServerSettings) -> Failure {
         }
         StartError::Store(error) => not_opened(&error, &settings.dir),
         StartError::Credentials(error) => super::not_believed(&error),
-        StartError::Listen(address, error) => cannot_listen(address, "server.listen", &error),
+        StartError::Listen(address, error) => cannot_listen(address, "server.address or server.listen", &error),
         StartError::Ended(error) => failed(Err(error)),
     }
 }

@@ -378,7 +378,7 @@ fn every_mistake_in_a_neighbour_says_what_to_do() {
         (format!("name = \"s\"\nsevers = 1\n{one}"), "holds a farm with 'severs'; did you mean servers?"),
         (
             format!("name = \"s\"\ncolour = \"red\"\n{one}"),
-            "holds a farm with 'colour'; the nearest is name; a neighbour has name and servers",
+            "holds a farm with 'colour'; the nearest is name; a neighbour has name, servers and authority",
         ),
         ("name = \"s\"".to_owned(), "holds 's', which has no servers; list all of them, as that farm itself does"),
         ("name = \"s\"\nservers = []".to_owned(), "holds 's', which has no servers; "),
