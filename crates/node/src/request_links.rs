@@ -44,7 +44,7 @@ const OPEN_TIME: Duration = Duration::from_secs(3);
 pub(crate) const QUESTION_UNHEARD_TIME: Duration = Duration::from_secs(5);
 const REQUEST_UNHEARD_TIME: Duration = Duration::from_secs(30);
 
-const UNBROKEN: &str = "nobody panics while holding this";
+const UNBROKEN: &str = "no thread panics while holding this";
 
 /// How a server asks its peers, and is asked by them.
 #[derive(Debug)]

@@ -49,8 +49,8 @@ pub(super) async fn start(mut settings: ServerSettings, log_format: LogFormat) -
     // What a part of it says when it fails is said once, at its end.
     watched::hush();
     let prepared = Server::prepare(of_library(&settings)).map_err(|error| not_started(error, &settings))?;
-    let web =
-        listen(settings.api_listen).map_err(|error| cannot_listen(settings.api_listen, "api.listen", &error))?;
+    let web = listen(settings.api_listen)
+        .map_err(|error| cannot_listen(settings.api_listen, "server.api or api.listen", &error))?;
     let server = prepared.start().await.map_err(|error| not_started(error, &settings))?;
     work(settings.worker.clone(), diary);
     say_who_can_use(&settings, diary);
@@ -84,8 +84,8 @@ fn single_threaded() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("the system gives a runtime")
 }
 
-fn cannot_listen(address: SocketAddr, key: &str, error: &std::io::Error) -> Failure {
-    Failure::usage(format!("cannot listen on {address}: {error}"), format!("choose another address in {key}"))
+fn cannot_listen(address: SocketAddr, keys: &str, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("cannot listen on {address}: {error}"), format!("choose another {keys}"))
 }
 
 /// Until somebody wants it to end; then another server leads first, if one can.
@@ -188,7 +188,7 @@ fn not_started(error: StartError, settings: &ServerSettings) -> Failure {
         StartError::Store(error) => not_opened(&error, &settings.dir),
         StartError::Credentials(error) => super::not_believed(&error),
         StartError::Security(error) => Failure::usage(error.to_string(), "see primus init --help"),
-        StartError::Listen(address, error) => cannot_listen(address, "server.listen", &error),
+        StartError::Listen(address, error) => cannot_listen(address, "server.address or server.listen", &error),
         StartError::Ended(error) => failed(Err(error)),
     }
 }
