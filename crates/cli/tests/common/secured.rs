@@ -35,6 +35,8 @@ pub(crate) struct Secured<'a> {
     /// True if it was begun without one.
     is_plain: bool,
     nodes: Vec<(String, Child)>,
+    /// What else stands in the environment of nodes that are started from now on.
+    pub(crate) environment: Vec<(&'static str, String)>,
 }
 
 impl<'a> Secured<'a> {
@@ -53,6 +55,7 @@ impl<'a> Secured<'a> {
             founding: founding.map(Path::to_owned),
             is_plain: founding.is_none(),
             nodes: Vec::new(),
+            environment: Vec::new(),
         }
     }
 
@@ -111,6 +114,7 @@ impl<'a> Secured<'a> {
         let parent = std::process::id().to_string();
         let mut command = self.place.command(words);
         command.args(["--parent", &parent]).stdin(Stdio::null()).stdout(Stdio::null());
+        command.envs(self.environment.iter().map(|(name, value)| (*name, value)));
         match &self.founding {
             Some(file) => command.arg("--founding").arg(file),
             None if self.is_plain => command.arg("--insecure"),
