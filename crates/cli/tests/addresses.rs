@@ -219,12 +219,15 @@ fn a_name_that_does_not_resolve_is_shown_and_ends_nothing() {
             Host::at(links.to_string(), api.to_string()).listening(links, api)
         })
         .collect();
-    // This ending is promised to exist nowhere. The third one dials the others, but they cannot dial it.
-    hosts[2].links = "nowhere.invalid:7460".to_owned();
     hosts[2].asked = None;
     let mut farm = Farm::new(&place, hosts);
     farm.start_all();
     farm.runs("hello");
+    // This ending is promised to exist nowhere. The third one dials the others, but they cannot dial it.
+    farm.hosts[2].links = "nowhere.invalid:7460".to_owned();
+    ["server-1", "server-2", "server-3", "w1", "w2"].map(|name| farm.kill(name));
+    farm.start_all();
+    farm.runs("hello again");
     let why = "the name nowhere.invalid does not resolve: ";
     eventually_or("the name to be shown", || {
         let seen = farm.seen(3);

@@ -4,6 +4,8 @@
 mod common;
 
 use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use common::place::Place;
@@ -211,4 +213,110 @@ fn a_revoked_server_is_heard_no_more() {
     });
     assert_eq!(farm.leader(), leader);
     farm.runs("without it");
+}
+
+/// A library that moves the wall clock of a process by so many seconds as `AHEAD` says; other clocks stay.
+const MOVED_CLOCK: &str = r#"
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static long ahead;
+__attribute__((constructor)) static void read_ahead(void) {
+    const char *text = getenv("AHEAD");
+    ahead = text ? atol(text) : 0;
+}
+int clock_gettime(clockid_t id, struct timespec *time) {
+    long failed = syscall(SYS_clock_gettime, id, time);
+    if (!failed && id == CLOCK_REALTIME) time->tv_sec += ahead;
+    return (int)failed;
+}
+"#;
+
+fn moved_clock(place: &Place) -> PathBuf {
+    let (source, library) = (place.dir.join("clock.c"), place.dir.join("clock.so"));
+    fs::write(&source, MOVED_CLOCK).expect("a file can be written");
+    let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(made.expect("there is a C compiler, as for building primus").success());
+    library
+}
+
+#[test]
+fn a_host_whose_clock_is_wrong_by_years_works_with_its_farm() {
+    const YEAR: i64 = 365 * 24 * 3600;
+    [-30, 3].into_iter().for_each(|years| works_with_a_clock_ahead(years * YEAR));
+}
+
+fn works_with_a_clock_ahead(seconds: i64) {
+    let place = Place::new();
+    let library = moved_clock(&place);
+    let founding = founded(&place, "north.founding");
+    let mut farm = Secured::new(&place, Some(&founding), |address| address);
+    farm.start_server(1);
+    farm.start_server(2);
+    let library = library.to_str().expect("it is text").to_owned();
+    farm.environment = vec![("LD_PRELOAD", library), ("AHEAD", seconds.to_string())];
+    // They get their first certificates by that clock.
+    farm.start_server(3);
+    farm.start_worker("w1");
+    farm.runs("hello");
+    let year = |node: &str| farm.log(node).chars().take(4).collect::<String>();
+    assert_ne!(year("w1"), year("server-1"), "its clock is wrong");
+    // And they begin again with it.
+    for node in ["server-3", "w1"] {
+        farm.kill(node);
+    }
+    farm.start_server(3);
+    farm.start_worker("w1");
+    farm.runs("again");
+    // Now there is no majority without that server.
+    farm.kill("server-2");
+    farm.runs("with that one");
+}
+
+/// Each node of a farm of `primus up` that has a certificate, by its folder.
+fn folders(dir: &std::path::Path) -> Vec<PathBuf> {
+    let inside = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let (mut found, mut next): (Vec<PathBuf>, Vec<PathBuf>) =
+        (Vec::new(), inside.filter(|path| path.is_dir()).collect());
+    while let Some(folder) = next.pop() {
+        if folder.ends_with("tls") {
+            found.push(folder);
+            continue;
+        }
+        let inside = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        next.extend(inside.filter(|path| path.is_dir()));
+    }
+    found
+}
+
+#[test]
+fn a_lent_worker_renews_its_certificate_over_its_links_to_home() {
+    let place = Place::new();
+    let _farm = place.up("--farms 2 --servers 1 --workers 1 --dir farms");
+    let lend = || Some(()).filter(|()| place.primus("lend --to south 1 --farm north").code == Some(0));
+    eventually("a worker to lend", lend);
+    let guest = || {
+        let workers = place.json("workers --farm south")["items"].clone();
+        workers.as_array()?.iter().find(|worker| worker["home"] == "north" && worker["alive"] == true).cloned()
+    };
+    eventually("the guest", guest);
+    let serial = || {
+        let read = |folder: PathBuf| {
+            let der = CertificateDer::from_pem_slice(&fs::read(folder.join("certificate.pem")).ok()?).ok()?;
+            Certificate::read(&der).ok()
+        };
+        let mut all = folders(&place.dir.join("farms")).into_iter().filter_map(read);
+        all.find(|found| found.name.farm() == "north" && found.name.worker_name().is_some())
+            .map(|found| found.serial)
+    };
+    let before = eventually("its certificate", serial);
+    place.json("cert rotate --farm north");
+    eventually("another one", || serial().filter(|now| *now != before));
+    eventually("the end of the rotation", || {
+        Some(()).filter(|()| place.primus("cert finish --farm north").code == Some(0))
+    });
+    assert!(guest().is_some(), "it is still lent");
+    // The neighbour knows the first authority only, and that vouches for the second one.
+    assert_eq!(place.primus("run --farm south -- echo hello").stdout, "hello\n");
 }

@@ -45,7 +45,7 @@ pub enum ToWorker {
     Authorities {
         /// How old this is, by the ledger's time.
         as_of_ms: u64,
-        /// What time it is for the ledger.
+        /// What time it is for the ledger; 0 if that is not sure.
         now_ms: u64,
         /// Their certificates as DER, the newest first.
         authorities: Vec<Bytes>,

@@ -209,7 +209,8 @@ Examples:
   primus cert rotate";
 
 pub(super) const CERT_FINISH: &str = "\
-A node that has not renewed its certificate by then must join again.
+It is refused as long as a server, or a worker that has a link, shows a certificate of the authority before; it names them. A
+worker that is away, and has not renewed its certificate by then, must join again.
 
 Examples:
   primus cert finish";

@@ -76,7 +76,8 @@ fn neighbour(known: &Value) -> [String; 5] {
     let certified = if known["certified"] == true { "yes" } else { "no" };
     let servers = known["servers"].as_array().into_iter().flatten().map(plain).collect::<Vec<_>>();
     let [name, origin, authority] = ["name", "origin", "authority"].map(|key| plain(&known[key]));
-    [name, origin, authority, certified.to_owned(), servers.join(",")]
+    let servers = if servers.is_empty() { "-".to_owned() } else { servers.join(",") };
+    [name, origin, authority, certified.to_owned(), servers]
 }
 
 pub(crate) fn trusted(answer: &Value) -> String {

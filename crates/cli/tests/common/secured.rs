@@ -46,6 +46,8 @@ pub(crate) struct Secured<'a> {
     /// True if it was begun without one.
     is_plain: bool,
     nodes: Vec<(String, Child)>,
+    /// What else stands in the environment of nodes that are started from now on.
+    pub(crate) environment: Vec<(&'static str, String)>,
 }
 
 impl<'a> Secured<'a> {
@@ -64,6 +66,7 @@ impl<'a> Secured<'a> {
             founding: founding.map(Path::to_owned),
             is_plain: founding.is_none(),
             nodes: Vec::new(),
+            environment: Vec::new(),
         }
     }
 
@@ -120,6 +123,7 @@ impl<'a> Secured<'a> {
 
     fn start(&mut self, name: &str, words: &[&str]) {
         let mut command = self.place.command(words);
+        command.envs(self.environment.iter().map(|(name, value)| (*name, value)));
         match &self.founding {
             Some(file) => command.arg("--founding").arg(file),
             None if self.is_plain => command.arg("--insecure"),

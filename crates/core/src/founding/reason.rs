@@ -84,6 +84,8 @@ pub enum Absence {
     Refuses,
     /// There is no answer.
     Silent,
+    /// Its address is a name, and that leads nowhere.
+    Nowhere,
     /// It answers, and one of the two refuses the other: what the link was refused for is said beside this.
     Objects,
 }
@@ -185,6 +187,7 @@ impl fmt::Display for Absence {
             Self::NotDialled => "is not dialled yet",
             Self::Refuses => "refuses connections",
             Self::Silent => "is silent",
+            Self::Nowhere => "has a name that does not resolve",
             Self::Objects => "and this one refuse each other, as the refused link says",
         })
     }

@@ -194,6 +194,7 @@ impl Foundings {
         let absence = match how {
             "refuses" => Absence::Refuses,
             "silent" => Absence::Silent,
+            "nowhere" => Absence::Nowhere,
             _ => return Err(NO_SUCH_COMMAND.to_owned()),
         };
         let peer = self.scenery.node(peer)?;

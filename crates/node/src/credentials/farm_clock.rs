@@ -13,6 +13,7 @@ use primus_identity::UnixTime;
 use primus_identity::certificate::{DAY, Present, Validity};
 use primus_identity::verify::{Clock, HostClock};
 
+use super::folder::DAYS;
 use crate::clock::now_us;
 
 /// What a node knows of the time.
@@ -62,7 +63,9 @@ impl FarmClock {
     pub(crate) fn live_within(&self, Validity { from, until }: Validity) {
         let mut known = self.known();
         known.earliest = known.earliest.max(from);
-        known.latest = until.max(seconds(known.earliest.as_secs().saturating_add(DAY.as_secs())));
+        // What a founding file gave by a clock that runs ahead is good for years.
+        let usual = Validity::since_yesterday(from, DAYS + 1).until;
+        known.latest = until.min(usual).max(seconds(known.earliest.as_secs().saturating_add(DAY.as_secs())));
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -129,6 +132,13 @@ mod tests {
             assert_eq!(judge(&clock, -3 * YEAR as i64), "expired", "{host}");
             assert_eq!(judge(&clock, 9 * YEAR as i64), "not_yet_valid", "{host}");
         }
+    }
+
+    #[test]
+    fn a_certificate_that_is_good_for_years_does_not_make_a_clock_right() {
+        let clock = FarmClock::of(Arc::new(|| seconds(TODAY + 3 * YEAR)));
+        clock.live_within(Validity { from: seconds(TODAY), until: seconds(TODAY + 4 * YEAR) });
+        assert_eq!((judge(&clock, 0), judge(&clock, -2 * YEAR as i64)), ("", "expired"));
     }
 
     #[test]

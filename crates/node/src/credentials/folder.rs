@@ -218,9 +218,10 @@ impl Folder {
         // The ledger has not given it out.
         let serial = u64::from_be_bytes(serial) | FOUNDING_SERIAL;
         let request = Request { name, key: &keys.public_key(), api: &[], serial };
-        // A clock that is before the farm's beginning is wrong.
-        let now = UnixTime::now().max(authority.certificate().validity().from);
-        let der = authority.issue(&request, Validity::since_yesterday(now, DAYS))?;
+        // This host's clock may be wrong. So it is good since the farm began, and the leader gives a better one when they meet.
+        let began = authority.certificate().validity().from;
+        let Validity { until, .. } = Validity::since_yesterday(UnixTime::now().max(began), DAYS);
+        let der = authority.issue(&request, Validity { from: began, until })?;
         self.write(&keys, authority.certificate(), &pem_of(&der)).map_err(|source| self.unusable(source))?;
         self.read()?.ok_or_else(|| self.unusable(ErrorKind::NotFound.into()))
     }

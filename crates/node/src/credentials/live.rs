@@ -12,7 +12,7 @@ use primus_core::ledger::Roll;
 use primus_core::ledger::roll::{self, Fingerprint, Node, SecretKey, Unwelcome};
 use primus_identity::CertificateDer;
 use primus_identity::authority::{Authority, AuthorityCertificate, AuthorityError};
-use primus_identity::certificate::Present;
+use primus_identity::certificate::{DAY, Present, RENEW_AFTER};
 use primus_identity::config::{self, Credentials};
 use primus_identity::hash::AuthorityHash;
 use primus_identity::keys::Keys;
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::farm_clock::FarmClock;
-use super::folder::{Folder, Trusted};
+use super::folder::{DAYS, Folder, Trusted};
 
 /// A node's name with its key, and those whom it believes.
 #[derive(Debug)]
@@ -302,8 +302,12 @@ impl Live {
     pub(crate) fn is_renewal_due(&self) -> bool {
         let own = self.own();
         let newest = own.trusted.authorities.first().map(AuthorityCertificate::hash);
-        let is_old = own.credentials.certificate().validity.is_renewal_due(self.clock.now());
-        self.keeping.is_some() && (is_old || newest.is_some_and(|newest| newest != own.credentials.issuer()))
+        let validity = own.credentials.certificate().validity;
+        // What a founding file gave may be good for much longer than it should.
+        let is_long = validity.until.as_secs() - validity.from.as_secs() > (DAY * DAYS + RENEW_AFTER).as_secs();
+        let is_old = validity.is_renewal_due(self.clock.now());
+        self.keeping.is_some()
+            && (is_old || is_long || newest.is_some_and(|newest| newest != own.credentials.issuer()))
     }
 
     /// Believes these authorities of the own farm, the newest first, as they were at a time of the ledger; not what was known before

@@ -100,7 +100,8 @@ impl Driver {
         let certificates =
             roll.authorities().iter().map(|authority| Bytes::copy_from_slice(&authority.certificate));
         let authorities: Vec<Bytes> = certificates.collect();
-        let (now_ms, as_of_ms) = (self.farm.time_ms().0, roll.newest_ms());
+        let (now_ms, is_sure) = self.farm.time_ms();
+        let (now_ms, as_of_ms) = (if is_sure { now_ms } else { 0 }, roll.newest_ms());
         let is_any = self.fleet.live.is_some() && !authorities.is_empty();
         is_any.then_some(ToWorker::Authorities { as_of_ms, now_ms, authorities })
     }

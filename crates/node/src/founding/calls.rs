@@ -19,6 +19,7 @@ use crate::dialling::{Dialler, Pace, REFUSED_TIME, hear};
 use crate::events::History;
 use crate::introductions::Introductions;
 use crate::line::Line;
+use crate::names::Unresolved;
 
 /// A peer that says nothing for this long is not there any more: it would have repeated itself.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -76,6 +77,7 @@ impl Caller {
             Failure::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 (Absence::Refuses, dialler.next_pause())
             }
+            Failure::Io(error) if Unresolved::of_io(&error).is_some() => (Absence::Nowhere, dialler.next_pause()),
             Failure::Io(_) => (Absence::Silent, dialler.next_pause()),
             Failure::Objection(reason) => {
                 self.history.refused(format!("server {} is not heard: {reason}", self.peer));
