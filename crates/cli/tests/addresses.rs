@@ -225,7 +225,9 @@ fn a_name_that_does_not_resolve_is_shown_and_ends_nothing() {
     farm.runs("hello");
     // This ending is promised to exist nowhere. The third one dials the others, but they cannot dial it.
     farm.hosts[2].links = "nowhere.invalid:7460".to_owned();
-    ["server-1", "server-2", "server-3", "w1", "w2"].map(|name| farm.kill(name));
+    for name in ["server-1", "server-2", "server-3", "w1", "w2"] {
+        farm.kill(name);
+    }
     farm.start_all();
     farm.runs("hello again");
     let why = "the name nowhere.invalid does not resolve: ";
