@@ -18,12 +18,17 @@ pub(crate) async fn alive() -> &'static str {
     "alive\n"
 }
 
-/// Answers nothing but whether it lives before the server belongs to a cluster: there is nothing to tell, and nothing is taken that
+/// What is answered before the server belongs to a cluster: that it lives, and what has happened to it.
+const ALWAYS: [&str; 2] = [LIVEZ, "/v1/events"];
+
+/// Answers nothing else before the server belongs to a cluster: there is nothing to tell, and nothing is taken that
 /// could be lost.
 pub(crate) async fn founded(State(context): State<Context>, request: Request<Body>, next: Next) -> Response {
     let standing = context.handle.standing.borrow().clone();
     match standing {
-        Standing::Waiting(reason) if request.uri().path() != LIVEZ => Problem::not_founded(&reason).into_response(),
+        Standing::Waiting(reason) if !ALWAYS.contains(&request.uri().path()) => {
+            Problem::not_founded(&reason).into_response()
+        }
         _ => next.run(request).await,
     }
 }

@@ -113,8 +113,8 @@ fn strangers_are_told_why_they_are_refused_and_so_is_the_history() {
         (old, "run the same version on both"),
         (hello(2, 3), "server 1 here, server 3 was meant"),
         (hello(1, 1), "two servers have the id 1"),
-        (hello(9, 1), "server 9 is not among the peers of server 1"),
-        (hello(2, 1), "server 2 came back with another disk"),
+        (hello(9, 1), "and server 9 to none yet"),
+        (hello(2, 1), "and server 2 to none yet"),
     ] {
         // The history is told of some refusals only, so that nobody can fill it.
         eventually(reason, || {

@@ -167,15 +167,16 @@ fn certificates_that_are_old_are_renewed_by_the_leader() {
         ("w1", Name::worker(FARM, "w1").expect("it is a name")),
         ("server-2", Name::server(FARM, ServerId(2)).expect("it is a name")),
     ];
+    let mut farm = Secured::new(&place, Some(&founding), |address| address);
+    (1..=3).for_each(|id| farm.start_server(id));
+    farm.start_worker("w2");
+    farm.runs("hello");
+    farm.kill("server-2");
     let validity = Validity::since_yesterday(ago(40), 365);
     let old = names.map(|(node, name)| {
         keep(&place.dir.join(node), north.certificate(), &issued(&north, &name, validity));
         (node, certificate(&place, node))
     });
-    let mut farm = Secured::new(&place, Some(&founding), |address| address);
-    [1, 3].into_iter().for_each(|id| farm.start_server(id));
-    farm.start_worker("w2");
-    farm.runs("hello");
     // These have no file that could renew them.
     farm.forget_founding();
     farm.start_server(2);
