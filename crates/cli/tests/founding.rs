@@ -173,23 +173,30 @@ fn are_founded_together(servers: &mut Servers<'_>) {
 #[test]
 fn three_servers_are_founded_in_all_orders_even_if_the_last_is_late() {
     let orders = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]];
-    for order in orders {
-        let place = Place::new();
-        let mut servers = Servers::new(&place);
-        for (turn, id) in order.into_iter().enumerate() {
-            if turn == 2 {
-                // Those that are there say whom they wait for, however late that one is.
-                let missing = format!("waits to found farm north: server {id} (127.0.0.1:{})", servers.port(id));
-                servers.waits(order[0], &missing);
-                servers.waits(order[1], "All must run once; to begin without it, see primus init");
-                if order == orders[0] {
-                    thread::sleep(LATE);
-                }
-            }
-            servers.start(id, &[1, 2, 3]);
+    thread::scope(|scope| {
+        for order in orders {
+            scope.spawn(move || is_founded_in(order, order == orders[0]));
         }
-        are_founded_together(&mut servers);
+    });
+}
+
+/// Starts them in this order, the last one perhaps late.
+fn is_founded_in(order: [u64; 3], is_late: bool) {
+    let place = Place::new();
+    let mut servers = Servers::new(&place);
+    for (turn, id) in order.into_iter().enumerate() {
+        if turn == 2 {
+            // Those that are there say whom they wait for, however late that one is.
+            let missing = format!("waits to found farm north: server {id} (127.0.0.1:{})", servers.port(id));
+            servers.waits(order[0], &missing);
+            servers.waits(order[1], "All must run once; to begin without it, see primus init");
+            if is_late {
+                thread::sleep(LATE);
+            }
+        }
+        servers.start(id, &[1, 2, 3]);
     }
+    are_founded_together(&mut servers);
 }
 
 #[test]

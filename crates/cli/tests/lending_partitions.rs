@@ -48,6 +48,10 @@ impl<'a> Town<'a> {
             let config = place.dir.join(format!("{farm}.toml"));
             fs::write(&config, configuration(place, (host, farm), neighbour, loan)).expect("a file can be written");
             let config = config.to_str().expect("folders of tests have plain names").to_owned();
+            // Beyond loopback no server founds a farm alone unless it is told to.
+            let alone =
+                place.primus(&format!("init --alone {}", place.dir.join(format!("server-{farm}")).display()));
+            assert_eq!(alone.code, Some(0), "{alone:?}");
             town.nodes.push(start(place, host, &["server", "--insecure", "--config", &config]));
             let workers = WORKERS.iter().filter(|(_, _, home)| *home == farm);
             for (host, name, _) in workers.clone() {
