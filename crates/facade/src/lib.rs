@@ -37,10 +37,11 @@
 //! to the leader over the servers' own links. What is acknowledged is on the disks of a majority.
 //!
 //! ```no_run
-//! use primus_farm::{Network, Server};
+//! use primus_farm::{Network, Place, Server};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let servers = [(1, "10.0.0.1:7460".parse()?), (2, "10.0.0.2:7460".parse()?), (3, "10.0.0.3:7460".parse()?)];
+//! let at = |address: &str| address.parse::<Place>();
+//! let servers = [(1, at("10.0.0.1:7460")?), (2, at("10.0.0.2:7460")?), (3, at("host-3.example:7460")?)];
 //! let server = Server::builder("north", 1, servers, "/var/lib/north").network(Network::Lan).start().await?;
 //!
 //! // Who leads, in which term, and why; every change is announced.

@@ -60,8 +60,12 @@ async fn a_result_survives_its_worker_and_every_server() {
 async fn a_server_that_was_away_gets_the_whole_ledger() {
     let mut farm = Farm::new();
     farm.snapshot_every = 20;
-    farm.start_server(1).await;
-    farm.start_server(2).await;
+    for id in 1..=3 {
+        farm.start_server(id).await;
+    }
+    // All of them must run once.
+    farm.leader().await;
+    farm.stop_server(3);
     let waits = farm.submit(spec(noop(), Expansion::Array { first: 1, last: 100_000 })).await;
     for _ in 0..50 {
         farm.submit(spec(noop(), Expansion::One)).await;
