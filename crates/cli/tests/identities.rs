@@ -270,7 +270,7 @@ fn works_with_a_clock_ahead(seconds: i64) {
     farm.start_server(3);
     farm.start_worker("w1");
     farm.runs("again");
-    // Now there is no majority without that server.
+    // From now on that server is needed for a majority.
     farm.kill("server-2");
     farm.runs("with that one");
 }

@@ -355,7 +355,7 @@ fn a_request_that_is_repeated_uses_its_token_once_and_another_one_is_not_heard()
     let mut heard = Vec::new();
     _ = again.read_to_end(&mut heard);
     assert_eq!(left(&farm, id), 1);
-    // What is no request, or too long for one, gets no answer.
+    // Bytes that are not a request, or are too long for one, get no answer.
     for said in [&[0, 0, 0, 3, 1, 2, 3][..], &[0, 1, 0, 0], &[b'x'; 4096]] {
         assert!(ask(farm.links[0], &token, said).is_err());
     }

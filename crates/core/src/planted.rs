@@ -59,7 +59,7 @@ pub enum Bug {
     AgreesAgainUnheard,
     /// Founding: a server says what is not on its disk yet, and acts on it.
     FoundingSaidBeforeDurable,
-    /// Farm: a leader takes what a worker says that it holds for its own, whoever was given it.
+    /// Farm: a leader believes a worker that claims a task of another one.
     BelievedAboutAnother,
 }
 

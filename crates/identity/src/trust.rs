@@ -234,7 +234,7 @@ mod tests {
         for shown in [vec![new_der.clone()], vec![new_der.clone(), forged], vec![certificate(&old, &name, 365)]] {
             assert_eq!(code(trust.judge_with(&der, &shown, now())), "foreign_authority");
         }
-        // Who has a certificate is no authority.
+        // A certificate does not make its owner an authority.
         let of_other = certificate(&other, &name, 365);
         assert_eq!(code(trust.judge_with(&of_other, &[new_der, voucher], now())), "foreign_authority");
         assert!(old.vouch_for(authority("south").certificate()).is_err());

@@ -1,5 +1,4 @@
-//! What must be true of every run, one property per file. Events that some runs must show are counted, so that no property holds
-//! vacuously.
+//! What must be true of every run, one property per file. Sights are counted, so that no property holds because nothing happens.
 //!
 //! The five of the Raft paper (figure 3), the step of its proof that a wrong append breaks first, and what clients see; what
 //! must be true of tasks and workers, of loans between farms, and of leases. A `Checks` hears of every leadership, append,

@@ -1,4 +1,4 @@
-//! Every byte that TCP carries in this network namespace, as the kernel shows it to whoever may look at packets.
+//! Every byte that TCP carries in this network namespace, as the kernel shows it to a process that may look at packets.
 
 use std::io;
 use std::os::fd::OwnedFd;

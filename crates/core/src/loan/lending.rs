@@ -13,6 +13,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use self::borrower::Guest;
 pub use self::words::{CannotLend, Command, Happening, LendOrder, Notice, Situation, Timer};
 use super::{Beat, Content, LentWorker, Message};
 use crate::bounds;
@@ -36,8 +37,6 @@ const ARRIVAL: u64 = 100;
 const DOUBT: u64 = 600;
 /// When nobody had anything to lend: how long until all are asked again, in looks.
 const PAUSE: u64 = 20;
-/// A borrowed worker that has not been one of ours for so many looks has left.
-const LEFT: u64 = 4;
 /// How much later than agreed a worker may come home before it is overdue.
 const OVERDUE_MS: u64 = 2000;
 /// How long a worker that cannot go to other farms is not lent again: something has to be mended on its host first.
@@ -179,18 +178,6 @@ struct Arrival {
     slots: u16,
     /// Since which look its farm has been heard, and says nothing of it.
     strange_since: Option<u64>,
-}
-
-/// A borrowed worker, as this leader has seen it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Guest {
-    loan: LoanId,
-    /// The look at which it was seen first. The ledger's time would not do: it follows clocks, and they are set.
-    since: u64,
-    /// Since which look it has not been one of ours.
-    missed_since: Option<u64>,
-    /// It was told to go home.
-    is_sent_home: bool,
 }
 
 /// What is known of a neighbour.

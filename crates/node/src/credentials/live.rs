@@ -366,7 +366,7 @@ impl Live {
     pub(crate) fn look_up(&self, who: &Identified) -> Result<(), Refusal> {
         let Some(roll) = self.roll.get().filter(|_| who.name.farm() == self.farm) else { return Ok(()) };
         match roll.borrow().object_to(&node_of(&who.name), &Fingerprint(*who.key.bytes()), who.serial) {
-            // Whoever is named by an authority of this farm may have its name.
+            // A node that an authority of this farm has named may have its name.
             Ok(()) | Err(Unwelcome::Unbound) => Ok(()),
             Err(Unwelcome::Revoked) => Err(Refusal::Revoked { name: who.name.clone(), serial: who.serial }),
             Err(Unwelcome::OtherKey) => Err(Refusal::AnotherKey(who.name.clone())),

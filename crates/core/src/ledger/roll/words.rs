@@ -248,9 +248,9 @@ pub enum Denial {
     OtherKey(String),
     /// Its bearer joined with it, and is not trusted any more.
     Revoked,
-    /// There is no such worker.
+    /// The farm does not know this worker.
     NoSuchWorker(String),
-    /// There is no such neighbour.
+    /// The farm does not trust this neighbour.
     NoSuchNeighbour(String),
     /// There is one authority only.
     NoRotation,
@@ -284,7 +284,7 @@ pub enum Unwelcome {
     Revoked,
     /// Its name belongs to another key.
     OtherKey,
-    /// Its name belongs to nobody.
+    /// Its name belongs to no key.
     Unbound,
 }
 

@@ -5,14 +5,17 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{
-    ANSWER, ARRIVAL, ARRIVALS_MAX, Arrival, Asking, DOUBT, Guest, Happening, LEFT, Leadership, Lending, Notice,
-    Order, PAUSE, Rules, propose,
+    ANSWER, ARRIVAL, ARRIVALS_MAX, Arrival, Asking, DOUBT, Happening, Leadership, Lending, Notice, Order, PAUSE,
+    Rules, propose,
 };
 use crate::FarmId;
 use crate::ledger::loans::{home_of, name_here};
 use crate::ledger::{Borrow, Borrowed, Entry, LoanId, Why};
 use crate::loan::{Content, LentWorker, Objection, Request, WorkerMessage};
 use crate::machine::Outbox;
+
+/// A borrowed worker that has not been one of ours for so many looks has left.
+const LEFT: u64 = 4;
 
 impl Lending {
     /// A farm that has had too much to do for long enough asks one neighbour after the other.
@@ -183,6 +186,18 @@ impl Lending {
         leadership.guests = guests;
         propose(entries, out);
     }
+}
+
+/// A borrowed worker, as this leader has seen it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Guest {
+    loan: LoanId,
+    /// The look at which it was seen first. The ledger's time would not do: it follows clocks, and they are set.
+    since: u64,
+    /// Since which look it has not been one of ours.
+    missed_since: Option<u64>,
+    /// It was told to go home.
+    is_sent_home: bool,
 }
 
 impl Guest {
